@@ -1,0 +1,1 @@
+"""How fast and how big. Never imported by the rooms."""

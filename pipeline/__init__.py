@@ -1,0 +1,1 @@
+"""What the rooms share: contract, checkpoint, layers, export, manifest."""

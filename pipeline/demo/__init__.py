@@ -1,0 +1,1 @@
+"""The demo voice: corpus, features, training and the bundled checkpoint."""

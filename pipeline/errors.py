@@ -1,0 +1,42 @@
+"""The one exception a user may cause, and the one place that turns it into a clear line and exit code 2.
+
+    with reported() as outcome: ...
+    return outcome.code
+"""
+
+import errno
+import sys
+from collections.abc import Callable
+
+EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED = 0, 1, 2
+
+
+class InputError(ValueError):
+    """Bad input: the message says what was wrong, where, and what would be right."""
+
+
+class CheckFailed(RuntimeError):
+    """An artifact was built, executed, and missed a limit: it is thrown away, exit code 1."""
+
+
+def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
+    """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
+
+    A full disk is a user's mistake too. Anything else is a bug and keeps its traceback.
+    """
+    try:
+        return main(argv)
+    except InputError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return EXIT_UNDECIDED
+    except CheckFailed as problem:
+        print(f"rejected: {problem}", file=sys.stderr)
+        return EXIT_REJECTED
+    except OSError as problem:
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        print(f"error: cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written", file=sys.stderr)
+        return EXIT_UNDECIDED
+    except KeyboardInterrupt:
+        print("error: interrupted; nothing was left half-written", file=sys.stderr)
+        return EXIT_UNDECIDED

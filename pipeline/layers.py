@@ -1,0 +1,229 @@
+"""Layers in (B, C, 1, S) that load upstream's state-dict keys: convolution, transposed convolution, AdaIN, Snake, masks.
+
+    mask = Mask.of(torch.ones(1, 1, 1, frames))
+    y = AdaIN1d(style_dim=128, channels=512)(x, style, mask)
+
+Three ideas: time is the last and contiguous axis; a Linear is a 1x1 convolution; whatever can be folded (weight norm, the instance norm's
+affine, the 1 of `1 + gamma`, 1/alpha) is folded when the state dict is loaded, by a hook beside the layer that needs it.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+NORM_EPSILON = 1e-5  # torch.nn.InstanceNorm1d's default, which upstream uses
+_WEIGHT_NORM_NAMES = (("weight_g", "weight_v"), ("parametrizations.weight.original0", "parametrizations.weight.original1"))
+
+
+class Mask(NamedTuple):
+    """A prefix mask [B, 1, 1, S] (1 inside the utterance, 0 in the padding) and its mean [B, 1, 1, 1]."""
+
+    values: Tensor
+    mean: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor) -> "Mask":
+        return cls(values, values.mean(dim=3, keepdim=True))
+
+    def upsampled(self, factor: int) -> "Mask":
+        """The same mask at `factor` times the rate; factor is a literal in the exported graph."""
+        return Mask(F.interpolate(self.values, scale_factor=(1.0, float(factor)), mode="nearest"), self.mean)
+
+
+def masked(x: Tensor, mask: Mask | None) -> Tensor:
+    """Zero the padding; `mask=None` means exact length, nothing to zero."""
+    return x if mask is None else x * mask.values
+
+
+def weight_norm_folded(g: Tensor, v: Tensor) -> Tensor:
+    """g v / |v| with the norm over all axes but the first (torch.nn.utils.weight_norm, dim=0), computed in float64."""
+    wide = v.double()
+    norm = wide.flatten(1).norm(dim=1).view(-1, *[1] * (v.dim() - 1))
+    return (g.double() * wide / norm).to(v.dtype)
+
+
+class _UpstreamWeight:
+    """Load hook shared by both convolutions: fold weight norm, insert the height axis.
+
+    `weight_norm=True` means upstream stores g and v; the folded weight is then not accepted in their place, and the other way round.
+    """
+
+    weight_norm: bool
+    weight: Tensor
+    upstream_dim: int
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, metadata: Any, strict: bool, missing: list[str],
+                              unexpected: list[str], errors: list[str]) -> None:
+        found = self._take(state, prefix)
+        if found is not None:
+            # [out, in, k] or a Linear's [out, in] -> [out, in, 1, k]
+            wide = found.reshape(*found.shape[:2], 1, -1)
+            if found.dim() != self.upstream_dim or wide.shape != self.weight.shape:
+                errors.append(f"{prefix}weight has shape {list(found.shape)}, expected {list(self.upstream_shape())}")
+                wide = self.weight.data
+            state[prefix + "weight"] = wide
+        super()._load_from_state_dict(state, prefix, metadata, strict, missing, unexpected, errors)
+        if found is None and self.weight_norm:
+            missing[:] = [f"{prefix}weight_v" if key == prefix + "weight" else key for key in missing]
+
+    def _take(self, state: dict[str, Tensor], prefix: str) -> Tensor | None:
+        if not self.weight_norm:
+            return state.pop(prefix + "weight", None)
+        for g_name, v_name in _WEIGHT_NORM_NAMES:
+            if prefix + g_name in state and prefix + v_name in state:
+                return weight_norm_folded(state.pop(prefix + g_name), state.pop(prefix + v_name))
+        return None
+
+    def upstream_shape(self) -> tuple[int, ...]:
+        """Shape of the tensor as upstream stores it."""
+        out, inner, _, k = self.weight.shape
+        return (out, inner, k) if self.upstream_dim == 3 else (out, inner)
+
+    def upstream_state(self) -> dict[str, Tensor]:
+        """The tensors upstream would store for this layer (the hook's inverse)."""
+        weight = self.weight.detach().reshape(self.upstream_shape())
+        state = {"weight": weight}
+        if self.weight_norm:
+            state = {"weight_g": weight.flatten(1).norm(dim=1).view(-1, 1, 1), "weight_v": weight}
+        if self.bias is not None:
+            state["bias"] = self.bias.detach()
+        return state
+
+
+class Conv(_UpstreamWeight, nn.Conv2d):
+    """Conv1d as Conv2d (1, k) on [B, C, 1, S]."""
+
+    upstream_dim = 3
+
+    def __init__(self, inner: int, out: int, kernel: int, *, stride: int = 1, padding: int = 0, dilation: int = 1, bias: bool = True,
+                 weight_norm: bool = True) -> None:
+        super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), dilation=(1, dilation), bias=bias)
+        self.weight_norm = weight_norm
+
+
+class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
+    """ConvTranspose1d as ConvTranspose2d (1, k) on [B, C, 1, S], weight-normed upstream."""
+
+    upstream_dim = 3
+    weight_norm = True
+
+    def __init__(self, inner: int, out: int, kernel: int, *, stride: int, padding: int, output_padding: int = 0, groups: int = 1) -> None:
+        super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), output_padding=(0, output_padding), groups=groups)
+
+
+class Linear(_UpstreamWeight, nn.Conv2d):
+    """Linear as a 1x1 convolution on [B, C, 1, S]."""
+
+    upstream_dim = 2
+    weight_norm = False
+
+    def __init__(self, inner: int, out: int) -> None:
+        super().__init__(inner, out, (1, 1))
+
+
+class StyleAffine(Linear):
+    """AdaIN's `fc`: style -> gain and shift. The 1 of `1 + gamma` lives in the bias of the gain half."""
+
+    def __init__(self, style_dim: int, channels: int) -> None:
+        super().__init__(style_dim, 2 * channels)
+        self.channels = channels
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        key = prefix + "bias"
+        if key in state and state[key].shape == self.bias.shape:
+            state[key] = torch.cat([state[key][: self.channels] + 1, state[key][self.channels :]])
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def upstream_state(self) -> dict[str, Tensor]:
+        state = super().upstream_state()
+        state["bias"] = torch.cat([state["bias"][: self.channels] - 1, state["bias"][self.channels :]])
+        return state
+
+
+class SnakeList(nn.ModuleList):
+    """Upstream's ParameterList of alphas: key `alpha1.0` there is `alpha1.0.alpha` here."""
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        for index in range(len(self)):
+            if f"{prefix}{index}" in state:
+                state[f"{prefix}{index}.alpha"] = state.pop(f"{prefix}{index}")
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+def upstream_state(module: nn.Module) -> dict[str, Tensor]:
+    """The state dict upstream's class would hold for `module`: every load hook above, undone."""
+    state = {}
+    for path, layer in module.named_modules():
+        own = layer.upstream_state() if hasattr(layer, "upstream_state") else {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
+        state |= {f"{path}.{name}".strip("."): tensor.clone() for name, tensor in own.items()}
+    return state
+
+
+class AdaIN1d(nn.Module):
+    """Adaptive instance norm: (x - mean) / std * gain(style) + shift(style), statistics inside the mask only.
+
+    Upstream's `norm.weight` and `norm.bias`, absent in the released checkpoint, are folded into the affine when a state dict has them.
+    """
+
+    def __init__(self, style_dim: int, channels: int) -> None:
+        super().__init__()
+        self.fc = StyleAffine(style_dim, channels)
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+        """x [B, C, 1, S] and style [B, style_dim, 1, 1] -> [B, C, 1, S]; the padding of the result is not zero."""
+        gain, shift = self.fc(style).chunk(2, dim=1)  # [B, C, 1, 1] each
+        if mask is None:
+            return F.instance_norm(x, eps=NORM_EPSILON) * gain + shift
+        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean  # a ratio of means: a sum over S overflows fp16
+        centered = masked(x - mean, mask)
+        variance = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
+        return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        weight, bias = state.pop(prefix + "norm.weight", None), state.pop(prefix + "norm.bias", None)
+        fc_weight, fc_bias = prefix + "fc.weight", prefix + "fc.bias"
+        if weight is not None and bias is not None and fc_weight in state and fc_bias in state:
+            gamma_w, beta_w = state[fc_weight].chunk(2)
+            gamma_b, beta_b = state[fc_bias].chunk(2)
+            state[fc_weight] = torch.cat([gamma_w * weight[:, None], beta_w + gamma_w * bias[:, None]])
+            state[fc_bias] = torch.cat([(1 + gamma_b) * weight - 1, beta_b + (1 + gamma_b) * bias])
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+class Snake(nn.Module):
+    """x + sin(alpha x)^2 / alpha per channel, with 1/alpha stored: coremltools turns `1 / alpha` into inverse(epsilon=1e-4).
+
+    Source: Ziyin et al., arXiv 2006.08195. In training the quotient follows alpha; `eval()` and loading freeze it.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(1, channels, 1, 1))
+        self.register_buffer("inverse_alpha", torch.ones(1, channels, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wave = torch.sin(self.alpha * x)
+        inverse = 1 / self.alpha if self.training else self.inverse_alpha
+        return x + inverse * (wave * wave)
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        key = prefix + "alpha"
+        if key in state and state[key].dim() == 3:
+            state[key] = state[key].unsqueeze(-1)  # [1, C, 1] -> [1, C, 1, 1]
+        super()._load_from_state_dict(state, prefix, *rest)
+        self.freeze()
+
+    def upstream_state(self) -> dict[str, Tensor]:
+        """alpha [1, C, 1] under the bare name of the list entry (upstream keeps a ParameterList)."""
+        return {"": self.alpha.detach().squeeze(-1)}
+
+    @torch.no_grad()
+    def freeze(self) -> None:
+        """Recompute the stored quotient from alpha."""
+        self.inverse_alpha.copy_((1 / self.alpha.double()).to(self.inverse_alpha.dtype))
+
+    def train(self, mode: bool = True) -> "Snake":
+        self.freeze()
+        return super().train(mode)

@@ -1,0 +1,1 @@
+"""Compression methods: each turns the fp16 package into a smaller package under the same contract."""
