@@ -1,0 +1,133 @@
+"""Run a plan: the loop over steps, control flow and states, and errors that say where they happened.
+
+    run_block(plan.body, environment, Run(hook=None, generator=None, states={}))
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from mlprogram.errors import ProgramError
+from mlprogram.plan import BlockPlan, Output, Step
+
+Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What lasts for one call: the caller's hook, generator and states."""
+
+    hook: Hook | None = None
+    generator: torch.Generator | None = None
+    states: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
+def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
+    """Run every step of a block on the environment. Raises ProgramError, naming operation and place, for anything that fails."""
+    for step in block.steps:
+        try:
+            result = _control(step, env, run) if step.call is None else step.call(**_arguments(step, env, run))
+        except ProgramError:
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
+            raise ProgramError(f"{step.op.where()} failed: {error}; its inputs: {_describe(step, env)}") from error
+        if len(step.outputs) == 1 and not isinstance(result, tuple):
+            result = (result,)
+        for output, value in zip(step.outputs, result, strict=True):
+            value = _finish(step, output, value)
+            env[output.slot] = value if run.hook is None else _hooked(run.hook, step, output, value)
+        for slot in step.frees:
+            env[slot] = None
+
+
+def _arguments(step: Step, env: list[Any], run: Run) -> dict[str, Any]:
+    arguments = {}
+    for param, slots in step.reads:
+        if param in step.host:
+            arguments[param] = [_to_host(env[s]) for s in slots] if isinstance(slots, tuple) else _to_host(env[slots])
+        elif isinstance(slots, tuple):
+            arguments[param] = [_widen(env[s], step.widen) for s in slots]
+        else:
+            arguments[param] = _widen(env[slots], step.widen)
+    if step.wants_generator:
+        if run.generator is None:
+            raise ProgramError(f"{step.op.where()} draws random numbers; pass generator=torch.Generator().manual_seed(seed)")
+        arguments["generator"] = run.generator
+    return arguments
+
+
+def _to_host(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def _widen(value: Any, dtype: torch.dtype | None) -> Any:
+    if dtype is not None and isinstance(value, torch.Tensor) and value.dtype == torch.float16:
+        return value.to(dtype)
+    return value
+
+
+def _finish(step: Step, output: Output, value: Any) -> Any:
+    """Round a result to its declared type, and hold it against its declared shape."""
+    if output.dtype is None:
+        return value
+    if value.dtype != output.dtype:
+        value = value.to(output.dtype)
+    declared = output.shape
+    if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
+        raise ProgramError(f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
+                           f"{['any' if n is None else n for n in declared]} for '{output.name}'")
+    return value
+
+
+def _hooked(hook: Hook, step: Step, output: Output, value: Any) -> Any:
+    replacement = hook(output.name, step.op.op_type, value) if isinstance(value, torch.Tensor) else None
+    if replacement is None:
+        return value
+    if replacement.shape != value.shape:
+        raise ProgramError(f"the hook replaced '{output.name}' {list(value.shape)} by a tensor {list(replacement.shape)}; shapes must agree")
+    return replacement.to(value.dtype)
+
+
+def _describe(step: Step, env: list[Any]) -> str:
+    parts = []
+    for param, slots in step.reads:
+        values = [env[s] for s in (slots if isinstance(slots, tuple) else (slots,))]
+        parts.append(f"{param} " + ", ".join(f"{v.dtype} {list(v.shape)}".removeprefix("torch.") if isinstance(v, torch.Tensor) else repr(v)
+                                             for v in values))
+    return "; ".join(parts)
+
+
+def _control(step: Step, env: list[Any], run: Run) -> tuple:
+    reads = dict(step.reads)
+    kind = step.op.op_type
+    if kind == "cond":
+        branch = step.blocks[0] if bool(env[reads["pred"][0]]) else step.blocks[1]
+        run_block(branch, env, run)
+        return tuple(env[s] for s in branch.outputs)
+    if kind == "while_loop":
+        return _loop(step, [env[s] for s in reads["loop_vars"]], env, run)
+    if kind == "read_state":
+        return (run.states[reads["input"][0]].clone(),)
+    value = env[reads["data"][0]]  # write_state
+    run.states[reads["input"][0]].copy_(value)
+    return ()
+
+
+def _loop(step: Step, values: list[Any], env: list[Any], run: Run) -> tuple:
+    condition, body = step.blocks
+    while True:
+        _bind(condition, values, env)
+        run_block(condition, env, run)
+        if not bool(env[condition.outputs[0]]):
+            return tuple(values)
+        _bind(body, values, env)
+        run_block(body, env, run)
+        values = [env[s] for s in body.outputs]
+
+
+def _bind(block: BlockPlan, values: list[Any], env: list[Any]) -> None:
+    for slot, value in zip(block.inputs, values, strict=True):
+        env[slot] = value

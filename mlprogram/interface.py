@@ -1,0 +1,191 @@
+"""What a program takes and gives: tensor specifications, and the check of what a caller hands over.
+
+    program.inputs["packed"].shapes  # every allowed shape of an enumerated input
+    check_inputs(specs, states, {"packed": array})  # raises ProgramError with the allowed shapes, or returns tensors
+"""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from coremltools.proto import FeatureTypes_pb2, Model_pb2
+
+from mlprogram.dtypes import BY_NAME
+from mlprogram.errors import NonFiniteInput, ProgramError
+from mlprogram.graph import Function, ValueType
+from mlprogram.package import Package
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output.
+
+    `shape` is the default shape (-1 where only a run decides), `shapes` every allowed shape of an enumerated input, `ranges` the inclusive
+    (lowest, highest) size per axis of a ranged one, highest None for no limit. `default` is the fill value of an optional input.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...] = ()
+    ranges: tuple[tuple[int, int | None], ...] = ()
+    default: float | None = None
+
+    def allows(self, shape: tuple[int, ...]) -> bool:
+        """Whether a value of this shape may be given."""
+        if self.shapes:
+            return shape in self.shapes
+        if self.ranges:
+            return len(shape) == len(self.ranges) and all(low <= n and (high is None or n <= high)
+                                                          for n, (low, high) in zip(shape, self.ranges, strict=True))
+        return len(shape) == len(self.shape) and all(want in (-1, n) for n, want in zip(shape, self.shape, strict=True))
+
+    def allowed(self) -> str:
+        """The allowed shapes in words."""
+        if self.shapes:
+            return f"one of {', '.join(str(list(s)) for s in self.shapes)}"
+        if self.ranges:
+            return "[" + ", ".join(str(low) if low == high else f"{low}..{'' if high is None else high}" for low, high in self.ranges) + "]"
+        return str(["any" if n == -1 else n for n in self.shape])
+
+
+def read_interface(package: Package, function: Function) -> tuple[dict[str, TensorSpec], dict[str, ValueType]]:
+    """Input specifications in program order, and the states, of one function."""
+    features = {f.name: f for f in _description(package.spec, function.name).input}
+    states = {v.name: v for v in function.inputs if v.container == "state"}
+    inputs = {v.name: _input_spec(v, features.get(v.name)) for v in function.inputs if v.container != "state"}
+    return inputs, states
+
+
+def read_outputs(package: Package, function: Function, types: Mapping[str, ValueType]) -> dict[str, TensorSpec]:
+    """Output specifications in program order; `types` maps the names of the body's values to their types."""
+    values = [types[name] for name in function.body.outputs]
+    return {v.name: TensorSpec(v.name, v.dtype.name, tuple(-1 if n is None else n for n in v.shape)) for v in values}
+
+
+def _description(spec: Model_pb2.Model, function: str) -> Any:
+    for description in spec.description.functions:
+        if description.name == function:
+            return description
+    return spec.description
+
+
+def _input_spec(value: ValueType, feature: Model_pb2.FeatureDescription | None) -> TensorSpec:
+    open_shape = tuple(-1 if n is None else n for n in value.shape)
+    if feature is None:
+        return TensorSpec(value.name, value.dtype.name, open_shape)
+    kind = feature.type.WhichOneof("Type")
+    if kind == "imageType":
+        shapes, ranges, shape = _image_shapes(feature.type.imageType, open_shape)
+    elif kind == "multiArrayType":
+        shapes, ranges, shape = _array_shapes(feature.type.multiArrayType, open_shape)
+    else:
+        raise ProgramError(f"input '{value.name}' is a {kind}; only multi-arrays and images are supported")
+    return TensorSpec(value.name, value.dtype.name, shape, shapes, ranges, _default(feature))
+
+
+def _array_shapes(array: FeatureTypes_pb2.ArrayFeatureType, open_shape: tuple[int, ...]) -> tuple:
+    shape = tuple(array.shape) or open_shape
+    flexibility = array.WhichOneof("ShapeFlexibility")
+    if flexibility == "enumeratedShapes":
+        return tuple(tuple(s.shape) for s in array.enumeratedShapes.shapes), (), shape
+    if flexibility == "shapeRange":
+        return (), tuple(_range(r) for r in array.shapeRange.sizeRanges), shape
+    return (), (), shape
+
+
+def _range(size: FeatureTypes_pb2.SizeRange) -> tuple[int, int | None]:
+    return size.lowerBound, None if size.upperBound < 0 else size.upperBound
+
+
+def _image_shapes(image: FeatureTypes_pb2.ImageFeatureType, open_shape: tuple[int, ...]) -> tuple:
+    lead = open_shape[:-2]
+    flexibility = image.WhichOneof("SizeFlexibility")
+    if flexibility == "enumeratedSizes":
+        return tuple((*lead, s.height, s.width) for s in image.enumeratedSizes.sizes), (), (*lead, image.height, image.width)
+    if flexibility == "imageSizeRange":
+        sizes = (_range(image.imageSizeRange.heightRange), _range(image.imageSizeRange.widthRange))
+        return (), (*((n, n) for n in lead), *sizes), (*lead, image.height, image.width)
+    return (), (), (*lead, image.height, image.width)
+
+
+def _default(feature: Model_pb2.FeatureDescription) -> float | None:
+    if not feature.type.isOptional:
+        return None
+    kind = feature.type.multiArrayType.WhichOneof("defaultOptionalValue")
+    return 0.0 if kind is None else float(getattr(feature.type.multiArrayType, kind))
+
+
+def check_inputs(specs: Mapping[str, TensorSpec], given: Mapping[str, Any], paired: bool) -> tuple[dict[str, torch.Tensor], dict[str, tuple]]:
+    """Tensors in program order for what the caller gave, and {name: (NaN count, infinity count)} for inputs that are not finite.
+
+    Any float type is taken for a float input and any integer type for an integer one when its values fit. `paired`: enumerated inputs pair by
+    index (iOS 18 on). Raises ProgramError for a missing or unknown name, a wrong type, or a shape that is not allowed.
+    """
+    unknown = sorted(set(given) - set(specs))
+    if unknown:
+        raise ProgramError(f"unknown input {unknown[0]!r}; the program takes {_names(specs)}")
+    missing = [s.name for s in specs.values() if s.name not in given and s.default is None]
+    if missing:
+        raise ProgramError(f"missing input {missing[0]!r}; the program takes {_names(specs)}")
+    tensors = {name: _tensor(spec, given[name]) if name in given else _filled(spec) for name, spec in specs.items()}
+    if paired:
+        _check_pairs(specs, tensors)
+    return tensors, _count_nonfinite(tensors)
+
+
+def _names(specs: Mapping[str, TensorSpec]) -> str:
+    return ", ".join(f"{s.name} ({s.dtype} {s.allowed()})" for s in specs.values()) or "no input"
+
+
+def _filled(spec: TensorSpec) -> torch.Tensor:
+    return torch.full(spec.shape, spec.default).to(BY_NAME[spec.dtype].torch)
+
+
+def _tensor(spec: TensorSpec, value: Any) -> torch.Tensor:
+    if not isinstance(value, (torch.Tensor, np.ndarray)):
+        raise ProgramError(f"input '{spec.name}' is a {type(value).__name__}; give a NumPy array or a torch tensor of {spec.dtype}")
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "fiub":
+        raise ProgramError(f"input '{spec.name}' holds {value.dtype}; give {spec.dtype}")
+    tensor = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    want = BY_NAME[spec.dtype]
+    if tensor.is_floating_point() != want.is_float or (tensor.dtype == torch.bool) != (want.kind == "bool"):
+        kinds = {"float": "any float type", "bool": "bool"}.get(want.kind, "any integer type whose values fit")
+        raise ProgramError(f"input '{spec.name}' is {str(tensor.dtype).removeprefix('torch.')}; expected {want.name} ({kinds} is taken)")
+    if not spec.allows(tuple(tensor.shape)):
+        raise ProgramError(f"input '{spec.name}' has shape {list(tensor.shape)}; allowed: {spec.allowed()}")
+    if not want.is_float and tensor.numel():
+        _check_range(spec, tensor)
+    return tensor
+
+
+def _check_range(spec: TensorSpec, tensor: torch.Tensor) -> None:
+    want = BY_NAME[spec.dtype]
+    if want.kind == "bool":
+        return
+    limits = (-(1 << want.bits - 1), (1 << want.bits - 1) - 1) if want.kind == "int" else (0, (1 << want.bits) - 1)
+    low, high = int(tensor.min()), int(tensor.max())
+    if low < limits[0] or high > limits[1]:
+        raise ProgramError(f"input '{spec.name}' holds values {low}..{high}, outside {want.name} ({limits[0]}..{limits[1]})")
+
+
+def _check_pairs(specs: Mapping[str, TensorSpec], tensors: Mapping[str, torch.Tensor]) -> None:
+    enumerated = [s for s in specs.values() if len(s.shapes) > 1]
+    lists = [{i for i, shape in enumerate(s.shapes) if shape == tuple(tensors[s.name].shape)} for s in enumerated]
+    if len(enumerated) > 1 and len({len(s.shapes) for s in enumerated}) == 1 and not set.intersection(*lists):
+        rows = "; ".join(", ".join(f"{s.name} {list(s.shapes[i])}" for s in enumerated) for i in range(len(enumerated[0].shapes)))
+        raise ProgramError(f"enumerated inputs pair by index; allowed together: {rows}")
+
+
+def _count_nonfinite(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int]]:
+    found = {}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            found[name] = (int(tensor.isnan().sum()), int(tensor.isinf().sum()))
+            warnings.warn(f"input '{name}' holds {found[name][0]} NaN and {found[name][1]} infinite values of {tensor.numel()}",
+                          NonFiniteInput, stacklevel=4)
+    return found

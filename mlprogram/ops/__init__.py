@@ -1,0 +1,41 @@
+"""Every operation mlprogram executes, by name.
+
+    from mlprogram.ops import CONTROL, KERNELS
+    KERNELS["conv"].run(x, weight)
+
+One module for each family; constexpr operations are in mlprogram/constexpr.py, control flow and states in mlprogram/execute.py.
+"""
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mlprogram.ops.activation import ACTIVATION
+from mlprogram.ops.conv import CONV
+from mlprogram.ops.elementwise import ELEMENTWISE
+from mlprogram.ops.kernel import Kernel
+from mlprogram.ops.layout import LAYOUT
+from mlprogram.ops.linear import LINEAR
+from mlprogram.ops.normalize import NORMALIZE
+from mlprogram.ops.quantization import QUANTIZATION
+from mlprogram.ops.reduction import REDUCTION
+from mlprogram.ops.resize import RESIZE
+from mlprogram.ops.slicing import SLICING
+
+FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType({
+    "elementwise": ELEMENTWISE,
+    "activations": ACTIVATION,
+    "convolutions": CONV,
+    "matrix products": LINEAR,
+    "normalizations": NORMALIZE,
+    "reductions": REDUCTION,
+    "layout": LAYOUT,
+    "slices": SLICING,
+    "resizing": RESIZE,
+    "quantization": QUANTIZATION,
+})
+KERNELS: Mapping[str, Kernel] = MappingProxyType(dict(ChainMap(*map(dict, FAMILIES.values()))))
+CONTROL = ("cond", "while_loop", "read_state", "write_state")
+
+__all__ = ["CONTROL", "FAMILIES", "KERNELS", "Kernel"]

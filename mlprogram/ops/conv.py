@@ -1,0 +1,71 @@
+"""Convolutions: conv (1-D to 3-D, grouped, dilated, strided) and conv_transpose.
+
+    CONV["conv"].run(x, weight, strides=[1, 2], pad_type="same")
+
+x [N, C_in, *D], weight [C_out, C_in / groups, *K] (conv) or [C_in, C_out / groups, *K] (conv_transpose), bias [C_out].
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/conv.py.
+"""
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mlprogram.ops.kernel import kernel
+from mlprogram.ops.windows import amounts, flat
+
+_CONV = (torch.conv1d, torch.conv2d, torch.conv3d)
+_CONV_TRANSPOSE = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+
+
+def conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, strides: list[int] | None = None, pad_type: str = "valid",
+         pad: list[int] | None = None, dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+    """[N, C_out, *D_out]. Symmetric padding is left to the convolution, the rest is added before it."""
+    rank = x.dim() - 2
+    strides, dilations = strides or [1] * rank, dilations or [1] * rank
+    kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    pads = amounts(pad_type, pad, x.shape[2:], kernel_size, strides)
+    if any(before != after for before, after in pads):
+        x, pads = F.pad(x, flat(pads)), [(0, 0)] * rank
+    padding = [before for before, _ in pads]
+    if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:  # (B, C, 1, S): the 1-D kernels are faster
+        y = torch.conv1d(x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups)
+        return y.unsqueeze(2)  # [N, C_out, 1, S_out]
+    return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
+
+
+def conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, pad: list[int] | None = None, output_shape: list[int] | None = None,
+                   pad_type: str = "valid", strides: list[int] | None = None, dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+    """[N, C_out, *D_out]: the full transposed convolution, cropped (or zero-padded at the end) to the size the parameters ask for."""
+    rank = x.dim() - 2
+    strides, dilations = strides or [1] * rank, dilations or [1] * rank
+    kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    full = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, kernel_size, strict=True)]
+    wanted = output_shape[2:] if output_shape else [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
+    crops = _crops(pad_type, pad, full, wanted)
+    padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
+    rest = [(before - p, after - p) for (before, after), p in zip(crops, padding, strict=True)]
+    y = _CONV_TRANSPOSE[rank - 1](x, weight, bias, strides, padding, 0, groups, dilations)
+    if not any(n for pair in rest for n in pair):
+        return y
+    if all(n >= 0 for pair in rest for n in pair) or bias is None:
+        return F.pad(y, [-n for n in flat(rest)])
+    grown = F.pad(y - bias.reshape(-1, *[1] * rank), [-n for n in flat(rest)])  # past the last input sample there is only the bias
+    return grown + bias.reshape(-1, *[1] * rank)
+
+
+def _crops(pad_type: str, pad: list[int] | None, full: list[int], wanted: list[int] | None) -> list[tuple[int, int]]:
+    """(before, after) to cut from the full output; negative where it must grow."""
+    rank = len(full)
+    if pad_type == "custom":
+        pad = pad or [0] * 2 * rank
+        return [(pad[2 * i], full[i] - pad[2 * i] - wanted[i] if wanted else pad[2 * i + 1]) for i in range(rank)]
+    if wanted is None:
+        return [(0, 0)] * rank
+    totals = [f - w for f, w in zip(full, wanted, strict=True)]
+    return [(max(t, 0) // 2, t - max(t, 0) // 2) if pad_type == "same" else (0, t) for t in totals]
+
+
+CONV = MappingProxyType({"conv": kernel(conv), "conv_transpose": kernel(conv_transpose)})

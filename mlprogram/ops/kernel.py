@@ -1,0 +1,41 @@
+"""What the planner must know of an operation's function: which parameters it wants as Python values, and whether it takes fp16 tensors as they are.
+
+    kernel(conv)             # parameters annotated Tensor arrive as tensors, every other one as a Python value
+    kernel(relu, half=True)  # fp16 tensors arrive as fp16
+
+`half=True` is for functions that only move values (a slice, a maximum) and for PyTorch's fp16 kernels that compute in fp32 and round once, which
+is what the `declared` precision means. For every other function fp16 tensors are widened first and its result is rounded to the declared type.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+Tensors = list[Tensor]  # annotation of a parameter bound to several tensors, such as the values of a concat
+Scalars = list  # annotation of a parameter bound to several Python values
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function with the kinds of its parameters. `variadic` parameters take a list, `host` ones Python values."""
+
+    run: Callable[..., Any]
+    parameters: frozenset[str]
+    host: frozenset[str]
+    variadic: frozenset[str]
+    half: bool
+    wants_generator: bool
+
+
+def kernel(run: Callable[..., Any], half: bool = False) -> Kernel:
+    """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and `Scalars` mean several values."""
+    notes = {name: str(p.annotation) for name, p in inspect.signature(run).parameters.items()}
+    wants_generator = "generator" in notes
+    notes.pop("generator", None)
+    variadic = frozenset(name for name, note in notes.items() if note in ("Tensors", "Scalars"))
+    host = frozenset(name for name, note in notes.items() if "Tensor" not in note)
+    return Kernel(run, frozenset(notes), host, variadic, half, wants_generator)

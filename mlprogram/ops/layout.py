@@ -1,0 +1,190 @@
+"""Operations that only move values: reshape, transpose, join, split, pad, block and pixel rearrangements.
+
+    LAYOUT["reshape"].run(x, shape=[0, -1])
+
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and tensor_operation.py, and their later versions.
+"""
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mlprogram.ops.kernel import Scalars, Tensors, kernel
+from mlprogram.ops.windows import flat
+
+
+def reshape(x: Tensor, shape: list[int]) -> Tensor:
+    """x in another shape; one -1 takes what is left, 0 copies the size of the axis at the same place counted from the end (iOS 17 rule)."""
+    sizes = [n if n else (x.shape[i - len(shape)] if len(shape) - i <= x.dim() else 1) for i, n in enumerate(shape)]
+    return x.reshape(sizes)
+
+
+def reshape_like(x: Tensor, ref_tensors: Tensors, begins: Scalars, ends: Scalars, end_masks: Scalars) -> Tensor:
+    """x in the shape joined from slices of the reference tensors' shapes."""
+    pieces = zip(ref_tensors, begins, ends, end_masks, strict=True)
+    return x.reshape([n for ref, begin, end, open_end in pieces for n in ref.shape[begin:None if open_end else end]])
+
+
+def flatten2d(x: Tensor, axis: int = 1) -> Tensor:
+    """[product of the axes before `axis`, product of the rest]."""
+    return x.reshape(x.shape[:axis].numel(), x.shape[axis:].numel())
+
+
+def expand_dims(x: Tensor, axes: list[int]) -> Tensor:
+    """Axes of size 1 at these places of the result."""
+    for axis in sorted(a % (x.dim() + len(axes)) for a in axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def squeeze(x: Tensor, axes: list[int] | None = None) -> Tensor:
+    """Without the axes of size 1 (all of them by default); a named axis of another size stays."""
+    return x.squeeze() if axes is None else x.squeeze(tuple(axes))
+
+
+def transpose(x: Tensor, perm: list[int]) -> Tensor:
+    """Axes in the order `perm`."""
+    return x.permute(perm)
+
+
+def concat(values: Tensors, axis: int, interleave: bool = False) -> Tensor:
+    """Tensors one after the other along `axis`, or element by element in turn."""
+    if not interleave:
+        return torch.cat(values, axis)
+    axis %= values[0].dim()
+    return torch.stack(values, axis + 1).flatten(axis, axis + 1)
+
+
+def stack(values: Tensors, axis: int) -> Tensor:
+    """Tensors along a new axis."""
+    return torch.stack(values, axis)
+
+
+def split(x: Tensor, axis: int, num_splits: int | None = None, split_sizes: list[int] | None = None) -> tuple[Tensor, ...]:
+    """Equal parts, or parts of these sizes, along `axis`."""
+    sizes = split_sizes if split_sizes is not None else [x.shape[axis] // num_splits] * num_splits
+    return torch.split(x, sizes, axis)
+
+
+def tile(x: Tensor, reps: list[int]) -> Tensor:
+    """x repeated reps[i] times along axis i."""
+    return x.repeat(reps)
+
+
+def pad(x: Tensor, pad: list[int], mode: str = "constant", constant_val: float = 0.0) -> Tensor:
+    """Padding (before, after) for the last len(pad) / 2 axes: constant, reflect (edge not repeated) or replicate, on any axis."""
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    if mode == "constant":
+        return F.pad(x, flat(pairs), value=constant_val)
+    for axis, (before, after) in zip(range(x.dim() - len(pairs), x.dim()), pairs, strict=True):
+        if before or after:
+            x = x.index_select(axis, _source_places(x.shape[axis], before, after, mode))
+    return x
+
+
+def _source_places(size: int, before: int, after: int, mode: str) -> Tensor:
+    """Which place of the axis each place of the padded axis copies."""
+    places = torch.arange(-before, size + after)
+    if mode == "replicate":
+        return places.clamp(0, size - 1)
+    if mode != "reflect":
+        raise ValueError(f"pad mode '{mode}' is unknown; one of constant, reflect, replicate")
+    period = max(2 * (size - 1), 1)
+    places = places.remainder(period)
+    return torch.where(places < size, places, period - places)
+
+
+def reverse(x: Tensor, axes: list[int] | None = None) -> Tensor:
+    """x backwards along these axes (all by default)."""
+    return x.flip(list(range(x.dim())) if axes is None else axes)
+
+
+def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: int = 0) -> Tensor:
+    """For each sample of `batch_axis`, the first lengths[i] elements of `seq_axis` backwards and the rest as it is."""
+    steps = torch.arange(x.shape[seq_axis])
+    lengths = lengths.long().unsqueeze(1)
+    places = torch.where(steps < lengths, lengths - 1 - steps, steps)  # [batch, steps]
+    shape = [1] * x.dim()
+    shape[batch_axis], shape[seq_axis] = places.shape
+    places = places if batch_axis % x.dim() < seq_axis % x.dim() else places.T
+    return torch.take_along_dim(x, places.reshape(shape).expand(x.shape), seq_axis)
+
+
+def sliding_windows(x: Tensor, axis: int, size: int, stride: int = 1) -> Tensor:
+    """Windows along `axis`: [..., windows, size, ...], the new axis right after it."""
+    axis %= x.dim()
+    return x.unfold(axis, size, stride).movedim(-1, axis + 1)
+
+
+def depth_to_space(x: Tensor, block_size: int) -> Tensor:
+    """[N, C b^2, H, W] -> [N, C, H b, W b], block position before channel in the depth axis (as TensorFlow)."""
+    n, c, h, w = x.shape
+    x = x.reshape(n, block_size, block_size, c // block_size ** 2, h, w)
+    return x.permute(0, 3, 4, 1, 5, 2).reshape(n, c // block_size ** 2, h * block_size, w * block_size)
+
+
+def space_to_depth(x: Tensor, block_size: int) -> Tensor:
+    """[N, C, H, W] -> [N, C b^2, H / b, W / b], the inverse of depth_to_space."""
+    n, c, h, w = x.shape
+    x = x.reshape(n, c, h // block_size, block_size, w // block_size, block_size)
+    return x.permute(0, 3, 5, 1, 2, 4).reshape(n, c * block_size ** 2, h // block_size, w // block_size)
+
+
+def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
+    """[N, C f^2, H, W] -> [N, C, H f, W f], channel before block position (as torch.nn.PixelShuffle)."""
+    return F.pixel_shuffle(x, upscale_factor)
+
+
+def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
+    """[N, C, H, W] -> [N, C f^2, H / f, W / f], the inverse of pixel_shuffle."""
+    return F.pixel_unshuffle(x, downscale_factor)
+
+
+def space_to_batch(x: Tensor, block_shape: list[int], paddings: list[list[int]]) -> Tensor:
+    """[N, C, H, W], zero-padded -> [N bh bw, C, H' / bh, W' / bw], block position before sample."""
+    x = F.pad(x, flat([tuple(p) for p in paddings]))
+    n, c, h, w = x.shape
+    bh, bw = block_shape
+    x = x.reshape(n, c, h // bh, bh, w // bw, bw)
+    return x.permute(3, 5, 0, 1, 2, 4).reshape(n * bh * bw, c, h // bh, w // bw)
+
+
+def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) -> Tensor:
+    """[N bh bw, C, H, W] -> [N, C, H bh, W bw], cropped; the inverse of space_to_batch."""
+    n, c, h, w = x.shape
+    bh, bw = block_shape
+    x = x.reshape(bh, bw, n // (bh * bw), c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(n // (bh * bw), c, h * bh, w * bw)
+    return F.pad(x, [-k for k in flat([tuple(p) for p in crops])])
+
+
+def crop(x: Tensor, crop_height: list[int], crop_width: list[int]) -> Tensor:
+    """Without the first and last rows and columns named."""
+    return F.pad(x, [-k for k in (*crop_width, *crop_height)])
+
+
+LAYOUT = MappingProxyType({
+    "batch_to_space": kernel(batch_to_space, half=True),
+    "concat": kernel(concat, half=True),
+    "crop": kernel(crop, half=True),
+    "depth_to_space": kernel(depth_to_space, half=True),
+    "expand_dims": kernel(expand_dims, half=True),
+    "flatten2d": kernel(flatten2d, half=True),
+    "pad": kernel(pad, half=True),
+    "pixel_shuffle": kernel(pixel_shuffle, half=True),
+    "pixel_unshuffle": kernel(pixel_unshuffle, half=True),
+    "reshape": kernel(reshape, half=True),
+    "reshape_like": kernel(reshape_like, half=True),
+    "reverse": kernel(reverse, half=True),
+    "reverse_sequence": kernel(reverse_sequence, half=True),
+    "sliding_windows": kernel(sliding_windows, half=True),
+    "space_to_batch": kernel(space_to_batch, half=True),
+    "space_to_depth": kernel(space_to_depth, half=True),
+    "split": kernel(split, half=True),
+    "squeeze": kernel(squeeze, half=True),
+    "stack": kernel(stack, half=True),
+    "tile": kernel(tile, half=True),
+    "transpose": kernel(transpose, half=True),
+})

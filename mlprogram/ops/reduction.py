@@ -1,0 +1,66 @@
+"""Reductions over axes, argmax and argmin, cumulative sum.
+
+    REDUCTION["reduce_log_sum_exp"].run(x, axes=[-1], keep_dims=True)
+
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/reduction.py; `axes` None means all. Ties of argmax and argmin go to the first place.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from mlprogram.ops.kernel import Kernel, kernel
+
+
+def _reduction(function: Callable[[Tensor, list[int], bool], Tensor]) -> Kernel:
+    def run(x: Tensor, axes: list[int] | None = None, keep_dims: bool = False) -> Tensor:
+        return function(x, list(range(x.dim())) if axes is None else axes, keep_dims)
+    return kernel(run)
+
+
+def _prod(x: Tensor, axes: list[int], keep: bool) -> Tensor:
+    for axis in sorted((a % x.dim() for a in axes), reverse=True):
+        x = x.prod(axis, keepdim=keep)
+    return x
+
+
+def _mean(x: Tensor, axes: list[int], keep: bool) -> Tensor:
+    return x.mean(axes, keepdim=keep) if x.is_floating_point() else x.double().mean(axes, keepdim=keep)
+
+
+def argmax(x: Tensor, axis: int = -1, keep_dims: bool = False, output_dtype: str = "int32") -> Tensor:
+    """Place of the largest value along `axis`."""
+    return x.argmax(axis, keepdim=keep_dims)
+
+
+def argmin(x: Tensor, axis: int = -1, keep_dims: bool = False, output_dtype: str = "int32") -> Tensor:
+    """Place of the smallest value along `axis`."""
+    return x.argmin(axis, keepdim=keep_dims)
+
+
+def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """Running sum along `axis`; `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    ordered = x.flip(axis) if reverse else x
+    total = ordered.cumsum(axis)
+    total = total - ordered if exclusive else total
+    return total.flip(axis) if reverse else total
+
+
+REDUCTION = MappingProxyType({
+    "cumsum": kernel(cumsum),
+    "reduce_argmax": kernel(argmax, half=True),
+    "reduce_argmin": kernel(argmin, half=True),
+    "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep)),
+    "reduce_l2_norm": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep).sqrt()),
+    "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log()),
+    "reduce_log_sum_exp": _reduction(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep)),
+    "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep)),
+    "reduce_mean": _reduction(_mean),
+    "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep)),
+    "reduce_prod": _reduction(_prod),
+    "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep)),
+    "reduce_sum_square": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep)),
+})

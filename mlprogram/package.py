@@ -1,0 +1,86 @@
+"""Find the model and the weights inside an .mlpackage folder or a .mlmodel file, and read them on any machine.
+
+    from mlprogram.package import open_package
+    package = open_package("Vocoder.mlpackage")
+    package.spec.specificationVersion, package.function_names()
+
+No Core ML object is ever built: the specification is read as a protobuf and the weights are mapped from their file.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import coremltools as ct
+from coremltools.proto import Model_pb2
+from google.protobuf.message import DecodeError
+
+from mlprogram.errors import ProgramError
+from mlprogram.weights import BlobFile
+
+_NEWEST = max(value for name, value in vars(ct).items() if name.startswith("_SPECIFICATION_VERSION_IOS"))
+
+
+@dataclass(frozen=True)
+class Package:
+    """A specification with the blob files it refers to. `weights` maps a blob's file name to its reader."""
+
+    path: Path
+    spec: Model_pb2.Model
+    weights_dir: Path
+
+    def function_names(self) -> tuple[str, ...]:
+        """Names of the program's functions, sorted."""
+        return tuple(sorted(self.spec.mlProgram.functions))
+
+    def blob(self, file_name: str, opened: dict[str, BlobFile]) -> BlobFile:
+        """The reader of one blob file named as in the program ("@model_path/weights/weight.bin"), kept in `opened`."""
+        name = file_name.split("/")[-1]
+        if name not in opened:
+            opened[name] = BlobFile(self.weights_dir / name)
+        return opened[name]
+
+
+def open_package(path: str | Path) -> Package:
+    """Open an .mlpackage folder or a .mlmodel file.
+
+    Raises ProgramError when nothing is there, when it is not a package, holds no ML program, or is newer than coremltools knows.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ProgramError(f"{path}: nothing there; give an .mlpackage folder or a .mlmodel file")
+    model, weights = _locate(path) if path.is_dir() else (path, path.parent / "weights")
+    spec = _read_spec(model)
+    if spec.WhichOneof("Type") != "mlProgram":
+        raise ProgramError(f"{model}: holds a {spec.WhichOneof('Type')}, not an ML program; convert with convert_to=\"mlprogram\"")
+    return Package(path, spec, weights)
+
+
+def _locate(folder: Path) -> tuple[Path, Path]:
+    manifest = folder / "Manifest.json"
+    if not manifest.is_file():
+        raise ProgramError(f"{folder}: not an .mlpackage, it has no Manifest.json")
+    try:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        entries = content["itemInfoEntries"]
+        model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ProgramError(f"{manifest}: not a package manifest ({type(error).__name__}: {error}); it must name a rootModelIdentifier") from error
+    if not model.is_file():
+        raise ProgramError(f"{folder}: the manifest names {model.relative_to(folder)}, which is missing; copy the whole package")
+    return model, model.parent / "weights"
+
+
+def _read_spec(model: Path) -> Model_pb2.Model:
+    spec = Model_pb2.Model()
+    try:
+        spec.ParseFromString(model.read_bytes())
+    except DecodeError as error:
+        raise ProgramError(f"{model}: not a Core ML specification ({error}); is the file complete?") from error
+    if not spec.specificationVersion:
+        raise ProgramError(f"{model}: not a Core ML specification, it has no specification version")
+    if spec.specificationVersion > _NEWEST:
+        raise ProgramError(f"{model}: specification version {spec.specificationVersion} is newer than {_NEWEST}, the last one coremltools "
+                           f"{ct.__version__} knows; install a newer coremltools")
+    return spec

@@ -1,0 +1,232 @@
+"""Turn a function into steps that run fast: constants resolved, attributes bound, last uses known. Nothing is executed here.
+
+    plan = build_plan(function, Constants(package), precision_named("declared"))
+    len(plan.body.steps), plan.input_slots
+
+Every value of the function, nested blocks included, gets a place (slot) in one list, the environment. A step reads slots, writes slots and
+clears the slots of values it is the last to use.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlprogram.constants import Constants
+from mlprogram.dtypes import DType, dtype_of, to_torch
+from mlprogram.engine import ENGINE_KERNELS
+from mlprogram.errors import ProgramError
+from mlprogram.graph import Block, Function, Operation, ValueType
+from mlprogram.ops import CONTROL, KERNELS, Kernel
+from mlprogram.precision import Precision
+
+_SMALL = 64  # bytes; larger constants with the same storage share one tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a step writes one value, and the type and shape it must have (None: not a tensor)."""
+
+    slot: int
+    name: str
+    dtype: torch.dtype | None
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation ready to run.
+
+    `reads` pairs a parameter with a slot or a tuple of slots; `host` names those handed over as Python values; `widen` is the type fp16 tensors
+    are turned into first; `call` is None for control flow, whose `blocks` the executor runs.
+    """
+
+    op: Operation
+    call: Callable[..., Any] | None
+    reads: tuple[tuple[str, int | tuple[int, ...]], ...]
+    host: frozenset[str]
+    widen: torch.dtype | None
+    wants_generator: bool
+    outputs: tuple[Output, ...]
+    blocks: tuple[BlockPlan, ...] = ()
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """A block: slots of its inputs and outputs, and its steps."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value known when the program is loaded: np.ndarray, str or list, with its declared type."""
+
+    name: str
+    value: Any
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A function ready to run: copy `template` (constants in place), fill the body's input slots, run its steps, read its output slots."""
+
+    body: BlockPlan
+    template: list[Any] = field(repr=False)
+    types: Mapping[str, ValueType] = field(repr=False)
+    constants: Mapping[str, Constant] = field(repr=False)
+
+
+def build_plan(function: Function, constants: Constants, precision: Precision) -> Plan:
+    """Plan a function. Raises ProgramError for an operation that is not known, naming it, its output and its place."""
+    planner = _Planner(constants, precision)
+    body = planner.block(Block(function.inputs, function.body.outputs, function.body.operations), {})
+    return Plan(body, planner.template, MappingProxyType(planner.types), MappingProxyType(planner.constants))
+
+
+class _Planner:
+    """Walks a function once. `scope` maps the names visible at a place to slots or constants."""
+
+    def __init__(self, constants: Constants, precision: Precision) -> None:
+        self.template: list[Any] = []
+        self.types: dict[str, ValueType] = {}
+        self.constants: dict[str, Constant] = {}
+        self._source = constants
+        self._precision = precision
+        self._shared: dict[tuple, int] = {}
+
+    def block(self, block: Block, outer: Mapping[str, int | Constant]) -> BlockPlan:
+        scope = dict(outer)
+        inputs = tuple(self._declare(v, scope) for v in block.inputs)
+        steps = []
+        for op in block.operations:
+            self._literals(op, scope)
+            if op.op_type == "const" or op.op_type.startswith("constexpr_"):
+                self._constant(op, scope)
+            else:
+                steps.append(self._step(op, scope))
+        outputs = tuple(self._slot(name, scope, None, f"output '{name}'") for name in block.outputs)
+        return BlockPlan(inputs, outputs, tuple(_with_frees(steps, inputs, outputs)))
+
+    def _declare(self, value: ValueType, scope: dict[str, int | Constant]) -> int:
+        self.types[value.name] = value
+        self.template.append(None)
+        scope[value.name] = len(self.template) - 1
+        return len(self.template) - 1
+
+    def _define(self, constant: Constant, scope: dict[str, int | Constant]) -> None:
+        self.constants[constant.name] = constant
+        scope[constant.name] = constant
+
+    def _literals(self, op: Operation, scope: dict[str, int | Constant]) -> None:
+        for name, value in op.literals.items():
+            if "#" in name:
+                dtype = dtype_of(value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType)
+                self._define(Constant(name, self._source.read(value), dtype), scope)
+
+    def _constant(self, op: Operation, scope: dict[str, int | Constant]) -> None:
+        self.types.update({v.name: v for v in op.outputs})
+        if op.op_type == "const":
+            self._define(Constant(op.name, self._source.read(op.literals["val"]), op.outputs[0].dtype), scope)
+            return
+        arguments = {param: self._known(op, names[0], scope).value for param, names in op.inputs.items()}
+        arguments |= {param: self._source.read(value) for param, value in op.literals.items() if "#" not in param}
+        for output, value in zip(op.outputs, self._source.evaluate(op, arguments), strict=True):
+            self._define(Constant(output.name, value, output.dtype), scope)
+
+    def _known(self, op: Operation, name: str, scope: Mapping[str, int | Constant]) -> Constant:
+        if not isinstance(scope.get(name), Constant):
+            raise ProgramError(f"{op.where()}: '{name}' must be a constant, and it is not")
+        return scope[name]
+
+    def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
+        if op.op_type in CONTROL:
+            reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
+            blocks = tuple(self.block(block, scope) for block in op.blocks)
+            return Step(op, None, reads, frozenset(), None, False, self._outputs(op, scope), blocks)
+        kernel = self._kernel(op)
+        widen = None if kernel.half or self._precision.wide is not None else torch.float32
+        fixed, reads = {}, []
+        for param, names in op.inputs.items():
+            if param not in kernel.parameters:
+                raise ProgramError(f"{op.where()}: unknown parameter '{param}'; known: {', '.join(sorted(kernel.parameters))}")
+            many = param in kernel.variadic
+            if param in kernel.host and all(isinstance(scope.get(n), Constant) for n in names):
+                values = [_python_value(scope[n].value) for n in names]
+                fixed[param] = values if many else values[0]
+            else:
+                slots = tuple(self._slot(n, scope, widen, op.where()) for n in names)
+                reads.append((param, slots if many else slots[0]))
+        host = kernel.host & {param for param, _ in reads}
+        return Step(op, partial(kernel.run, **fixed), tuple(reads), host, widen, kernel.wants_generator, self._outputs(op, scope))
+
+    def _kernel(self, op: Operation) -> Kernel:
+        if self._precision.engine and op.op_type in ENGINE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
+            return ENGINE_KERNELS[op.op_type]
+        if op.op_type not in KERNELS:
+            raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the {len(KERNELS) + len(CONTROL)} that are known")
+        return KERNELS[op.op_type]
+
+    def _outputs(self, op: Operation, scope: dict[str, int | Constant]) -> tuple[Output, ...]:
+        outputs = []
+        for value in op.outputs:
+            is_tensor = value.container == "tensor"
+            outputs.append(Output(self._declare(value, scope), value.name, self._precision.working(value.dtype) if is_tensor else None,
+                                  value.shape if is_tensor else None))
+        return tuple(outputs)
+
+    def _slot(self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str) -> int:
+        """The slot of a value; a constant gets one for each type it is wanted in, so that no run converts it."""
+        if name not in scope:
+            raise ProgramError(f"{where}: there is no value '{name}' at this place")
+        found = scope[name]
+        if not isinstance(found, Constant):
+            return found
+        if not isinstance(found.value, np.ndarray) or found.dtype.torch is None:
+            return self._share((name,), found.value)
+        working = self._precision.working(found.dtype)
+        if widen is not None and working == torch.float16:
+            working = widen
+        place = found.value.__array_interface__["data"][0] if found.value.nbytes > _SMALL else name
+        return self._share((place, found.value.shape, found.dtype.name, working), lambda: to_torch(found.value, found.dtype).to(working))
+
+    def _share(self, key: tuple, value: Any) -> int:
+        if key not in self._shared:
+            self._shared[key] = len(self.template)
+            self.template.append(value() if callable(value) else value)
+        return self._shared[key]
+
+
+def _python_value(value: Any) -> Any:
+    """A constant as a plain Python value: str, bool, int, float, or nested lists of them."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _slots_read(step: Step) -> Iterator[int]:
+    """Slots a step reads, those its nested blocks read included."""
+    for _, slots in step.reads:
+        yield from slots if isinstance(slots, tuple) else (slots,)
+    for block in step.blocks:
+        yield from block.outputs
+        for inner in block.steps:
+            yield from _slots_read(inner)
+
+
+def _with_frees(steps: list[Step], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Iterator[Step]:
+    """Give every step the slots to clear after it: values of this block that no later step and no output of the block needs."""
+    own = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
+    last = {}
+    for i, step in enumerate(steps):
+        for slot in (*_slots_read(step), *(o.slot for o in step.outputs)):
+            if slot in own:
+                last[slot] = i
+    for i, step in enumerate(steps):
+        yield replace(step, frees=tuple(slot for slot, at in last.items() if at == i))

@@ -1,0 +1,42 @@
+"""What a declared type means when a program runs: the four precisions.
+
+    from mlprogram.precision import precision_named
+    precision_named("declared").working(BY_NAME["fp16"])  # torch.float16
+
+| name | fp16 tensors | arithmetic |
+| --- | --- | --- |
+| declared | stored as fp16, so rounded after every operation | fp32 inside an operation, one rounding at its end |
+| exact | fp32 | fp32 |
+| exact64 | fp64 (fp32 tensors too) | fp64 |
+| engine | as declared | as mlprogram/engine.py models the Neural Engine |
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from mlprogram.dtypes import DType
+from mlprogram.errors import ProgramError
+
+PRECISIONS = ("declared", "exact", "exact64", "engine")
+
+
+@dataclass(frozen=True)
+class Precision:
+    """One precision: `wide` replaces every declared float type if set; `engine` asks for the engine's kernels."""
+
+    name: str
+    wide: torch.dtype | None
+    engine: bool
+
+    def working(self, dtype: DType) -> torch.dtype:
+        """The PyTorch type that holds a value of a declared type."""
+        return self.wide if dtype.is_float and self.wide is not None else dtype.torch
+
+
+def precision_named(name: str) -> Precision:
+    """The precision of a name in PRECISIONS. Raises ProgramError for another name."""
+    if name not in PRECISIONS:
+        raise ProgramError(f"precision '{name}' is unknown; one of {', '.join(PRECISIONS)}")
+    return Precision(name, {"exact": torch.float32, "exact64": torch.float64}.get(name), name == "engine")
