@@ -1,1 +1,1 @@
-"""The demo voice: corpus, features, training and the bundled checkpoint."""
+"""The demo voice: a small Kokoro trained in this repository on flite's speech, so that every command works offline."""
