@@ -104,13 +104,22 @@ class Conv(_UpstreamWeight, nn.Conv2d):
 
 
 class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
-    """ConvTranspose1d as ConvTranspose2d (1, k) on [B, C, 1, S], weight-normed upstream."""
+    """ConvTranspose1d as ConvTranspose2d (1, k) on [B, C, 1, S], weight-normed upstream.
+
+    Upstream's `output_padding` becomes as many zero taps at the kernel's end: the same sum, without the crop that coremltools adds for it.
+    """
 
     upstream_dim = 3
     weight_norm = True
 
     def __init__(self, inner: int, out: int, kernel: int, *, stride: int, padding: int, output_padding: int = 0, groups: int = 1) -> None:
-        super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), output_padding=(0, output_padding), groups=groups)
+        super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), groups=groups)
+        self.zero_taps = output_padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inner, 1, S] -> [B, out, 1, stride * S] for the paddings used here."""
+        weight = F.pad(self.weight, (0, self.zero_taps)) if self.zero_taps else self.weight
+        return F.conv_transpose2d(x, weight, self.bias, self.stride, self.padding, 0, self.groups)
 
 
 class Linear(_UpstreamWeight, nn.Conv2d):
