@@ -3,8 +3,8 @@
     from mlprogram.constexpr import CONSTEXPR
     CONSTEXPR["constexpr_affine_dequantize"](quantized_data=q, zero_point=0, scale=np.float16(0.1), axis=0)
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS16/constexpr_ops.py and iOS18/compression.py. The two generations share names and differ in their
-parameters, so one function serves both. Arithmetic is in float32 and the caller rounds once to the declared type.
+Definitions: coremltools 9.0, mil/ops/defs/iOS16/constexpr_ops.py and iOS18/compression.py. The two generations share names and differ in
+their parameters, so one function serves both. Arithmetic is in float32 and the caller rounds once to the declared type.
 """
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def blockwise_shift_scale(data: np.ndarray, scale: np.ndarray, offset: np.ndarra
     return (data.astype(np.float32) - shift) * _spread(scale.astype(np.float32), data.shape)
 
 
-def lut_to_dense(indices: np.ndarray, lut: np.ndarray, shape: np.ndarray | None = None, vector_axis: np.ndarray | None = None) -> np.ndarray:
+def lut_to_dense(indices: np.ndarray, lut: np.ndarray, shape: np.ndarray | None = None,
+                 vector_axis: np.ndarray | None = None) -> np.ndarray:
     """Palette entries in place of indices.
 
-    iOS 16: packed bits with the final `shape` and one palette [entries]. iOS 18: `lut` [blocks..., entries, vector] with the rank of `indices`
-    plus 2; a vector longer than 1 multiplies the axis `vector_axis`.
+    iOS 16: packed bits with the final `shape` and one palette [entries]. iOS 18: `lut` [blocks..., entries, vector] with the rank of
+    `indices` plus 2; a vector longer than 1 multiplies the axis `vector_axis`.
     """
     if shape is not None:
         bits = int(math.log2(lut.size))

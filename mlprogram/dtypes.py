@@ -3,8 +3,8 @@
     from mlprogram.dtypes import dtype_of
     dtype_of(10).name, dtype_of(10).torch  # ('fp16', torch.float16)
 
-Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the next wider signed type, because PyTorch has
-next to no arithmetic for them.
+Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the next wider signed type, because PyTorch
+has next to no arithmetic for them.
 """
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _hooked(hook: Hook, step: Step, output: Output, value: Any) -> Any:
     if replacement is None:
         return value
     if replacement.shape != value.shape:
-        raise ProgramError(f"the hook replaced '{output.name}' {list(value.shape)} by a tensor {list(replacement.shape)}; shapes must agree")
+        raise ProgramError(f"the hook replaced '{output.name}' {list(value.shape)} by one of {list(replacement.shape)}; shapes must agree")
     return replacement.to(value.dtype)
 
 
@@ -95,9 +95,12 @@ def _describe(step: Step, env: list[Any]) -> str:
     parts = []
     for param, slots in step.reads:
         values = [env[s] for s in (slots if isinstance(slots, tuple) else (slots,))]
-        parts.append(f"{param} " + ", ".join(f"{v.dtype} {list(v.shape)}".removeprefix("torch.") if isinstance(v, torch.Tensor) else repr(v)
-                                             for v in values))
+        parts.append(f"{param} " + ", ".join(_in_words(v) for v in values))
     return "; ".join(parts)
+
+
+def _in_words(value: Any) -> str:
+    return f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if isinstance(value, torch.Tensor) else repr(value)
 
 
 def _control(step: Step, env: list[Any], run: Run) -> tuple:

@@ -120,11 +120,12 @@ def _default(feature: Model_pb2.FeatureDescription) -> float | None:
     return 0.0 if kind is None else float(getattr(feature.type.multiArrayType, kind))
 
 
-def check_inputs(specs: Mapping[str, TensorSpec], given: Mapping[str, Any], paired: bool) -> tuple[dict[str, torch.Tensor], dict[str, tuple]]:
+def check_inputs(specs: Mapping[str, TensorSpec], given: Mapping[str, Any],
+                 paired: bool) -> tuple[dict[str, torch.Tensor], dict[str, tuple[int, int]]]:
     """Tensors in program order for what the caller gave, and {name: (NaN count, infinity count)} for inputs that are not finite.
 
-    Any float type is taken for a float input and any integer type for an integer one when its values fit. `paired`: enumerated inputs pair by
-    index (iOS 18 on). Raises ProgramError for a missing or unknown name, a wrong type, or a shape that is not allowed.
+    Any float type is taken for a float input and any integer type for an integer one when its values fit. `paired`: enumerated inputs
+    pair by index (iOS 18 on). Raises ProgramError for a missing or unknown name, a wrong type, or a shape that is not allowed.
     """
     unknown = sorted(set(given) - set(specs))
     if unknown:

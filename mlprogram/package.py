@@ -66,7 +66,8 @@ def _locate(folder: Path) -> tuple[Path, Path]:
         entries = content["itemInfoEntries"]
         model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise ProgramError(f"{manifest}: not a package manifest ({type(error).__name__}: {error}); it must name a rootModelIdentifier") from error
+        raise ProgramError(f"{manifest}: not a package manifest ({type(error).__name__}: {error}); "
+                           "it must name a rootModelIdentifier") from error
     if not model.is_file():
         raise ProgramError(f"{folder}: the manifest names {model.relative_to(folder)}, which is missing; copy the whole package")
     return model, model.parent / "weights"

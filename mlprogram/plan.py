@@ -42,8 +42,8 @@ class Output:
 class Step:
     """One operation ready to run.
 
-    `reads` pairs a parameter with a slot or a tuple of slots; `host` names those handed over as Python values; `widen` is the type fp16 tensors
-    are turned into first; `call` is None for control flow, whose `blocks` the executor runs.
+    `reads` pairs a parameter with a slot or a tuple of slots; `host` names those handed over as Python values; `widen` is the type
+    fp16 tensors are turned into first; `call` is None for control flow, whose `blocks` the executor runs.
     """
 
     op: Operation
@@ -172,7 +172,7 @@ class _Planner:
         if self._precision.engine and op.op_type in ENGINE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
             return ENGINE_KERNELS[op.op_type]
         if op.op_type not in KERNELS:
-            raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the {len(KERNELS) + len(CONTROL)} that are known")
+            raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the ones that are known")
         return KERNELS[op.op_type]
 
     def _outputs(self, op: Operation, scope: dict[str, int | Constant]) -> tuple[Output, ...]:

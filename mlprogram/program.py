@@ -32,8 +32,8 @@ _PAIRED_SINCE = 9  # specification version (iOS 18) from which several enumerate
 class Program:
     """One function of an .mlpackage, ready to run with PyTorch on the CPU.
 
-    Three responsibilities: load once (weights decompressed, constants bound), describe itself (`inputs`, `outputs`, `operations`), and run. It
-    never builds a Core ML object and keeps nothing of a call but `last_nonfinite`.
+    Three responsibilities: load once (weights decompressed, constants bound), describe itself (`inputs`, `outputs`, `operations`),
+    and run. It never builds a Core ML object and keeps nothing of a call but `last_nonfinite`.
     """
 
     def __init__(self, path: str | Path, function: str = "main", precision: str = "declared") -> None:
@@ -76,24 +76,19 @@ class Program:
                  generator: torch.Generator | None = None) -> dict[str, torch.Tensor]:
         """Run the program.
 
-        `inputs`: name -> np.ndarray or torch.Tensor. `hook(name, op_type, value)` sees every produced tensor in its working type (fp16 under
-        `declared`) and may give back a replacement of the same shape. `state`: from `make_state()`, updated in place. `generator`: needed by
-        programs that draw random numbers. Gives {name: tensor} in the declared types (fp32 or fp64 for floats under exact and exact64). NaN and
-        infinity in inputs are counted in `last_nonfinite` {name: (NaN, infinite)} and reported as a NonFiniteInput warning.
-        Raises ProgramError for inputs that do not fit and for an operation that fails.
+        `inputs`: name -> np.ndarray or torch.Tensor. `hook(name, op_type, value)` sees every produced tensor in its working type
+        (fp16 under `declared`) and may give back a replacement of the same shape. `state`: from `make_state()`, updated in place.
+        `generator`: needed by programs that draw random numbers. Gives {name: tensor} in the declared types (fp32 or fp64 for
+        floats under exact and exact64). NaN and infinity in inputs are counted in `last_nonfinite` {name: (NaN, infinite)} and
+        reported as a NonFiniteInput warning. Raises ProgramError for inputs that do not fit and for an operation that fails.
         """
         tensors, self.last_nonfinite = check_inputs(self.inputs, inputs, self._paired)
         env = list(self._plan.template)
         for name, tensor in tensors.items():
-            env[self._slots[name]] = self._rounded(name, tensor)
-        del tensors
+            env[self._slots[name]] = tensor.to(self.precision.working(BY_NAME[self.inputs[name].dtype]))
+        del tensors  # the environment alone keeps them, so that they die at their last use
         run_block(self._plan.body, env, Run(hook, generator, self._bind_states(state)))
         return {name: _own(env[slot]) for name, slot in zip(self.outputs, self._plan.body.outputs, strict=True)}
-
-    def _rounded(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """An input as Core ML hands it to the program: rounded to the declared type, also under the exact precisions."""
-        declared = BY_NAME[self.inputs[name].dtype]
-        return tensor.to(self.precision.working(declared))
 
     def _bind_states(self, state: dict[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if self._states and state is None:

@@ -4,7 +4,8 @@
     BlobFile(path).read(offset=64, dtype=dtype_of(10), count=9)  # np.ndarray [9] float16
 
 Layout (MIL blob storage, version 2, little-endian): a 64-byte header (uint32 count, uint32 version), then per tensor a 64-byte record
-(uint32 sentinel 0xDEADBEEF, uint32 type, uint64 bytes, uint64 offset of the data, uint64 padding bits) that a program points to, and the data.
+(uint32 sentinel 0xDEADBEEF, uint32 type, uint64 bytes, uint64 offset of the data, uint64 padding bits) that a program points to, and the
+data.
 """
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class BlobFile:
         start, size = self._record(offset)
         expected = (count * dtype.bits + 7) // 8
         if size < expected:
-            raise ProgramError(f"{self.path}: the tensor at offset {offset} holds {size} bytes, but its {count} {dtype.name} values need {expected}")
+            raise ProgramError(f"{self.path}: the tensor at {offset} holds {size} bytes, but {count} {dtype.name} values need {expected}")
         data = self._bytes[start:start + expected]
         return unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)
 

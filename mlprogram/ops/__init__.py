@@ -14,13 +14,18 @@ from types import MappingProxyType
 from mlprogram.ops.activation import ACTIVATION
 from mlprogram.ops.conv import CONV
 from mlprogram.ops.elementwise import ELEMENTWISE
+from mlprogram.ops.indexing import INDEXING
 from mlprogram.ops.kernel import Kernel
 from mlprogram.ops.layout import LAYOUT
 from mlprogram.ops.linear import LINEAR
+from mlprogram.ops.misc import MISC
 from mlprogram.ops.normalize import NORMALIZE
+from mlprogram.ops.pool import POOL
 from mlprogram.ops.quantization import QUANTIZATION
+from mlprogram.ops.recurrent import RECURRENT
 from mlprogram.ops.reduction import REDUCTION
 from mlprogram.ops.resize import RESIZE
+from mlprogram.ops.sampling import SAMPLING
 from mlprogram.ops.slicing import SLICING
 
 FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType({
@@ -28,12 +33,17 @@ FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType({
     "activations": ACTIVATION,
     "convolutions": CONV,
     "matrix products": LINEAR,
+    "recurrent layers": RECURRENT,
     "normalizations": NORMALIZE,
+    "pooling": POOL,
     "reductions": REDUCTION,
     "layout": LAYOUT,
     "slices": SLICING,
+    "indices": INDEXING,
     "resizing": RESIZE,
+    "sampling": SAMPLING,
     "quantization": QUANTIZATION,
+    "lists, random numbers, classifiers, boxes": MISC,
 })
 KERNELS: Mapping[str, Kernel] = MappingProxyType(dict(ChainMap(*map(dict, FAMILIES.values()))))
 CONTROL = ("cond", "while_loop", "read_state", "write_state")

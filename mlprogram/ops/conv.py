@@ -36,14 +36,16 @@ def conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, strides: list[in
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
 
-def conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, pad: list[int] | None = None, output_shape: list[int] | None = None,
-                   pad_type: str = "valid", strides: list[int] | None = None, dilations: list[int] | None = None, groups: int = 1) -> Tensor:
-    """[N, C_out, *D_out]: the full transposed convolution, cropped (or zero-padded at the end) to the size the parameters ask for."""
+def conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, pad: list[int] | None = None,
+                   output_shape: list[int] | None = None, pad_type: str = "valid", strides: list[int] | None = None,
+                   dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+    """[N, C_out, *D_out]: the full transposed convolution, cropped (or grown at the end) to the size the parameters ask for."""
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
     full = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, kernel_size, strict=True)]
-    wanted = output_shape[2:] if output_shape else [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
+    same = [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
+    wanted = output_shape[2:] if output_shape else same
     crops = _crops(pad_type, pad, full, wanted)
     padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
     rest = [(before - p, after - p) for (before, after), p in zip(crops, padding, strict=True)]

@@ -2,8 +2,8 @@
 
     ELEMENTWISE["inverse"].run(x, epsilon=1e-4)
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/elementwise_unary.py and elementwise_binary.py. Shapes broadcast as in NumPy. A result gets the
-declared type from the executor, so `cast` gives its input back.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/elementwise_unary.py and elementwise_binary.py. Shapes broadcast as in NumPy. A result
+gets the declared type from the executor, so `cast` gives its input back.
 """
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What the planner must know of an operation's function: which parameters it wants as Python values, and whether it takes fp16 tensors as they are.
+"""What the planner must know of an operation's function: which parameters are Python values, and whether it takes fp16 as it is.
 
     kernel(conv)             # parameters annotated Tensor arrive as tensors, every other one as a Python value
     kernel(relu, half=True)  # fp16 tensors arrive as fp16
 
-`half=True` is for functions that only move values (a slice, a maximum) and for PyTorch's fp16 kernels that compute in fp32 and round once, which
-is what the `declared` precision means. For every other function fp16 tensors are widened first and its result is rounded to the declared type.
+`half=True` is for functions that only move values (a slice, a maximum) and for PyTorch's fp16 kernels that compute in fp32 and round
+once, which is what the `declared` precision means. For every other function fp16 tensors are widened first and its result is rounded to
+the declared type.
 """
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ def einsum(values: Tensors, equation: str) -> Tensor:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-    """softmax(query key^T / sqrt(E) + mask) value; query [B..., L, E], key [B..., S, E], value [B..., S, V]; a bool mask is true where to look."""
+    """softmax(query key^T / sqrt(E) + mask) value; query [B..., L, E], key [B..., S, E], value [B..., S, V].
+
+    A bool mask is true where to look, a float mask is added.
+    """
     scores = torch.matmul(query, key.mT) / query.shape[-1] ** 0.5  # [B..., L, S]
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attn_mask, float("-inf"))

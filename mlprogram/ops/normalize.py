@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from mlprogram.ops.kernel import kernel
 
 
-def batch_norm(x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5) -> Tensor:
+def batch_norm(x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None,
+               epsilon: float = 1e-5) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta per channel (axis 1)."""
     return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
 
@@ -28,7 +29,8 @@ def instance_norm(x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = 
     return y if beta is None else y + beta.reshape(-1, *[1] * (x.dim() - 2))
 
 
-def layer_norm(x: Tensor, axes: list[int] | None = None, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5) -> Tensor:
+def layer_norm(x: Tensor, axes: list[int] | None = None, gamma: Tensor | None = None, beta: Tensor | None = None,
+               epsilon: float = 1e-5) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta over `axes`; gamma and beta have the shape of those axes, in their order in x."""
     axes = sorted(a % x.dim() for a in axes) if axes is not None else list(range(x.dim()))
     if axes == list(range(x.dim() - len(axes), x.dim())):

@@ -2,8 +2,8 @@
 
     RESIZE["resize_bilinear"].run(x, target_size_height=5, target_size_width=7, sampling_mode="UNALIGN_CORNERS")
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/image_resizing.py (whose notes give the grid of each sampling mode) and later versions. Each axis
-is interpolated on its own; grids are computed in float64.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/image_resizing.py (whose notes give the grid of each sampling mode) and later versions.
+Each axis is interpolated on its own; grids are computed in float64.
 """
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
+
+SAMPLING_MODES = ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "DEFAULT", "OFFSET_CORNERS", "UNALIGN_CORNERS")
 
 
 def grid(size: int, count: int, mode: str) -> Tensor:
@@ -30,7 +32,7 @@ def grid(size: int, count: int, mode: str) -> Tensor:
     elif mode == "UNALIGN_CORNERS":
         places = (i + 0.5) * size / count - 0.5
     else:
-        raise ValueError(f"sampling mode '{mode}' is unknown; one of STRICT_ALIGN_CORNERS, ALIGN_CORNERS, DEFAULT, OFFSET_CORNERS, UNALIGN_CORNERS")
+        raise ValueError(f"sampling mode '{mode}' is unknown; one of {', '.join(SAMPLING_MODES)}")
     return places.clamp(0, size - 1)
 
 

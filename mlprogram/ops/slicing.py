@@ -2,8 +2,8 @@
 
     SLICING["slice_by_index"].run(x, begin=[0, -1], end=[0, 0], stride=[1, -2], begin_mask=[True, False], end_mask=[True, True])
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and iOS18/tensor_transformation.py. The rules are NumPy's: negative
-indices count from the end, a mask leaves a side open, a stride may be negative; `squeeze_mask` takes the one element at `begin`.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and iOS18/tensor_transformation.py. The rules are NumPy's:
+negative indices count from the end, a mask leaves a side open, a stride may be negative; `squeeze_mask` takes the one element at `begin`.
 """
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def slice_by_size(x: Tensor, begin: list[int], size: list[int]) -> Tensor:
 
 
 def slice_update(x: Tensor, update: Tensor, begin: list[int], end: list[int], stride: list[int] | None = None,
-                 begin_mask: list[bool] | None = None, end_mask: list[bool] | None = None, squeeze_mask: list[bool] | None = None) -> Tensor:
+                 begin_mask: list[bool] | None = None, end_mask: list[bool] | None = None,
+                 squeeze_mask: list[bool] | None = None) -> Tensor:
     """x with the slice replaced by `update`, which has the shape of the slice."""
     places = torch.arange(x.numel()).reshape(x.shape)  # where each element of the slice lives in x
     places = slice_by_index(places, begin, end, stride, begin_mask, end_mask, squeeze_mask)

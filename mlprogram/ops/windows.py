@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from mlprogram.errors import ProgramError
 
 
-def amounts(pad_type: str, pad: Sequence[int] | None, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+def amounts(pad_type: str, pad: Sequence[int] | None, size: Sequence[int], kernel: Sequence[int],
+            strides: Sequence[int]) -> list[tuple[int, int]]:
     """(before, after) for every spatial axis; `kernel` is the effective one, dilation included.
 
     `same` puts the odd element after, `same_lower` before. Raises ProgramError for another pad type than valid, custom, same, same_lower.

@@ -1,0 +1,168 @@
+"""Gather and scatter families, sorting, and tensors made of indices.
+
+    INDEXING["gather"].run(x, indices, axis=1)
+
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their later versions. Negative indices count
+from the end; an index outside its axis is an error here, whatever validate_indices says (Core ML leaves it undefined).
+"""
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from mlprogram.ops.kernel import kernel
+
+
+def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
+    """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go together."""
+    axis %= x.dim()
+    places = _checked(indices, x.shape[axis])
+    if batch_dims:
+        return _batched_gather(x, places, axis, batch_dims)
+    y = x.index_select(axis, places.flatten())
+    return y.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1:])
+
+
+def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
+    batch = x.shape[:batch_dims]
+    pairs = zip(x.flatten(0, batch_dims - 1), places.flatten(0, batch_dims - 1), strict=True)
+    rows = [gather(one, where, axis - batch_dims) for one, where in pairs]
+    return torch.stack(rows).reshape(*batch, *rows[0].shape)
+
+
+def gather_along_axis(x: Tensor, indices: Tensor, axis: int = 0, validate_indices: bool = False) -> Tensor:
+    """y[i, j] = x[indices[i, j], j] for axis 0, and so on."""
+    return torch.take_along_dim(x, _checked(indices, x.shape[axis]), axis)
+
+
+def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
+    """Slices of x at the coordinates in the last axis of `indices`."""
+    coordinates = _coordinates(indices, x.shape[batch_dims:])
+    for i in range(batch_dims):
+        shape = [1] * coordinates[0].dim()
+        shape[i] = x.shape[i]
+        coordinates.insert(i, torch.arange(x.shape[i]).reshape(shape))
+    return x[tuple(coordinates)]
+
+
+def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False) -> Tensor:
+    """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]."""
+    places = _places(data).index_select(axis, _checked(indices, data.shape[axis]).flatten())
+    return _combine(data, places, updates, mode)
+
+
+def scatter_along_axis(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add",
+                       validate_indices: bool = False) -> Tensor:
+    """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
+    return _combine(data, torch.take_along_dim(_places(data), _checked(indices, data.shape[axis]), axis), updates, mode)
+
+
+def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "add", validate_indices: bool = False) -> Tensor:
+    """Slices of `data` at the coordinates in the last axis of `indices` combined with `updates`."""
+    return _combine(data, _places(data)[tuple(_coordinates(indices, data.shape))], updates, mode)
+
+
+def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
+    """data with updates[k] combined at flat place places[k]; repeated places combine one after the other."""
+    flat, places, updates = data.flatten().clone(), places.flatten(), updates.flatten().to(data.dtype)
+    if mode == "update":
+        flat[places] = updates
+    elif mode in ("add", "sub"):
+        flat.index_add_(0, places, updates, alpha=1 if mode == "add" else -1)
+    elif mode == "div":
+        flat = flat / torch.ones_like(flat).index_reduce_(0, places, updates, "prod")
+    elif mode in ("mul", "max", "min"):
+        flat.index_reduce_(0, places, updates, {"mul": "prod", "max": "amax", "min": "amin"}[mode])
+    else:
+        raise ValueError(f"scatter mode '{mode}' is unknown; one of update, add, sub, mul, div, max, min")
+    return flat.reshape(data.shape)
+
+
+def _places(data: Tensor) -> Tensor:
+    return torch.arange(data.numel()).reshape(data.shape)
+
+
+def _coordinates(indices: Tensor, shape: torch.Size) -> list[Tensor]:
+    return [_checked(part, size) for part, size in zip(indices.unbind(-1), shape, strict=False)]
+
+
+def _checked(indices: Tensor, size: int) -> Tensor:
+    indices = indices.long()
+    if indices.numel() and (int(indices.min()) < -size or int(indices.max()) >= size):
+        raise IndexError(f"index {int(indices.min())} or {int(indices.max())} is outside an axis of {size}")
+    return torch.where(indices < 0, indices + size, indices)
+
+
+def argsort(x: Tensor, axis: int = -1, ascending: bool = False) -> Tensor:
+    """Places in sorted order; equal values keep their order."""
+    return torch.sort(x, dim=axis, descending=not ascending, stable=True)[1]
+
+
+def topk(x: Tensor, k: int = 1, axis: int = -1, ascending: bool = False, sort: bool = True, return_indices: bool = True,
+         output_indices_dtype: str = "int32") -> tuple[Tensor, ...]:
+    """The k largest (or smallest) values along `axis`, sorted, and their places; k = -1 for all."""
+    values, places = torch.sort(x, dim=axis, descending=not ascending, stable=True)
+    count = x.shape[axis] if k == -1 else k
+    values, places = values.narrow(axis, 0, count), places.narrow(axis, 0, count)
+    return (values, places) if return_indices else (values,)
+
+
+def non_zero(x: Tensor) -> Tensor:
+    """[count, rank] places of the values that are not zero."""
+    return x.nonzero()
+
+
+def one_hot(indices: Tensor, one_hot_vector_size: int, axis: int = -1, on_value: float = 1, off_value: float = 0) -> Tensor:
+    """A new axis with on_value at the index and off_value elsewhere; an index outside gives only off_value."""
+    axis %= indices.dim() + 1
+    steps = torch.arange(one_hot_vector_size).reshape(-1, *[1] * (indices.dim() - axis))
+    return torch.where(indices.unsqueeze(axis) == steps, on_value, off_value)
+
+
+def shape(x: Tensor) -> Tensor:
+    """[rank] the shape of x."""
+    return torch.tensor(x.shape, dtype=torch.int32)
+
+
+def range_1d(end: float, start: float, step: float) -> Tensor:
+    """start, start + step, ... below (above, for a negative step) end."""
+    whole = all(isinstance(n, int) for n in (start, end, step))
+    return torch.arange(start, end, step, dtype=torch.int64 if whole else torch.float64)
+
+
+def fill(shape: list[int], value: float = 0.0) -> Tensor:
+    """A tensor of this shape full of `value`."""
+    return torch.full(shape, value)
+
+
+def fill_like(ref_tensor: Tensor, value: float = 0.0) -> Tensor:
+    """A tensor of the shape of `ref_tensor` full of `value`."""
+    return torch.full(ref_tensor.shape, value)
+
+
+def band_part(x: Tensor, lower: int = -1, upper: int = -1) -> Tensor:
+    """x with zeros outside a band of the last two axes: `lower` diagonals below, `upper` above, negative for all."""
+    rows, columns = torch.arange(x.shape[-2]).unsqueeze(1), torch.arange(x.shape[-1])
+    keep = ((lower < 0) | (rows - columns <= lower)) & ((upper < 0) | (columns - rows <= upper))
+    return torch.where(keep, x, torch.zeros((), dtype=x.dtype))
+
+
+INDEXING = MappingProxyType({
+    "argsort": kernel(argsort, half=True),
+    "band_part": kernel(band_part, half=True),
+    "fill": kernel(fill),
+    "fill_like": kernel(fill_like, half=True),
+    "gather": kernel(gather, half=True),
+    "gather_along_axis": kernel(gather_along_axis, half=True),
+    "gather_nd": kernel(gather_nd, half=True),
+    "non_zero": kernel(non_zero, half=True),
+    "one_hot": kernel(one_hot),
+    "range_1d": kernel(range_1d),
+    "scatter": kernel(scatter),
+    "scatter_along_axis": kernel(scatter_along_axis),
+    "scatter_nd": kernel(scatter_nd),
+    "shape": kernel(shape, half=True),
+    "topk": kernel(topk, half=True),
+})
