@@ -1,0 +1,56 @@
+"""Metrics of the samples themselves: error power, level, jumps, peaks, clipping, delay. PESQ and MCD are blind to most of these.
+
+    snr_db(Trial(reference, test))
+"""
+
+import numpy as np
+
+from eval.metrics.trial import Trial, decibels, frames
+
+SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
+JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
+JUMP_FLOOR_DB = -40.0  # of the power of the reference's loudest 5 ms
+FULL_SCALE = 1.0
+LONGEST_LAG = 240  # samples, 10 ms
+
+
+def snr_db(trial: Trial) -> float:
+    """10 log10(sum r^2 / sum (t - r)^2), at most 200."""
+    noise, signal = np.square(trial.test - trial.reference).sum(), np.square(trial.reference).sum()
+    return float(-decibels(max(noise / signal, 10 ** (-SNR_CEILING_DB / 10))))
+
+
+def level_db(trial: Trial) -> float:
+    """10 log10(sum t^2 / sum r^2): loudness of the whole clip, pauses included."""
+    return float(decibels(np.square(trial.test).sum() / np.square(trial.reference).sum()))
+
+
+def jump_db(trial: Trial) -> float:
+    """Largest |level difference| of any 5 ms: dropouts and clicks. Both powers have 1e-4 of the reference's loudest 5 ms added."""
+    reference, test = (np.square(frames(signal, JUMP_FRAME, JUMP_HOP)).mean(axis=1) for signal in (trial.reference, trial.test))
+    floor = reference.max() * 10 ** (JUMP_FLOOR_DB / 10)
+    return float(np.abs(decibels((test + floor) / (reference + floor))).max())
+
+
+def peak_db(trial: Trial) -> float:
+    """20 log10(max |t| / max |r|)."""
+    return float(2 * decibels(np.abs(trial.test).max() / np.abs(trial.reference).max()))
+
+
+def clipping_percent(trial: Trial) -> float:
+    """Share of samples at the ceiling, test minus reference; the ceiling is 0.999 of a signal's own peak, or full scale if lower."""
+    return _at_ceiling_percent(trial.test) - _at_ceiling_percent(trial.reference)
+
+
+def _at_ceiling_percent(signal: np.ndarray) -> float:
+    magnitude = np.abs(signal)
+    return float(100 * np.mean(magnitude >= min(FULL_SCALE, 0.999 * magnitude.max())))
+
+
+def lag_samples(trial: Trial) -> float:
+    """Delay in -240..240 samples at which the cross-correlation of test and reference is largest; positive = the test is late."""
+    size = 1 << (len(trial.reference) + LONGEST_LAG).bit_length()
+    spectrum = np.fft.rfft(trial.test, size) * np.conj(np.fft.rfft(trial.reference, size))
+    correlation = np.fft.irfft(spectrum, size)
+    lags = np.arange(-LONGEST_LAG, LONGEST_LAG + 1)
+    return float(lags[np.argmax(correlation[lags])])

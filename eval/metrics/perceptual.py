@@ -1,0 +1,39 @@
+"""Metrics that model a listener: wide-band PESQ and STOI, both by their public packages.
+
+    pesq_wb(Trial(reference, test))  # MOS-LQO
+"""
+
+import numpy as np
+from scipy.signal import resample_poly
+
+from eval.metrics.trial import Trial
+from pipeline.contract import SAMPLE_RATE_HZ
+from pipeline.errors import InputError
+
+PESQ_RATE_HZ = 16_000
+LONGEST_PESQ_SECONDS = 20.0  # the package keeps at most 50 utterances in an array it does not check
+
+
+def at_pesq_rate(signal: np.ndarray) -> np.ndarray:
+    """24 kHz [n] -> 16 kHz [ceil(2 n / 3)], scipy's polyphase filter (Kaiser 5.0): the only resampling in the evaluation."""
+    return resample_poly(signal, PESQ_RATE_HZ // 8000, SAMPLE_RATE_HZ // 8000)
+
+
+def pesq_wb(trial: Trial) -> float:
+    """ITU-T P.862.2 MOS-LQO. Raises InputError for a clip over 20 s or one in which PESQ finds no utterance."""
+    from pesq import NoUtterancesError, pesq  # loads a C extension
+
+    seconds = len(trial.reference) / SAMPLE_RATE_HZ
+    if seconds > LONGEST_PESQ_SECONDS:
+        raise InputError(f"the clip lasts {seconds:.1f} s: PESQ is taken of clips up to {LONGEST_PESQ_SECONDS:.0f} s, cut it")
+    try:
+        return float(pesq(PESQ_RATE_HZ, at_pesq_rate(trial.reference), at_pesq_rate(trial.test), "wb"))
+    except NoUtterancesError:
+        raise InputError("PESQ finds no utterance in the reference signal: a clip of speech is needed") from None
+
+
+def stoi(trial: Trial) -> float:
+    """Short-time objective intelligibility (Taal et al., IEEE TASLP 2011), 0 to 1."""
+    from pystoi import stoi as package_stoi
+
+    return float(package_stoi(trial.reference, trial.test, SAMPLE_RATE_HZ))

@@ -1,0 +1,139 @@
+"""The metrics, each once: what it is, its unit, which way is better, what silence does to it, where it comes from, what it cannot tell.
+
+    from eval.metrics.registry import METRICS, measure
+    measure(Trial(reference, test))  # {"pesq": 4.64, ...}
+
+docs/metrics.md holds the same table (tests/test_eval_docs.py keeps them equal).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, peak_db, snr_db
+from eval.metrics.perceptual import pesq_wb, stoi
+from eval.metrics.spectral import band_db, log_spectral_distance_db, mcd_db, mcd_increase_db
+from eval.metrics.trial import Trial
+
+HIGHER, LOWER, ZERO = "higher", "lower", "nearest 0"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. `best` says which way is better, `perfect` is what equal signals score, `limits` what it cannot tell."""
+
+    name: str
+    title: str
+    unit: str
+    best: str
+    perfect: float
+    formula: str
+    silence: str
+    source: str
+    limits: str
+    function: Callable[[Trial], float]
+    needs_redraw: bool = False
+
+    def worst(self, values: Iterable[float]) -> float:
+        """The value of the worst clip."""
+        return {HIGHER: min, LOWER: max, ZERO: partial(max, key=abs)}[self.best](values)
+
+
+_ACTIVE = "25 ms frames within 40 dB of the reference's loudest; spectra floored 50 dB below their mean"
+_WHOLE = "whole clip, pauses included"
+
+
+def _band(low_khz: int, high_khz: int) -> Metric:
+    return Metric(
+        f"band_{low_khz}_{high_khz}_khz_db", f"band {low_khz}-{high_khz} kHz", "dB", ZERO, 0.0,
+        formula=f"10 log10 of the ratio of energies in {low_khz}-{high_khz} kHz, each plus 1e-5 of the reference's whole energy",
+        silence=_WHOLE, source="definition",
+        limits="a band 50 dB below the clip counts as empty",
+        function=partial(band_db, low_hz=low_khz * 1000, high_hz=high_khz * 1000),
+    )
+
+
+_ALL = (
+    Metric(
+        "pesq", "PESQ wide band", "MOS-LQO", HIGHER, 4.6439,
+        formula="ITU-T P.862.2 on both signals resampled once to 16 kHz",
+        silence="P.862's own utterance detection", source="package pesq 0.0.4",
+        limits="blind to level, to delay and above 8 kHz; P.862.3 excludes synthetic speech, so it is a regression proxy",
+        function=pesq_wb,
+    ),
+    Metric(
+        "mcd_db", "MCD", "dB", LOWER, 0.0,
+        formula="10 sqrt(2) / ln 10 * norm(c - c') over mel-cepstrum c1..c24 (24 kHz, alpha 0.466), mean over frames",
+        silence=_ACTIVE, source="Kubichek 1993; SPTK mcep",
+        limits="nearly blind to level, to short dropouts and to clipping; never time-warped",
+        function=mcd_db,
+    ),
+    Metric(
+        "mcd_increase_db", "MCD increase", "dB", LOWER, 0.0,
+        formula="MCD(other noise seed, test) - MCD(other noise seed, reference)",
+        silence=_ACTIVE, source="definition",
+        limits="errors smaller than the seed's own spread hardly move it, so MCD stands beside it",
+        function=mcd_increase_db, needs_redraw=True,
+    ),
+    Metric(
+        "lsd_db", "log-spectral distance", "dB", LOWER, 0.0,
+        formula="root mean square over 513 bins of the difference of log power spectra, mean over frames",
+        silence=_ACTIVE, source="Gray and Markel 1976",
+        limits="weighs an inaudible bin like an audible one",
+        function=log_spectral_distance_db,
+    ),
+    Metric(
+        "snr_db", "SNR", "dB", HIGHER, 200.0,
+        formula="10 log10(sum r^2 / sum (t - r)^2), at most 200",
+        silence=_WHOLE, source="definition",
+        limits="means nothing unless noise and durations are injected identically; a shift of one sample destroys it",
+        function=snr_db,
+    ),
+    Metric(
+        "level_db", "level", "dB", ZERO, 0.0,
+        formula="10 log10(sum t^2 / sum r^2)",
+        silence=_WHOLE, source="definition", limits="blind to anything but gain",
+        function=level_db,
+    ),
+    _band(0, 2), _band(2, 4), _band(4, 8), _band(8, 12),
+    Metric(
+        "jump_db", "5 ms level jump", "dB", LOWER, 0.0,
+        formula="largest absolute level difference of 5 ms frames, each power plus 1e-4 of the reference's loudest",
+        silence="floored 40 dB below the loudest 5 ms", source="definition",
+        limits="one frame decides: says that something broke, not how it sounds",
+        function=jump_db,
+    ),
+    Metric(
+        "peak_db", "peak", "dB", ZERO, 0.0,
+        formula="20 log10(max abs(t) / max abs(r))",
+        silence=_WHOLE, source="definition", limits="one sample decides",
+        function=peak_db,
+    ),
+    Metric(
+        "clipping_percent", "clipped samples", "%", LOWER, 0.0,
+        formula="share of samples above 0.999 of the signal's own peak or above full scale, test minus reference",
+        silence=_WHOLE, source="definition",
+        limits="sees flat tops and overflow, not soft saturation",
+        function=clipping_percent,
+    ),
+    Metric(
+        "lag_samples", "delay", "samples", ZERO, 0.0,
+        formula="argmax of the cross-correlation within 240 samples; positive = late",
+        silence=_WHOLE, source="definition", limits="whole samples only",
+        function=lag_samples,
+    ),
+    Metric(
+        "stoi", "STOI", "0..1", HIGHER, 1.0,
+        formula="short-time objective intelligibility at 10 kHz",
+        silence="frames 40 dB below the loudest are dropped", source="Taal et al. 2011; package pystoi",
+        limits="saturates: separates no two releasable levels",
+        function=stoi,
+    ),
+)
+METRICS = MappingProxyType({metric.name: metric for metric in _ALL})
+
+
+def measure(trial: Trial) -> dict[str, float]:
+    """Every metric by name; those that need a redraw only when the trial has one."""
+    return {name: metric.function(trial) for name, metric in METRICS.items() if trial.redraw is not None or not metric.needs_redraw}

@@ -1,0 +1,44 @@
+"""Metrics of the spectrum: mel-cepstral distortion, log-spectral distance, band energies.
+
+    mcd_db(Trial(reference, test))
+"""
+
+import math
+
+import numpy as np
+
+from eval.metrics.trial import Trial, decibels
+from pipeline.contract import SAMPLE_RATE_HZ
+
+MCD_DB = 10 * math.sqrt(2) / math.log(10)  # 6.14185
+BAND_FLOOR_DB = -50.0  # of the reference's whole energy
+
+
+def mcd_db(trial: Trial) -> float:
+    """Mean over active frames of 10 sqrt(2) / ln 10 * |c - c'| over c1..c24."""
+    apart = np.linalg.norm(trial.reference_cepstrum[:, 1:] - trial.test_cepstrum[:, 1:], axis=1)
+    return float(MCD_DB * apart.mean())
+
+
+def mcd_increase_db(trial: Trial) -> float:
+    """mcd(redraw, test) - mcd(redraw, reference): how much farther the test is from a third rendition than the reference is.
+
+    Never more than mcd_db over the same frames (a distance obeys the triangle inequality).
+    """
+    with_test, with_reference = trial.against_redraw
+    return mcd_db(with_test) - mcd_db(with_reference)
+
+
+def log_spectral_distance_db(trial: Trial) -> float:
+    """Mean over active frames of the root mean square over 513 bins of the difference of floored log power spectra."""
+    difference = decibels(trial.test_spectrum) - decibels(trial.reference_spectrum)
+    return float(np.sqrt(np.square(difference).mean(axis=1)).mean())
+
+
+def band_db(trial: Trial, low_hz: float, high_hz: float) -> float:
+    """10 log10((E_test + floor) / (E_reference + floor)) of the energy in [low, high) Hz; floor = 1e-5 of the reference's whole energy."""
+    reference, test = (np.square(np.abs(np.fft.rfft(signal))) for signal in (trial.reference, trial.test))
+    hz = np.fft.rfftfreq(len(trial.reference), 1 / SAMPLE_RATE_HZ)
+    inside = (hz >= low_hz) & (hz < high_hz)
+    floor = reference.sum() * 10 ** (BAND_FLOOR_DB / 10)
+    return float(decibels((test[inside].sum() + floor) / (reference[inside].sum() + floor)))
