@@ -1,0 +1,110 @@
+"""The manifest beside each package: what it was made from, its contract, what was checked. Written last, by rename.
+
+    manifest = Manifest.load(Path("build/KokoroVocoder-demo-fp16.json"))
+    manifest.verify()          # the package on disk is the one that was checked
+
+A package without a manifest is not a package: every reader starts here.
+"""
+
+import dataclasses
+import json
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import InputError
+from pipeline.export import package_bytes, package_sha256
+from pipeline.staging import write_json
+
+BUILD = Path("build")
+FORMAT = 1
+
+
+def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
+    """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be released."""
+    return f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
+
+
+def tool_versions() -> dict[str, str]:
+    """Versions of what shaped the bytes."""
+    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "coremltools", "numpy")}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Responsibilities: 1. provenance (checkpoint, parent, tools); 2. contract (inputs, outputs, buckets, source weights); 3. check figures."""
+
+    stage: str
+    method: str
+    precision: str
+    checkpoint: dict[str, Any]  # name, sha256
+    releasable: bool
+    package: str  # file name beside the manifest
+    package_sha256: str
+    package_bytes: int
+    target: str
+    buckets: tuple[int, ...]  # frames
+    hidden_dim: int
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    source: dict[str, Any]
+    operations: dict[str, int]
+    checks: dict[str, Any]
+    tools: dict[str, str]
+    parent_sha256: str | None = None
+    compression: dict[str, Any] = dataclasses.field(default_factory=dict)
+    format: int = FORMAT
+    path: Path = dataclasses.field(default=Path(), compare=False)
+
+    @property
+    def package_path(self) -> Path:
+        """Where the .mlpackage stands."""
+        return self.path.parent / self.package
+
+    @property
+    def checkpoint_sha256(self) -> str:
+        """SHA-256 of the .pth file the package was built from."""
+        return self.checkpoint["sha256"]
+
+    def verify(self) -> None:
+        """Raise InputError unless the package on disk is the one this manifest was written for."""
+        if not self.package_path.is_dir():
+            raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `make vocoder` again")
+        found = package_sha256(self.package_path)
+        if found != self.package_sha256:
+            raise InputError(f"{self.package_path} has hash {found[:12]}, its manifest says {self.package_sha256[:12]}: run `make vocoder` again")
+
+    def save(self, path: Path) -> "Manifest":
+        """Write as `path`; returns the manifest that knows its place."""
+        data = dataclasses.asdict(self)
+        del data["path"]
+        write_json(path, data)
+        return dataclasses.replace(self, path=path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Manifest":
+        """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
+        if not path.exists():
+            raise InputError(f"{path} does not exist: no package was built there; `make vocoder` builds it")
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as problem:
+            raise InputError(f"{path} is not JSON: {problem}") from None
+        known = {f.name for f in dataclasses.fields(cls)} - {"path"}
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise InputError(f"{path} is not a manifest of format {FORMAT}: run `make vocoder` again")
+        if set(data) != known:
+            raise InputError(f"{path} has other keys than a manifest: {sorted(set(data) ^ known)[0]!r}; run `make vocoder` again")
+        return cls(**data | {"buckets": tuple(data["buckets"]), "path": path})
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Manifest.load, as a verb."""
+    return Manifest.load(path)
+
+
+def describe_package(package: Path) -> dict[str, Any]:
+    """Name, hash and size of a package that stands where it will stay."""
+    return {"package": package.name, "package_sha256": package_sha256(package), "package_bytes": package_bytes(package)}

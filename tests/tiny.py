@@ -1,0 +1,68 @@
+"""A tiny random checkpoint folder in upstream's format, for structure tests: seconds to convert, every code path of the real one.
+
+    folder = write_checkpoint(tmp_path, tiny_config())
+"""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoder.text_encoder import TextEncoder
+from pipeline.checkpoint import DEMO_FOLDER, VOICE_SHAPE
+from pipeline.config import KokoroConfig
+from pipeline.layers import upstream_state
+from vocoder.decoder import Vocoder
+
+KOKORO_ISTFTNET = {
+    "upsample_kernel_sizes": [20, 12], "upsample_rates": [10, 6], "gen_istft_hop_size": 5, "gen_istft_n_fft": 20,
+    "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5], [1, 3, 5]], "resblock_kernel_sizes": [3, 7, 11], "upsample_initial_channel": 512,
+}
+
+
+def kokoro_config() -> dict[str, Any]:
+    """Kokoro-82M's config.json (hexgrad/Kokoro-82M), without the vocabulary's symbols."""
+    return {
+        "istftnet": copy.deepcopy(KOKORO_ISTFTNET), "dim_in": 64, "dropout": 0.2, "hidden_dim": 512, "max_conv_dim": 512, "max_dur": 50,
+        "multispeaker": True, "n_layer": 3, "n_mels": 80, "n_token": 178, "style_dim": 128, "text_encoder_kernel_size": 5,
+        "plbert": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 2048, "max_position_embeddings": 512,
+                   "num_hidden_layers": 12, "dropout": 0.1},
+        "vocab": {"a": 43},
+    }
+
+
+def tiny_config() -> dict[str, Any]:
+    """The same architecture, 1/16 as wide."""
+    config = kokoro_config() | {"hidden_dim": 16, "decoder": {"hidden_dim": 24, "asr_res_dim": 8}, "name": "tiny", "releasable": False}
+    config["istftnet"]["upsample_initial_channel"] = 32
+    return config
+
+
+def random_vocoder(config: KokoroConfig, seed: int) -> Vocoder:
+    """Random weights with lively alphas and a modest output level."""
+    torch.manual_seed(seed)
+    vocoder = Vocoder(config)
+    with torch.no_grad():
+        for name, parameter in vocoder.named_parameters():
+            if name.endswith("alpha"):
+                parameter.uniform_(0.05, 2.0)
+        vocoder.generator.conv_post.weight.mul_(0.5)
+    return vocoder.eval()
+
+
+def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0) -> Path:
+    """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out."""
+    (folder / "voices").mkdir(parents=True, exist_ok=True)
+    parsed = KokoroConfig.from_dict(config, "test")
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    parts = {"decoder": random_vocoder(parsed, seed), "text_encoder": TextEncoder(parsed)}
+    state = {name: {f"module.{key}": value for key, value in upstream_state(part).items()} for name, part in parts.items()}
+    torch.save(state, folder / "random.pth")
+    for name in ("slt", "rms", "awb"):
+        torch.save(torch.randn(VOICE_SHAPE), folder / "voices" / f"{name}.pt")
+    return folder
+
+
+__all__ = ["DEMO_FOLDER", "kokoro_config", "random_vocoder", "tiny_config", "write_checkpoint"]

@@ -1,0 +1,46 @@
+"""Render with the artifact: a checked vocoder package, executed on any machine, and its fp32 PyTorch reference.
+
+    package = VocoderPackage(Path("build/KokoroVocoder-demo-fp16.json"))
+    samples = package.render(inputs)             # [600 F] float32 at 24 kHz
+    reference = render_reference(vocoder, inputs)
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mlprogram import Program
+from pipeline.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, bucket_for
+from pipeline.manifest import Manifest
+from vocoder.decoder import Vocoder
+from vocoder.packing import VocoderInputs, pack
+
+
+def run_program(program: Program, inputs: VocoderInputs, bucket: int, hook=None) -> np.ndarray:
+    """Pack into `bucket`, execute, trim: [600 F] float32."""
+    given = {FEATURES: pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
+    waveform = program(given, hook=hook)[WAVEFORM]  # [1, 1, 1, 600 * bucket]
+    return waveform.flatten()[: FRAME_SAMPLES * inputs.frames].float().numpy()
+
+
+class VocoderPackage:
+    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. bucket, pack, execute, trim."""
+
+    def __init__(self, manifest_path: Path, precision: str = "declared") -> None:
+        self.manifest = Manifest.load(manifest_path)
+        self.manifest.verify()
+        self.buckets = self.manifest.buckets
+        self.program = Program(self.manifest.package_path, precision=precision)
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
+        return run_program(self.program, inputs, bucket_for(inputs.frames, self.buckets))
+
+
+@torch.no_grad()
+def render_reference(vocoder: Vocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32) -> np.ndarray:
+    """The PyTorch render at exact length, no mask: [600 F] in `dtype`."""
+    asr, f0, energy = inputs.asr[:, :, None], inputs.f0_hz[:, None, None], inputs.energy[:, None, None]
+    tensors = (asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None])
+    return vocoder(*(t.to(dtype) for t in tensors)).flatten().numpy()
