@@ -1,4 +1,159 @@
-"""A pessimistic model of the Neural Engine's arithmetic : kernels that replace the exact ones under precision="engine"."""
+"""A pessimistic model of the Neural Engine's arithmetic: the kernels that replace the ordinary ones under precision="engine".
+
+    Program("KokoroVocoder.mlpackage", precision="engine")(inputs)
+
+It holds for operations whose result is fp16; fp32 operations do not run on the engine. Two sources disagree about the accumulator:
+ane-guide measured a wide one behind fp16 ports (M1), LAI reports losses that look like fp16 accumulation. A verdict should be the worst
+of `declared` (wide) and `engine` (narrow). Nothing here was measured by this project; every constant names its source. Not modelled: NaN
+turned into infinity at the input and indeterminate forms flushed to zero (a NaN stays visible here), denormals flushed in sums,
+activation tables (ane-guide: within 0.006, about half a unit in the last place), the seams of atan (their place is not published).
+
+Sources: ane-guide = sbryngelson/ane-guide, part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import MappingProxyType
 
-ENGINE_KERNELS = MappingProxyType({})
+import torch
+from torch import Tensor
+
+from mlprogram.ops.conv import conv, conv_transpose
+from mlprogram.ops.kernel import Tensors, kernel
+from mlprogram.ops.slicing import slice_by_index
+
+
+@dataclass(frozen=True)
+class EngineModel:
+    """The constants of the model."""
+
+    block: int = 32  # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number, chosen here
+    sum_limit: float = 2.0 ** 15  # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
+    exp_limit: float = 11.094  # ln 65504: exp gives infinity from here (ane-guide)
+    log_of_zero: float = -45440.0  # what log gives at zero (ane-guide)
+    seam_error: float = 0.12  # worst error of sin and cos at the seams of their argument reduction, 0.04 to 0.12 (ane-guide)
+    seam_reach: float = math.pi / 16  # how far from an odd multiple of pi: one of the table's 32 segments over [-pi, pi] (chosen here)
+    slice_gain: float = 16.0  # a slice that starts inside the last axis is multiplied and divided by this (ane-guide, M1 and A14)
+    fp16_max: float = 65504.0
+
+
+ENGINE = EngineModel()
+
+
+def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
+    """Sum of partial sums in fp16, infinite from `sum_limit` on; the sum of one product is exempt."""
+    total = None
+    for part in parts:
+        total = part.half() if total is None else (total.float() + part.half().float()).half()
+        if terms > 1:
+            total = torch.where(total.abs() >= ENGINE.sum_limit, total.sign() * math.inf, total)
+    return total.float()
+
+
+def _blocks(size: int) -> list[slice]:
+    return [slice(start, start + ENGINE.block) for start in range(0, size, ENGINE.block)]
+
+
+def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
+    return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
+
+
+def engine_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, strides: list[int] | None = None, pad_type: str = "valid",
+                pad: list[int] | None = None, dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+    """conv, accumulated over blocks of input channels."""
+    grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
+    parts = (conv(grouped[:, :, b].flatten(1, 2), weight[:, b], None, strides, pad_type, pad, dilations, groups)
+             for b in _blocks(weight.shape[1]))
+    return _with_bias(_accumulate(parts, weight[0].numel()), bias)
+
+
+def engine_conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, pad: list[int] | None = None,
+                          output_shape: list[int] | None = None, pad_type: str = "valid", strides: list[int] | None = None,
+                          dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+    """conv_transpose, accumulated over blocks of input channels."""
+    grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
+    parts = (conv_transpose(grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), None, pad, output_shape, pad_type, strides,
+                            dilations, groups) for b in _blocks(kernels.shape[1]))
+    return _with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
+
+
+def engine_matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
+    """matmul, accumulated over blocks of the inner axis."""
+    x, y = x.mT if transpose_x else x, y.mT if transpose_y else y
+    inner = x.shape[-1]
+    rows = -2 if y.dim() > 1 else 0
+    parts = (torch.matmul(x[..., b], y.narrow(rows, b.start, min(ENGINE.block, inner - b.start))) for b in _blocks(inner))
+    return _accumulate(parts, inner)
+
+
+def engine_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """linear, accumulated over blocks of input features."""
+    y = engine_matmul(x, weight.T)
+    return y if bias is None else y + bias
+
+
+def engine_einsum(values: Tensors, equation: str) -> Tensor:
+    """einsum with one rounding of the sum, infinite from `sum_limit` on."""
+    return _accumulate(iter([torch.einsum(equation, *values)]), 2)
+
+
+def engine_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """Attention as two engine matmuls around a softmax in fp32."""
+    scores = engine_matmul(query, key, transpose_y=True) / query.shape[-1] ** 0.5
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return engine_matmul(torch.softmax(scores, -1).half().float(), value)
+
+
+def engine_exp(x: Tensor) -> Tensor:
+    """exp, infinite from `exp_limit` on."""
+    return torch.where(x >= ENGINE.exp_limit, math.inf, torch.exp(x))
+
+
+def engine_log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
+    """log, a finite number at zero."""
+    y = torch.log(x + epsilon)
+    return torch.where((x + epsilon).half() == 0, ENGINE.log_of_zero, y)
+
+
+def engine_sin(x: Tensor) -> Tensor:
+    """sin with the table's error near odd multiples of pi."""
+    return (torch.sin(x) + _seam(x)).clamp(-1, 1)
+
+
+def engine_cos(x: Tensor) -> Tensor:
+    """cos with the table's error near odd multiples of pi."""
+    return (torch.cos(x) + _seam(x)).clamp(-1, 1)
+
+
+def _seam(x: Tensor) -> Tensor:
+    """A triangle of height seam_error over each seam: the worst published error, always of one sign."""
+    distance = (x.remainder(2 * math.pi) - math.pi).abs()
+    return ENGINE.seam_error * (1 - distance / ENGINE.seam_reach).clamp(min=0)
+
+
+def engine_slice_by_index(x: Tensor, begin: list[int], end: list[int], stride: list[int] | None = None,
+                          begin_mask: list[bool] | None = None, end_mask: list[bool] | None = None,
+                          squeeze_mask: list[bool] | None = None) -> Tensor:
+    """slice_by_index; one that starts inside the last axis overflows above fp16_max / slice_gain."""
+    y = slice_by_index(x, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
+        return y
+    return torch.where(y.abs() * ENGINE.slice_gain > ENGINE.fp16_max, y.sign() * math.inf, y)
+
+
+ENGINE_KERNELS = MappingProxyType({
+    "conv": kernel(engine_conv),
+    "conv_transpose": kernel(engine_conv_transpose),
+    "cos": kernel(engine_cos),
+    "einsum": kernel(engine_einsum),
+    "exp": kernel(engine_exp),
+    "linear": kernel(engine_linear),
+    "log": kernel(engine_log),
+    "matmul": kernel(engine_matmul),
+    "scaled_dot_product_attention": kernel(engine_attention),
+    "sin": kernel(engine_sin),
+    "slice_by_index": kernel(engine_slice_by_index),
+})
