@@ -1,0 +1,56 @@
+# Every verb of the project. `make help` lists them. Folders carry the same names as targets, so every target is .PHONY.
+PYTHON ?= python3.11
+VENV := .venv
+RUN := $(VENV)/bin/python
+METHOD ?= fp16
+CHECKPOINT ?=
+OUT ?= build
+BUCKETS ?=
+checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
+
+.DEFAULT_GOAL := help
+.PHONY: help venv vocoder g2p encoder all demo quality bench test test-slow lint clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+venv: $(VENV)/.installed ## virtual environment with everything, at the versions CI ran
+
+# kokoro (upstream, for parity tests) is installed without its dependencies: only kokoro.istftnet and kokoro.modules are read.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo,plot,test]"
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro
+	@touch $@
+
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
+	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
+
+g2p encoder: ## not in this tree yet: exits 2 and says so
+	@echo "error: make $@: this package is not built by this version; only the vocoder is (docs/log.md)" >&2; exit 2
+
+all: vocoder ## every package this version builds: the vocoder
+
+quality: venv ## judge a level on held-out speech (METHOD=fp16|w8)
+	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
+	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) --build "$(OUT)"
+
+demo: venv ## train the demo voice anew from its seed (needs Debian's flite and scowl; docs/demo-voice.md says how long)
+	$(RUN) -m pipeline.demo.train
+
+bench: venv ## speed and memory: full-size build, executor against eager PyTorch
+	$(RUN) -m bench.build
+	$(RUN) -m bench.executor
+
+test: venv ## fast tests
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -q
+
+test-slow: venv ## full-size parity, minutes
+	OMP_NUM_THREADS=2 $(RUN) -m pytest -q -m slow
+
+lint: venv ## ruff
+	$(RUN) -m ruff check .
+
+clean: ## remove what was built, keep the virtual environment
+	rm -rf build .pytest_cache .ruff_cache .hypothesis

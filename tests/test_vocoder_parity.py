@@ -1,0 +1,108 @@
+"""The PyTorch vocoder against upstream's unmodified decoder, full size, random weights, a real-sized style, the same injected noise."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.config import KokoroConfig
+from pipeline.layers import upstream_state
+from tests.tiny import kokoro_config
+from tests.upstream import injected_noise, upstream_decoder
+from vocoder.check import snr_db
+from vocoder.decoder import Vocoder
+from vocoder.source import gaussian_noise
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
+    config = KokoroConfig.from_dict(kokoro_config(), "test")
+    upstream = upstream_decoder(config, seed=0)
+    vocoder = Vocoder(config)
+    vocoder.load_state_dict(upstream.state_dict())
+    return upstream, vocoder.eval(), config
+
+
+def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
+    """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, styles as large as Kokoro's packs (std 0.2)."""
+    generator = torch.Generator().manual_seed(frames)
+    f0_hz = torch.rand(1, 2 * frames, generator=generator) * 200 + 80
+    f0_hz[:, : 2 * frames // 3] = 0
+    return {
+        "asr": torch.randn(1, hidden, frames, generator=generator),
+        "f0_hz": f0_hz,
+        "energy": torch.randn(1, 2 * frames, generator=generator),
+        "style": torch.randn(1, 128, generator=generator) * 0.2,
+    }
+
+
+def both(pair: tuple, frames: int, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Upstream's and our waveform in `dtype`."""
+    upstream, vocoder, config = pair
+    x = {name: value.to(dtype) for name, value in random_features(frames, config.hidden_dim).items()}
+    noise = gaussian_noise(frames, seed=1)
+    upstream, vocoder = upstream.to(dtype), vocoder.to(dtype)
+    with torch.no_grad(), injected_noise(noise):
+        theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
+        spectrum = vocoder.generator.m_source(x["f0_hz"], noise).to(dtype)
+        ours = vocoder(x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None], x["style"][:, :, None, None], spectrum)
+    return theirs.flatten().numpy(), ours.flatten().numpy()
+
+
+@pytest.mark.parametrize("frames", [7, 40, pytest.param(133, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.slow)])
+def test_float64_parity(pair: tuple, frames: int) -> None:
+    theirs, ours = both(pair, frames, torch.float64)
+    assert theirs.shape == ours.shape == (600 * frames,)
+    assert theirs.std() > 0.01
+    assert snr_db(theirs, ours) >= 90
+
+
+@pytest.mark.parametrize("frames", [40, pytest.param(133, marks=pytest.mark.slow)])
+def test_float32_is_within_upstreams_own_rounding(pair: tuple, frames: int) -> None:
+    exact, _ = both(pair, frames, torch.float64)
+    theirs, ours = both(pair, frames, torch.float32)
+    assert snr_db(exact, ours) >= snr_db(exact, theirs)
+
+
+def test_initial_phase_is_inaudible_upstream(pair: tuple) -> None:
+    """Upstream adds its random initial phase to the one sample that the 1/300 interpolation never reads."""
+    upstream, _, _ = pair
+    f0_hz = torch.full((1, 24 * 300, 1), 120.0, dtype=torch.float64)
+    sine = upstream.generator.m_source.l_sin_gen
+    waves, rand = [], torch.rand
+    for phase in (0.0, 0.61):
+        torch.rand = lambda *shape, phase=phase, **_: torch.full(shape, phase)
+        try:
+            waves.append(sine._f02sine(f0_hz * torch.arange(1, 10)))
+        finally:
+            torch.rand = rand
+    assert torch.equal(*waves)
+
+
+def test_upstream_state_round_trip(pair: tuple) -> None:
+    """Every load hook is undone exactly: the keys are upstream's, and loading them again gives the same weights."""
+    upstream, vocoder, config = pair
+    state = upstream_state(vocoder.float())
+    optional = {key for key in upstream.state_dict() if key.endswith(("norm.weight", "norm.bias"))}
+    assert set(state) == set(upstream.state_dict()) - optional
+    again = Vocoder(config)
+    again.load_state_dict(state)
+    for key, value in again.state_dict().items():
+        torch.testing.assert_close(value, vocoder.state_dict()[key], rtol=0, atol=2e-7)
+
+
+def test_instance_norm_affine_is_folded(pair: tuple) -> None:
+    """A checkpoint that has upstream's norm.weight and norm.bias (the released one does not) means the same function."""
+    upstream, vocoder, config = pair
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in upstream.named_parameters():
+            if name.endswith("norm.weight"):
+                parameter.uniform_(0.5, 1.5)
+            elif name.endswith("norm.bias"):
+                parameter.uniform_(-0.5, 0.5)
+    affine = Vocoder(config)
+    affine.load_state_dict(upstream.state_dict())
+    theirs, ours = both((upstream, affine.eval(), config), 7, torch.float64)
+    plain = both((upstream, vocoder, config), 7, torch.float64)[1]
+    assert snr_db(theirs, ours) >= 90
+    assert snr_db(theirs, plain) < 20
