@@ -16,8 +16,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.errors import InputError, run_cli
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pipeline.demo.data import Utterance
 
 SENTENCES, SEED = 780, 0  # about 55 minutes over three voices
 FLITE_VERSION = "2.2"
@@ -80,7 +86,7 @@ def write_frozen(name: str, folder: Path) -> int:
     return len(lines)
 
 
-def spoken(name: str, text: str, voice: str):  # noqa: ANN201
+def spoken(name: str, text: str, voice: str) -> "Utterance":
     """Let flite say `text`; return the Utterance with recording, alignment, pitch and energy."""
     import numpy as np
 
@@ -107,7 +113,7 @@ def spoken(name: str, text: str, voice: str):  # noqa: ANN201
     )
 
 
-def run_flite(text: str, voice: str):  # noqa: ANN201
+def run_flite(text: str, voice: str) -> "tuple[np.ndarray, str]":
     """flite's samples at 16 kHz (float32 [samples]) and its -psdur line."""
     import soundfile
 
@@ -117,8 +123,9 @@ def run_flite(text: str, voice: str):  # noqa: ANN201
         raise InputError(f"unknown voice {voice!r}; the demo voices are {', '.join(VOICES)}")
     with tempfile.TemporaryDirectory() as folder:
         wav = Path(folder) / "x.wav"
+        command = ["flite", "-voice", voice, "-psdur", "-o", str(wav), "-t", text]
         try:
-            said = subprocess.run(["flite", "-voice", voice, "-psdur", "-o", str(wav), "-t", text], capture_output=True, text=True, check=True)
+            said = subprocess.run(command, capture_output=True, text=True, check=True)
         except FileNotFoundError:
             raise InputError(f"flite is not installed: apt-get install flite (version {FLITE_VERSION} was used)") from None
         except subprocess.CalledProcessError as problem:

@@ -17,10 +17,11 @@ CHECKPOINT = Path(__file__).parent / "checkpoint"
 PAUSES = frozenset({"pau", "h#", "brth", "ssil"})
 PAD_SYMBOL = ""  # token 0, at both ends
 FLITE_TO_KOKORO: dict[str, str] = {
-    "aa": "ɑ", "ae": "æ", "ah": "ʌ", "ao": "ɔ", "aw": "W", "ax": "ə", "axr": "əɹ", "ay": "I", "b": "b", "ch": "ʧ", "d": "d", "dh": "ð", "dx": "T",
-    "eh": "ɛ", "el": "əl", "em": "əm", "en": "ən", "er": "ɜɹ", "ey": "A", "f": "f", "g": "ɡ", "hh": "h", "hv": "h", "ih": "ɪ", "iy": "i", "jh": "ʤ",
-    "k": "k", "l": "l", "m": "m", "n": "n", "nx": "n", "ng": "ŋ", "ow": "O", "oy": "Y", "p": "p", "r": "ɹ", "s": "s", "sh": "ʃ", "t": "t", "th": "θ",
-    "uh": "ʊ", "uw": "u", "v": "v", "w": "w", "y": "j", "z": "z", "zh": "ʒ",
+    "aa": "ɑ", "ae": "æ", "ah": "ʌ", "ao": "ɔ", "aw": "W", "ax": "ə", "axr": "əɹ", "ay": "I", "b": "b", "ch": "ʧ", "d": "d",
+    "dh": "ð", "dx": "T", "eh": "ɛ", "el": "əl", "em": "əm", "en": "ən", "er": "ɜɹ", "ey": "A", "f": "f", "g": "ɡ", "hh": "h",
+    "hv": "h", "ih": "ɪ", "iy": "i", "jh": "ʤ", "k": "k", "l": "l", "m": "m", "n": "n", "nx": "n", "ng": "ŋ", "ow": "O", "oy": "Y",
+    "p": "p", "r": "ɹ", "s": "s", "sh": "ʃ", "t": "t", "th": "θ", "uh": "ʊ", "uw": "u", "v": "v", "w": "w", "y": "j", "z": "z",
+    "zh": "ʒ",
 }  # fmt: skip
 
 

@@ -13,24 +13,45 @@ from pathlib import Path
 DATA = Path(__file__).parent / "data"
 
 SLOTS: dict[str, tuple[str, ...]] = {
-    "person": ("the teacher", "my brother", "her cousin", "an old sailor", "the young doctor", "our neighbour", "a tall stranger", "Mister Jones",
-               "the captain", "a small boy", "the gardener", "Julia", "George", "Thomas", "the shy musician", "each visitor", "Charlotte", "Hugh"),
-    "verb": ("found", "carried", "sold", "washed", "borrowed", "painted", "noticed", "threw away", "measured", "enjoyed", "brought back",
-             "fixed", "chose", "pushed", "described", "hid", "changed", "judged", "pulled", "wrapped up"),
-    "adjective": ("blue", "heavy", "broken", "smooth", "strange", "cheap", "golden", "round", "noisy", "thin", "huge", "wooden", "fresh", "lovely",
-                  "usual", "rough", "yellow", "awful", "curved", "shiny"),
-    "thing": ("chair", "letter", "bottle", "river stone", "garden hose", "watch", "picture", "bag of oranges", "coin", "toy boat", "sweater",
-              "bridge", "leather glove", "bicycle", "measuring cup", "television", "poem", "church bell", "fishing rod", "thread", "joystick", "book"),
-    "place": ("near the station", "in the kitchen", "under the stairs", "behind the school", "on the beach", "at the market", "beyond the hill",
-              "in a quiet village", "along the north road", "outside the theatre", "by the fountain", "across the valley"),
-    "time": ("yesterday", "last Sunday", "after lunch", "in the early morning", "this week", "at noon", "before sunset", "on the ninth of June",
-             "years ago", "every other day", "in the month of March", "just now"),
-    "reason": ("because it was raining hard", "because the house was full of smoke", "though few people knew why", "while the children were asleep",
-               "so we had to pay for it", "but it did not help much", "and then went home without a word", "as if nothing had gone wrong",
-               "which made everyone laugh", "unless I am mistaken"),
-    "asks": ("Who could have known that", "Why do you think", "Are you sure", "Is it true that", "Did you hear how", "Do they believe"),
-    "number": ("two", "five", "eleven", "fourteen", "thirty six", "eighty", "a hundred", "nine thousand", "seventeen", "half a dozen"),
-}
+    "person": (
+        "the teacher", "my brother", "her cousin", "an old sailor", "the young doctor", "our neighbour", "a tall stranger",
+        "Mister Jones", "the captain", "a small boy", "the gardener", "Julia", "George", "Thomas", "the shy musician",
+        "each visitor", "Charlotte", "Hugh",
+    ),
+    "verb": (
+        "found", "carried", "sold", "washed", "borrowed", "painted", "noticed", "threw away", "measured", "enjoyed", "brought back",
+        "fixed", "chose", "pushed", "described", "hid", "changed", "judged", "pulled", "wrapped up",
+    ),
+    "adjective": (
+        "blue", "heavy", "broken", "smooth", "strange", "cheap", "golden", "round", "noisy", "thin", "huge", "wooden", "fresh",
+        "lovely", "usual", "rough", "yellow", "awful", "curved", "shiny",
+    ),
+    "thing": (
+        "chair", "letter", "bottle", "river stone", "garden hose", "watch", "picture", "bag of oranges", "coin", "toy boat",
+        "sweater", "bridge", "leather glove", "bicycle", "measuring cup", "television", "poem", "church bell", "fishing rod",
+        "thread", "joystick", "book",
+    ),
+    "place": (
+        "near the station", "in the kitchen", "under the stairs", "behind the school", "on the beach", "at the market",
+        "beyond the hill", "in a quiet village", "along the north road", "outside the theatre", "by the fountain",
+        "across the valley",
+    ),
+    "time": (
+        "yesterday", "last Sunday", "after lunch", "in the early morning", "this week", "at noon", "before sunset",
+        "on the ninth of June", "years ago", "every other day", "in the month of March", "just now",
+    ),
+    "reason": (
+        "because it was raining hard", "because the house was full of smoke", "though few people knew why",
+        "while the children were asleep", "so we had to pay for it", "but it did not help much", "and then went home without a word",
+        "as if nothing had gone wrong", "which made everyone laugh", "unless I am mistaken",
+    ),
+    "asks": (
+        "Who could have known that", "Why do you think", "Are you sure", "Is it true that", "Did you hear how", "Do they believe",
+    ),
+    "number": (
+        "two", "five", "eleven", "fourteen", "thirty six", "eighty", "a hundred", "nine thousand", "seventeen", "half a dozen",
+    ),
+}  # fmt: skip
 TEMPLATES = (
     "{person} {verb} the {adjective} {thing} {place}.",
     "{time}, {person} {verb} {number} {word}s and a {adjective} {thing}.",

@@ -1,0 +1,71 @@
+"""Phonemes to the features the vocoder reads: upstream's TextEncoder in (B, C, 1, T), and the alignment as a gather.
+
+    text = TextEncoder(config)(input_ids, lengths=None)  # [B, hidden, 1, T]
+    asr = aligned(text[:1], durations)                   # [1, hidden, 1, F]
+
+Source: upstream kokoro/modules.py, TextEncoder. Inference only needs no dropout, so there is none.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.config import KokoroConfig
+from pipeline.layers import Conv
+
+LEAKY_SLOPE, NORM_EPSILON = 0.2, 1e-5  # upstream's LayerNorm and activation
+
+
+class ChannelNorm(nn.Module):
+    """Layer norm over the channels of [B, C, 1, T], upstream's gamma and beta."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(channels))
+        self.beta = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, 1, T] -> the same shape."""
+        mean = x.mean(dim=1, keepdim=True)  # [B, 1, 1, T]
+        centered = x - mean
+        variance = (centered * centered).mean(dim=1, keepdim=True)
+        shape = (1, -1, 1, 1)
+        return centered * torch.rsqrt(variance + NORM_EPSILON) * self.gamma.view(shape) + self.beta.view(shape)
+
+
+class TextEncoder(nn.Module):
+    """Responsibilities: 1. embed symbols; 2. mix neighbours by convolution, then the sentence by a two-way LSTM. It knows no time."""
+
+    def __init__(self, config: KokoroConfig) -> None:
+        super().__init__()
+        width, kernel = config.hidden_dim, config.text_encoder_kernel_size
+        self.embedding = nn.Embedding(config.n_token, width)
+        self.cnn = nn.ModuleList(
+            nn.Sequential(Conv(width, width, kernel, padding=(kernel - 1) // 2), ChannelNorm(width), nn.LeakyReLU(LEAKY_SLOPE))
+            for _ in range(config.n_layer)
+        )
+        self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, input_ids: Tensor, lengths: Tensor | None) -> Tensor:
+        """input_ids [B, T] -> [B, hidden, 1, T]; `lengths` [B] marks padded batches, whose padding comes out as zeros."""
+        steps = input_ids.shape[1]
+        inside = None if lengths is None else (torch.arange(steps, device=input_ids.device) < lengths.to(input_ids.device)[:, None])
+        x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), inside)  # [B, C, 1, T]
+        for block in self.cnn:
+            x = _only(block(x), inside)
+        x = x.squeeze(2).transpose(1, 2)  # [B, T, C]
+        if lengths is None:
+            x, _ = self.lstm(x)
+        else:
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            x, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=steps)
+        return x.transpose(1, 2).unsqueeze(2)  # [B, C, 1, T]
+
+
+def aligned(text: Tensor, durations: Tensor) -> Tensor:
+    """Each token's column once per frame it lasts: text [B, C, 1, T] and durations [T] -> [B, C, 1, F]."""
+    tokens = torch.arange(len(durations), device=text.device)
+    return text[..., torch.repeat_interleave(tokens, durations.to(text.device))]
+
+
+def _only(x: Tensor, inside: Tensor | None) -> Tensor:
+    return x if inside is None else x * inside[:, None, None].to(x.dtype)

@@ -1,0 +1,152 @@
+"""How close the demo voice comes to flite's recordings: STOI and wide-band PESQ on the 24 held-out sentences.
+
+    python -m pipeline.demo.judge                                  # the bundled checkpoint
+    python -m pipeline.demo.judge --checkpoint build/demo/checkpoint --pictures build/demo/spectrograms
+
+True durations, F0 and energy go in, fp32 PyTorch renders, seed 0. Exit 1 when a target is missed.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repo root, not pipeline/demo/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pipeline.demo.data import Utterance
+    from pipeline.demo.model import DemoVoice
+
+TARGETS = {"stoi": 0.90, "pesq_wb": 1.8}  # means over the held-out sentences
+FIGURES_NAME = "figures.json"
+CHECKPOINT = Path(__file__).parent / "checkpoint"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One sentence against its recording, both at 16 kHz."""
+
+    id: str
+    voice: str
+    stoi: float
+    pesq_wb: float
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; see the module's docstring."""
+    return run_cli(_main, argv)
+
+
+def _main(argv: list[str] | None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT, help="folder to judge; figures.json is written into it")
+    parser.add_argument("--seed", type=int, default=0, help="of the source noise (default: %(default)s)")
+    parser.add_argument("--pictures", type=Path, metavar="DIR", help="write spectrograms (recording above, render below) here")
+    args = parser.parse_args(argv)
+    from rich.console import Console
+    from rich.progress import track
+
+    from pipeline.demo.data import heldout
+    from pipeline.demo.model import DemoVoice
+
+    voice, utterances = DemoVoice.load(args.checkpoint), heldout()
+    scores, spent = [], 0.0
+    for utterance in track(utterances, "judging", console=Console(stderr=True)):
+        started = time.perf_counter()
+        wave = rendered(voice, utterance, args.seed)
+        spent += time.perf_counter() - started
+        scores.append(score(utterance, wave))
+        if args.pictures is not None:
+            picture(utterance, wave, args.pictures)
+    figures = summary(scores) | {"seed": args.seed, "targets": TARGETS}
+    print_table(figures)
+    print(f"rendered at {spent / sum(u.frames / 40 for u in utterances):.2f} s for a second of audio", file=sys.stderr)
+    (args.checkpoint / FIGURES_NAME).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    reached = all(figures["all"][name]["mean"] >= target for name, target in TARGETS.items())
+    print(json.dumps({"reached": reached, **{key: figures[key] for key in ("all", "seed", "targets")}}))
+    return EXIT_GOOD if reached else EXIT_REJECTED
+
+
+def rendered(voice: "DemoVoice", utterance: "Utterance", seed: int) -> "np.ndarray":
+    """The sentence at 16 kHz, [400 F]."""
+    from pipeline.contract import SAMPLE_RATE_HZ
+    from pipeline.demo.data import RECORDING_RATE_HZ
+    from pipeline.demo.features import resampled
+
+    return resampled(voice.render(utterance, seed).numpy(), SAMPLE_RATE_HZ, RECORDING_RATE_HZ)
+
+
+def score(utterance: "Utterance", wave: "np.ndarray") -> Score:
+    """STOI (0 to 1) and wide-band PESQ (1 to 4.64) of `wave` against the recording."""
+    from pesq import pesq
+    from pystoi import stoi
+
+    from pipeline.demo.data import RECORDING_RATE_HZ
+
+    recording = utterance.recording
+    return Score(
+        utterance.id,
+        utterance.voice,
+        float(stoi(recording, wave, RECORDING_RATE_HZ)),
+        float(pesq(RECORDING_RATE_HZ, recording, wave.astype("float32"), "wb")),
+    )
+
+
+def summary(scores: list[Score]) -> dict:
+    """Mean and worst of all and of each voice, and every sentence."""
+    groups = {"all": scores} | {name: [s for s in scores if s.voice == name] for name in dict.fromkeys(s.voice for s in scores)}
+    figures: dict = {group: _both(members) for group, members in groups.items()}
+    return figures | {"sentences": [asdict(s) for s in scores]}
+
+
+def print_table(figures: dict) -> None:
+    """One line a voice."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("voice", "STOI mean", "worst", "PESQ-WB mean", "worst", title="held-out recordings against the demo voice")
+    for group in (g for g in figures if isinstance(figures[g], dict) and "stoi" in figures[g] and g != "targets"):
+        stoi, pesq = figures[group]["stoi"], figures[group]["pesq_wb"]
+        table.add_row(group, f"{stoi['mean']:.3f}", f"{stoi['worst']:.3f}", f"{pesq['mean']:.2f}", f"{pesq['worst']:.2f}")
+    Console().print(table)
+
+
+def picture(utterance: "Utterance", wave: "np.ndarray", folder: Path) -> None:
+    """folder/ID.png: spectrogram of the recording above that of the render, 0 to 8 kHz, 80 dB."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from pipeline.demo.data import RECORDING_RATE_HZ
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(14, 8), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axis, samples, name in zip(figure.subplots(2, 1), (utterance.recording, wave), ("recording", "render"), strict=True):
+        axis.specgram(samples + 1e-6, NFFT=512, noverlap=384, Fs=RECORDING_RATE_HZ, vmin=-120, vmax=-35, cmap="magma")
+        axis.set(title=f"{name}: {utterance.id}: {utterance.text}", ylabel="Hz")
+    figure.savefig(folder / f"{utterance.id}.png", dpi=70)
+
+
+def _both(scores: list[Score]) -> dict[str, dict[str, float]]:
+    return {name: _mean_and_worst([getattr(s, name) for s in scores]) for name in TARGETS}
+
+
+def _mean_and_worst(values: list[float]) -> dict[str, float]:
+    return {"mean": round(sum(values) / len(values), 4), "worst": round(min(values), 4)}
+
+
+if __name__ == "__main__":
+    from pipeline.demo.judge import main  # one module identity, however it was started
+
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""The training loop of the demo voice: optimizer, schedule, averaged weights, resume, export.
+
+    trainer = Trainer(Plan(steps=6000, seed=0), utterances, "cpu", compiled=False)
+    trainer.run(Path("build/demo/state.pt"), minutes=None)
+    trainer.export(Path("build/demo/checkpoint"))
+"""
+
+import copy
+import json
+import math
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pipeline.config import KokoroConfig
+from pipeline.demo.batches import Batch, Batches
+from pipeline.demo.data import Utterance
+from pipeline.demo.losses import SpectralLoss, range_penalty
+from pipeline.demo.model import CHECKPOINT, DemoVoice
+from pipeline.errors import InputError
+from pipeline.layers import Snake
+
+SAVE_EVERY_SECONDS, LOG_EVERY_STEPS = 120.0, 20
+LOG_NAME = "training_log.jsonl"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run in numbers. Crops first; whole long windows while the rate falls, so that norm statistics are those of inference."""
+
+    steps: int
+    seed: int
+    rate: float = 1.5e-3
+    warmup_steps: int = 200
+    falling_part: float = 0.35
+    crops: tuple[int, int] = (2, 80)  # count, frames
+    last_crops: tuple[int, int] = (1, 150)
+    average: float = 0.998
+    gradient_limit: float = 5.0
+    alpha_range: tuple[float, float] = (0.05, 20.0)
+
+    def progress(self, step: int) -> float:
+        """How far the falling part has come, 0 to 1."""
+        start = self.steps * (1 - self.falling_part)
+        return max(0.0, (step - start) / (self.steps - start))
+
+    def learning_rate(self, step: int) -> float:
+        """Linear warm-up, flat, then a fall to 2 % along 1 - sqrt."""
+        warm = min(1.0, (step + 1) / self.warmup_steps)
+        return self.rate * warm * max(0.02, 1 - math.sqrt(self.progress(step)))
+
+    def crop(self, step: int) -> tuple[int, int]:
+        """Count and frames of the batch at `step`."""
+        return self.last_crops if self.progress(step) > 0 else self.crops
+
+
+class Trainer:
+    """Responsibilities: 1. steps; 2. state on disk; 3. the averaged weights as a checkpoint folder."""
+
+    def __init__(self, plan: Plan, utterances: list[Utterance], device: str, *, compiled: bool, config: KokoroConfig | None = None) -> None:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise InputError("--device cuda: torch sees no CUDA device here")
+        self.plan, self.device, self.step, self.log = plan, torch.device(device), 0, []
+        torch.manual_seed(plan.seed)
+        self.voice = DemoVoice(config or KokoroConfig.load(CHECKPOINT / "config.json"))
+        self.voice.initialize()
+        self.voice.to(self.device).train()
+        self.average = copy.deepcopy(self.voice).requires_grad_(False)
+        trained = [p for p in self.voice.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.Adam(trained, lr=plan.rate, betas=(0.9, 0.99), eps=1e-8)
+        self.loss = SpectralLoss().to(self.device)
+        self.batches = Batches(utterances, plan.seed)
+        self.conv_post: list[Tensor] = []
+        self.voice.decoder.generator.conv_post.register_forward_hook(lambda _m, _i, output: self.conv_post.append(output))
+        self.vocoder = torch.compile(self.voice.decoder) if compiled else self.voice.decoder
+
+    def run(self, state: Path, minutes: float | None) -> bool:
+        """Train to the end of the plan or of the time; True when the plan is finished."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        started = saved = time.monotonic()
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("training", total=self.plan.steps, completed=self.step)
+            while self.step < self.plan.steps:
+                parts = self.train_step()
+                now = time.monotonic()
+                if self.step % LOG_EVERY_STEPS == 0:
+                    seconds = round(now - started, 1)
+                    self.log.append({"step": self.step, "seconds": seconds, "rate": self.plan.learning_rate(self.step), **parts})
+                    bar.update(task, completed=self.step, description=f"loss {parts['loss']:.3f}")
+                if now - saved > SAVE_EVERY_SECONDS:
+                    self.save(state)
+                    saved = now
+                if minutes is not None and now - started > 60 * minutes:
+                    break
+        self.save(state)
+        return self.step >= self.plan.steps
+
+    def train_step(self) -> dict[str, float]:
+        """One batch; returns the loss and its parts."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.learning_rate(self.step)
+        batch = self.batches.draw(self.step, *self.plan.crop(self.step)).to(self.device)
+        self.conv_post.clear()
+        parts = self.loss(self.render(batch), batch.audio)
+        parts["range"] = range_penalty(self.conv_post[-1].float())
+        loss = sum(parts.values())
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.voice.parameters(), self.plan.gradient_limit)
+        if bool(torch.isfinite(norm)):
+            self.optimizer.step()
+        self._after_step()
+        return {name: round(value.item(), 5) for name, value in {"loss": loss, **parts, "gradient": norm}.items()}
+
+    def render(self, batch: Batch) -> Tensor:
+        """Waveform [B, 600F] in float32; the convolutions run in bfloat16."""
+        text = self.voice.text_encoder(batch.input_ids, batch.lengths)  # [B, C, 1, T]
+        index = batch.token_of_frame[:, None, None].expand(-1, text.shape[1], 1, -1)
+        asr = text.gather(3, index)  # [B, C, 1, F]
+        spectrum = self.voice.decoder.generator.m_source(batch.f0_hz, batch.noise).float()
+        style = self.voice.styles[batch.voices][..., None, None]
+        with torch.autocast(self.device.type, torch.bfloat16):
+            wave = self.vocoder(asr, batch.f0_hz[:, None, None], batch.energy[:, None, None], style, spectrum)
+        return wave[:, 0, 0].float()
+
+    @torch.no_grad()
+    def _after_step(self) -> None:
+        for module in self.voice.modules():
+            if isinstance(module, Snake):
+                module.alpha.clamp_(*self.plan.alpha_range)
+        self.step += 1
+        keep = min(self.plan.average, self.step / (self.step + 10))
+        mean, new = list(self.average.parameters()), list(self.voice.parameters())
+        torch._foreach_lerp_(mean, new, 1 - keep)
+
+    def recent_loss(self) -> float | None:
+        """Mean of the last ten logged losses."""
+        recent = [entry["loss"] for entry in self.log[-10:]]
+        return round(sum(recent) / len(recent), 4) if recent else None
+
+    def save(self, state: Path) -> None:
+        """All a resumed run needs, renamed into place."""
+        state.parent.mkdir(parents=True, exist_ok=True)
+        content = {"step": self.step, "seed": self.plan.seed, "log": self.log, "optimizer": self.optimizer.state_dict()}
+        content |= {"voice": dict(self.voice.named_parameters()), "average": dict(self.average.named_parameters())}
+        aside = state.with_suffix(".tmp")
+        torch.save(content, aside)
+        aside.rename(state)
+
+    def resume(self, state: Path) -> None:
+        """Go on where `save` stopped; the plan may have another length."""
+        try:
+            content = torch.load(state, map_location=self.device, weights_only=True)
+        except FileNotFoundError:
+            raise InputError(f"--resume {state}: no such file") from None
+        if content["seed"] != self.plan.seed:
+            raise InputError(f"--resume {state}: it was trained with --seed {content['seed']}, not {self.plan.seed}")
+        with torch.no_grad():
+            for name in ("voice", "average"):
+                for key, parameter in getattr(self, name).named_parameters():
+                    parameter.copy_(content[name][key])
+        self.optimizer.load_state_dict(content["optimizer"])
+        self.step, self.log = content["step"], content["log"]
+
+    def export(self, folder: Path) -> None:
+        """The averaged weights, config.json and the log as a checkpoint folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.average.save(folder)
+        config = CHECKPOINT / "config.json"
+        if folder.resolve() != CHECKPOINT.resolve():
+            shutil.copyfile(config, folder / "config.json")
+        (folder / LOG_NAME).write_text("".join(json.dumps(entry) + "\n" for entry in self.log), encoding="utf-8")
