@@ -183,7 +183,7 @@ def _read_tensors(path: Path) -> Any:
 
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as problem:
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as problem:
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise InputError(f"{path} cannot be read as a PyTorch file (truncated, or not weights): {reason[0][:120]}") from None
 

@@ -56,24 +56,29 @@ class _UpstreamWeight:
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, metadata: Any, strict: bool, missing: list[str],
                               unexpected: list[str], errors: list[str]) -> None:
+        key = prefix + "weight"
         found = self._take(state, prefix)
-        if found is not None:
-            # [out, in, k] or a Linear's [out, in] -> [out, in, 1, k]
-            wide = found.reshape(*found.shape[:2], 1, -1)
-            if found.dim() != self.upstream_dim or wide.shape != self.weight.shape:
-                errors.append(f"{prefix}weight has shape {list(found.shape)}, expected {list(self.upstream_shape())}")
-                wide = self.weight.data
-            state[prefix + "weight"] = wide
+        if found is None:
+            state.pop(key, None)
+        else:
+            name, value = found
+            if tuple(value.shape) != self.upstream_shape():
+                errors.append(f"{prefix}{name} has shape {list(value.shape)}, expected {list(self.upstream_shape())}")
+                value = self.weight.detach()
+            state[key] = value.reshape(self.weight.shape)  # [out, in, k] or a Linear's [out, in] -> [out, in, 1, k]
         super()._load_from_state_dict(state, prefix, metadata, strict, missing, unexpected, errors)
-        if found is None and self.weight_norm:
-            missing[:] = [f"{prefix}weight_v" if key == prefix + "weight" else key for key in missing]
+        if self.weight_norm:
+            missing[:] = [f"{prefix}weight_v" if name == key else name for name in missing]
 
-    def _take(self, state: dict[str, Tensor], prefix: str) -> Tensor | None:
+    def _take(self, state: dict[str, Tensor], prefix: str) -> tuple[str, Tensor] | None:
+        """Name and value of the weight in upstream's shape, its keys taken out of `state`; None where it is missing."""
         if not self.weight_norm:
-            return state.pop(prefix + "weight", None)
+            value = state.pop(prefix + "weight", None)
+            return None if value is None else ("weight", value)
         for g_name, v_name in _WEIGHT_NORM_NAMES:
             if prefix + g_name in state and prefix + v_name in state:
-                return weight_norm_folded(state.pop(prefix + g_name), state.pop(prefix + v_name))
+                g, v = state.pop(prefix + g_name), state.pop(prefix + v_name)
+                return (v_name, weight_norm_folded(g, v)) if g.shape == (len(v), 1, 1) else (g_name, g)
         return None
 
     def upstream_shape(self) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""The PyTorch vocoder against upstream's unmodified decoder, full size, random weights, a real-sized style, the same injected noise."""
+"""The PyTorch vocoder against upstream's unmodified decoder: full size, random weights, real voice styles, the same injected noise."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from vocoder.check import snr_db
 from vocoder.decoder import Vocoder
 from vocoder.source import gaussian_noise
 
+STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
+
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
@@ -23,15 +27,17 @@ def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
 
 
 def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
-    """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, styles as large as Kokoro's packs (std 0.2)."""
+    """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, the style of a real Kokoro voice."""
     generator = torch.Generator().manual_seed(frames)
     f0_hz = torch.rand(1, 2 * frames, generator=generator) * 200 + 80
     f0_hz[:, : 2 * frames // 3] = 0
+    with np.load(STYLES) as styles:
+        style = styles[sorted(styles)[frames % len(styles)]][None, :128]
     return {
         "asr": torch.randn(1, hidden, frames, generator=generator),
         "f0_hz": f0_hz,
         "energy": torch.randn(1, 2 * frames, generator=generator),
-        "style": torch.randn(1, 128, generator=generator) * 0.2,
+        "style": torch.from_numpy(style),
     }
 
 
