@@ -1,0 +1,91 @@
+"""Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
+
+    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 12] [--precision engine]
+
+Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout is one JSON object; every clip's figures are in
+build/quality/NAME.json. docs/metrics.md says what is measured and why.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
+from quantize.methods import METHODS, method_named
+
+if TYPE_CHECKING:
+    from eval.judge import Judgement
+    from pipeline.checkpoint import Checkpoint
+    from vocoder.package import VocoderPackage
+
+PRECISIONS = ("declared", "engine")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
+    parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
+    parser.add_argument("--checkpoint", help="the checkpoint the package was built from (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 12)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how the package is executed (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
+    return parser.parse_args(argv)
+
+
+def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", package: "VocoderPackage") -> "Judgement":
+    """Judge under a progress bar on stderr."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from eval.corpus import Renderer, clips
+    from eval.judge import judge
+    from pipeline.demo.data import heldout
+
+    chosen = clips(heldout(), arguments.clips)
+    shown = track(chosen, f"{arguments.method}: clips", console=Console(stderr=True), transient=True)
+    return judge(Renderer(checkpoint, package, arguments.seed), shown, arguments.method)
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from pipeline.checkpoint import open_checkpoint
+    from pipeline.export import quiet_coremltools
+    from pipeline.staging import write_json
+
+    with quiet_coremltools():
+        from eval.record import full_record, short_record
+        from eval.report_terminal import print_judgement
+        from quantize.packages import find_package
+        from vocoder.package import VocoderPackage
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    manifest = find_package(arguments.build, checkpoint, method_named(arguments.method))
+    judgement = judged(arguments, checkpoint, VocoderPackage(manifest.path, arguments.precision))
+    stem = manifest.path.stem if arguments.precision == "declared" else f"{manifest.path.stem}-{arguments.precision}"
+    out = arguments.out or arguments.build / "quality" / f"{stem}.json"
+    record = full_record(judgement, manifest, arguments.seed, arguments.precision)
+    write_json(out, record)
+    print_judgement(judgement, manifest, arguments.precision)
+    print(json.dumps(short_record(record, out), allow_nan=False))
+    return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(judgement.decision.verdict, EXIT_UNDECIDED)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from eval.quality import main  # one module identity, however it was started
+
+    raise SystemExit(main())
