@@ -33,7 +33,7 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
         print(f"rejected: {problem}", file=sys.stderr)
         return EXIT_REJECTED
     except OSError as problem:
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
             raise
         print(f"error: cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written", file=sys.stderr)
         return EXIT_UNDECIDED

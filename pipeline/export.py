@@ -7,10 +7,12 @@ Known traps of coremltools 9.0 that this file answers are in docs/conversion.md.
 """
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
 import logging
+import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -43,6 +45,17 @@ class TensorType:
 
 
 @contextlib.contextmanager
+def full_disk_is_an_oserror() -> Iterator[None]:
+    """coremltools' weight writer says RuntimeError where the disk is full; say what it is."""
+    try:
+        yield
+    except RuntimeError as problem:
+        if "FileWriter" not in str(problem):
+            raise
+        raise OSError(errno.ENOSPC, f"no room for the weights ({problem})", tempfile.gettempdir()) from None
+
+
+@contextlib.contextmanager
 def quiet_coremltools() -> Iterator[None]:
     """Import and run coremltools without its banner, progress bars and warnings about missing macOS libraries."""
     logger = logging.getLogger("coremltools")
@@ -66,7 +79,7 @@ def convert(module: "torch.nn.Module", example: "tuple[torch.Tensor, ...]", *, i
         raise InputError(f"precision {precision!r} and target {target!r}: choose from {PRECISIONS} and {TARGETS}")
     import torch
 
-    with quiet_coremltools():
+    with quiet_coremltools(), full_disk_is_an_oserror():
         import coremltools as ct
 
         with torch.no_grad():
@@ -103,7 +116,7 @@ def _compute_precision(precision: str, keep_fp32: tuple[str, ...]) -> "ct.precis
 
 def save_package(model: "ct.models.MLModel", path: Path) -> None:
     """Save `model` as `path` (.mlpackage) with reproducible bytes. Raises OSError when the disk cannot take it."""
-    with quiet_coremltools():
+    with quiet_coremltools(), full_disk_is_an_oserror():
         model.save(str(path))
     make_reproducible(path)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pipeline.errors import InputError, run_cli
 
-STEPS = 6000
+STEPS = 5000
 CORPUS, STATE = Path("build/demo/corpus"), Path("build/demo/state.pt")
 
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline.config import KokoroConfig
 from pipeline.demo.batches import Batch, Batches
 from pipeline.demo.data import Utterance
 from pipeline.demo.losses import SpectralLoss, range_penalty
 from pipeline.demo.model import CHECKPOINT, DemoVoice
+from pipeline.demo.muon import Muon
 from pipeline.errors import InputError
-from pipeline.layers import Snake
+from pipeline.layers import Conv, ConvTranspose, Snake
 
 SAVE_EVERY_SECONDS, LOG_EVERY_STEPS = 120.0, 20
 LOG_NAME = "training_log.jsonl"
@@ -34,7 +35,8 @@ class Plan:
 
     steps: int
     seed: int
-    rate: float = 1.5e-3
+    rate: float = 1.5e-3  # Adam: biases, gains, styles, the LSTM
+    kernel_rate: float = 3e-3  # Muon: convolution kernels
     warmup_steps: int = 200
     falling_part: float = 0.35
     crops: tuple[int, int] = (2, 80)  # count, frames
@@ -48,10 +50,10 @@ class Plan:
         start = self.steps * (1 - self.falling_part)
         return max(0.0, (step - start) / (self.steps - start))
 
-    def learning_rate(self, step: int) -> float:
-        """Linear warm-up, flat, then a fall to 2 % along 1 - sqrt."""
+    def pace(self, step: int) -> float:
+        """Linear warm-up, flat, then a fall to 2 % along 1 - sqrt; times `rate` or `kernel_rate`."""
         warm = min(1.0, (step + 1) / self.warmup_steps)
-        return self.rate * warm * max(0.02, 1 - math.sqrt(self.progress(step)))
+        return warm * max(0.02, 1 - math.sqrt(self.progress(step)))
 
     def crop(self, step: int) -> tuple[int, int]:
         """Count and frames of the batch at `step`."""
@@ -70,8 +72,8 @@ class Trainer:
         self.voice.initialize()
         self.voice.to(self.device).train()
         self.average = copy.deepcopy(self.voice).requires_grad_(False)
-        trained = [p for p in self.voice.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.Adam(trained, lr=plan.rate, betas=(0.9, 0.99), eps=1e-8)
+        kernels, others = kernels_and_others(self.voice)
+        self.optimizers = {"adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.99)), "muon": Muon(kernels, lr=plan.kernel_rate)}
         self.loss = SpectralLoss().to(self.device)
         self.batches = Batches(utterances, plan.seed)
         self.conv_post: list[Tensor] = []
@@ -91,7 +93,7 @@ class Trainer:
                 now = time.monotonic()
                 if self.step % LOG_EVERY_STEPS == 0:
                     seconds = round(now - started, 1)
-                    self.log.append({"step": self.step, "seconds": seconds, "rate": self.plan.learning_rate(self.step), **parts})
+                    self.log.append({"step": self.step, "seconds": seconds, "pace": round(self.plan.pace(self.step), 4), **parts})
                     bar.update(task, completed=self.step, description=f"loss {parts['loss']:.3f}")
                 if now - saved > SAVE_EVERY_SECONDS:
                     self.save(state)
@@ -103,18 +105,20 @@ class Trainer:
 
     def train_step(self) -> dict[str, float]:
         """One batch; returns the loss and its parts."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.learning_rate(self.step)
+        pace = self.plan.pace(self.step)
+        for name, rate in (("adam", self.plan.rate), ("muon", self.plan.kernel_rate)):
+            self.optimizers[name].param_groups[0]["lr"] = rate * pace
         batch = self.batches.draw(self.step, *self.plan.crop(self.step)).to(self.device)
         self.conv_post.clear()
         parts = self.loss(self.render(batch), batch.audio)
         parts["range"] = range_penalty(self.conv_post[-1].float())
         loss = sum(parts.values())
-        self.optimizer.zero_grad(set_to_none=True)
+        self.voice.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.voice.parameters(), self.plan.gradient_limit)
         if bool(torch.isfinite(norm)):
-            self.optimizer.step()
+            for optimizer in self.optimizers.values():
+                optimizer.step()
         self._after_step()
         return {name: round(value.item(), 5) for name, value in {"loss": loss, **parts, "gradient": norm}.items()}
 
@@ -147,7 +151,8 @@ class Trainer:
     def save(self, state: Path) -> None:
         """All a resumed run needs, renamed into place."""
         state.parent.mkdir(parents=True, exist_ok=True)
-        content = {"step": self.step, "seed": self.plan.seed, "log": self.log, "optimizer": self.optimizer.state_dict()}
+        content = {"step": self.step, "seed": self.plan.seed, "log": self.log}
+        content |= {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
         content |= {"voice": dict(self.voice.named_parameters()), "average": dict(self.average.named_parameters())}
         aside = state.with_suffix(".tmp")
         torch.save(content, aside)
@@ -165,7 +170,8 @@ class Trainer:
             for name in ("voice", "average"):
                 for key, parameter in getattr(self, name).named_parameters():
                     parameter.copy_(content[name][key])
-        self.optimizer.load_state_dict(content["optimizer"])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(content[name])
         self.step, self.log = content["step"], content["log"]
 
     def export(self, folder: Path) -> None:
@@ -176,3 +182,11 @@ class Trainer:
         if folder.resolve() != CHECKPOINT.resolve():
             shutil.copyfile(config, folder / "config.json")
         (folder / LOG_NAME).write_text("".join(json.dumps(entry) + "\n" for entry in self.log), encoding="utf-8")
+
+
+def kernels_and_others(voice: DemoVoice) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Trainable parameters: convolution kernels of more than one input, and the rest."""
+    convolutions = (m.weight for m in voice.modules() if isinstance(m, Conv | ConvTranspose))
+    kernels = [weight for weight in convolutions if weight.requires_grad and weight.shape[1] > 1]
+    known = {id(kernel) for kernel in kernels}
+    return kernels, [p for p in voice.parameters() if p.requires_grad and id(p) not in known]

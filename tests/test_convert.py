@@ -1,0 +1,167 @@
+"""The build as a user types it: a checked package, a manifest written last, reproducible bytes, and nothing left after a failure."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from mlprogram import Program
+from pipeline.checkpoint import Checkpoint, open_checkpoint
+from pipeline.contract import FEATURES
+from pipeline.demo.data import heldout
+from pipeline.errors import InputError
+from pipeline.export import package_sha256
+from pipeline.features import excerpt, text_encoder, vocoder_inputs
+from pipeline.manifest import Manifest
+from tests.tiny import tiny_config, write_checkpoint
+from vocoder import check
+from vocoder.convert import main
+from vocoder.facts import ProgramFacts
+from vocoder.package import VocoderPackage, render_reference, run_program
+from vocoder.packing import VocoderInputs
+
+ROOT = Path(__file__).resolve().parents[1]
+BUCKETS = "20,40,60,140"
+NAME = "KokoroVocoder-tiny-fp16"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), tiny_config())))
+
+
+@pytest.fixture(scope="module")
+def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("build")
+    assert main(["--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def speech(checkpoint: Checkpoint) -> VocoderInputs:
+    inputs = vocoder_inputs(checkpoint, checkpoint.vocoder(), text_encoder(checkpoint), heldout()[0], seed=0)
+    return excerpt(inputs, start=30, frames=13)
+
+
+def left_behind(out: Path) -> list[str]:
+    return sorted(path.name for path in out.iterdir()) if out.exists() else []
+
+
+def build_again(checkpoint: Checkpoint, out: Path, *flags: str) -> int:
+    return main(["--checkpoint", str(checkpoint.folder), "--buckets", "20,40", "--out", str(out), *flags])
+
+
+def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
+    manifest = Manifest.load(built / f"{NAME}.json")
+    manifest.verify()
+    assert manifest.buckets == (20, 40, 60, 140)
+    assert manifest.checkpoint_sha256 == checkpoint.sha256
+    assert not manifest.releasable
+    assert manifest.operations["conv"] > 100
+    assert len(manifest.source["weights"]) == 9
+    assert left_behind(built) == [f"{NAME}.json", f"{NAME}.mlpackage"]
+
+
+def test_program_facts(built: Path) -> None:
+    program = Program(built / f"{NAME}.mlpackage")
+    facts = ProgramFacts.of(program)
+    facts.require("fp16", buckets=4)
+    assert facts.forbidden == {} and facts.not_rank_4 == 0
+    assert facts.fp32_outside_tail == () and facts.fp16_inside_tail == ()
+    assert {shape[3] for shape in program.inputs[FEATURES].shapes} == {21, 41, 61, 141}
+
+
+def test_tail_runs_in_fp32_and_trunk_in_fp16(built: Path, speech: VocoderInputs) -> None:
+    """Not what the file declares but what runs: only the tail's values are finer than fp16."""
+    finer: set[str] = set()
+
+    def hook(_name: str, op_type: str, value: torch.Tensor) -> None:
+        if value.is_floating_point() and not torch.equal(value.half().to(value.dtype), value):
+            finer.add(op_type)
+
+    run_program(VocoderPackage(built / f"{NAME}.json").program, speech, 20, hook=hook)
+    assert {"exp", "cos"} <= finer
+    assert not finer & {"leaky_relu", "reduce_mean", "rsqrt", "upsample_nearest_neighbor", "split"}
+
+
+def test_flat_over_bucket_fills(built: Path, checkpoint: Checkpoint, speech: VocoderInputs) -> None:
+    """9 % to 65 % full, the same audio within fp16's own error."""
+    program = VocoderPackage(built / f"{NAME}.json").program
+    reference = render_reference(checkpoint.vocoder(), speech)
+    values = [check.snr_db(reference, run_program(program, speech, bucket)) for bucket in (20, 40, 60, 140)]
+    assert min(values) >= 45
+    assert max(values) - min(values) <= 1.0
+
+
+def test_fp32_package_equals_pytorch(checkpoint: Checkpoint, tmp_path: Path, speech: VocoderInputs) -> None:
+    assert build_again(checkpoint, tmp_path, "--precision", "fp32") == 0
+    package = VocoderPackage(tmp_path / "KokoroVocoder-tiny-fp32.json", precision="exact")
+    assert check.snr_db(render_reference(checkpoint.vocoder(), speech), package.render(speech)) >= 100
+
+
+def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    command = [sys.executable, "vocoder/convert.py", "--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS, "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True)
+    report = json.loads(done.stdout.strip().splitlines()[-1])
+    assert Path(report["manifest"]) == tmp_path / f"{NAME}.json"
+    assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(built / f"{NAME}.mlpackage")
+
+
+def test_a_failed_rebuild_leaves_the_old_package_whole(built: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                       capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "build"
+    shutil.copytree(built, out)
+    monkeypatch.setitem(check.LIMIT_SNR_DB, "fp16", 400.0)
+    assert build_again(checkpoint, out) == 1
+    assert "limit 400 dB" in capsys.readouterr().err
+    assert left_behind(out) == left_behind(built)
+    Manifest.load(out / f"{NAME}.json").verify()
+
+
+def test_changed_package_is_refused(built: Path, tmp_path: Path) -> None:
+    out = tmp_path / "build"
+    shutil.copytree(built, out)
+    weights = out / f"{NAME}.mlpackage" / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(InputError, match="its manifest says"):
+        VocoderPackage(out / f"{NAME}.json")
+
+
+def test_full_disk_leaves_nothing(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A file-size limit stands for a disk that fills while the package is written."""
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    command = [sys.executable, "-m", "vocoder.convert", "--checkpoint", str(checkpoint.folder), "--buckets", "20,40", "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit, check=False)
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    assert "error: cannot write" in done.stderr
+    assert left_behind(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--buckets", ""], "bucket list is empty"),
+        (["--buckets", "40,20"], "20 stands after 40"),
+        (["--buckets", "forty"], "not a list of whole numbers"),
+        (["--checkpoint", "nowhere"], "neither a folder nor"),
+        (["--precision", "int8"], "invalid choice"),
+    ],
+)
+def test_bad_flags(flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    try:
+        code = main(["--out", str(tmp_path / "out"), *flags])
+    except SystemExit as stop:  # argparse's own way out
+        code = stop.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert left_behind(tmp_path / "out") == []
