@@ -1,0 +1,90 @@
+"""The verdict: every gate can fail, missing figures never pass, too few clips decide nothing."""
+
+import pytest
+
+from eval.gates import COMMON, EXTRA, FEWEST_CLIPS, MEAN, REJECT, SHIP, UNDECIDED, WORST, Gate, decide, gates_for, statistic
+from eval.metrics.registry import HIGHER, METRICS, ZERO
+from quantize.methods import METHODS
+
+PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
+FLOOR = {**PERFECT, "pesq": 4.4, "mcd_db": 1.2, "lsd_db": 1.3, "snr_db": 20.0}
+
+
+def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
+    """The verdict over these clips."""
+    return decide(gates_for(method), figures, [FLOOR] * len(figures)).verdict
+
+
+def missed_value(gate: Gate) -> float:
+    """A figure just on the wrong side."""
+    limit = gate.limit * (FLOOR[gate.metric] if gate.in_redraws else 1.0)
+    return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_perfect_clips_ship(method: str) -> None:
+    assert verdict([PERFECT] * FEWEST_CLIPS, method) == SHIP
+
+
+@pytest.mark.parametrize("gate", [*COMMON, *EXTRA["fp16"]], ids=lambda gate: gate.name)
+def test_each_gate_rejects_alone(gate: Gate) -> None:
+    method = "fp16" if gate in EXTRA["fp16"] else "w8"
+    bad = PERFECT | {gate.metric: missed_value(gate)}
+    clips = [bad] * FEWEST_CLIPS if gate.statistic == MEAN else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
+    decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
+    assert decision.verdict == REJECT
+    assert gate.name in decision.broken
+    assert any(gate.reason in reason for reason in decision.reasons)
+
+
+@pytest.mark.parametrize("gate", [gate for gate in COMMON if METRICS[gate.metric].best == ZERO], ids=lambda gate: gate.name)
+def test_two_sided_gates_reject_both_sides(gate: Gate) -> None:
+    assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
+
+
+def test_too_few_clips_decide_nothing() -> None:
+    assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED
+    assert verdict([PERFECT | {"pesq": 1.0}] * 3) == UNDECIDED
+    assert verdict([]) == UNDECIDED
+
+
+def test_a_missing_figure_is_never_a_pass() -> None:
+    clips = [PERFECT] * (FEWEST_CLIPS - 1) + [{k: v for k, v in PERFECT.items() if k != "level_db"}]
+    decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
+    assert decision.verdict == UNDECIDED
+    assert decision.reasons == ("level_db worst was not measured",)
+
+
+def test_gates_in_redraws_need_the_redraw() -> None:
+    decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
+    assert decision.verdict == UNDECIDED
+    assert {check.gate.name for check in decision.checks if not check.passed} == {"mcd_db mean", "lsd_db mean"}
+
+
+def test_no_audio_is_a_rejection() -> None:
+    decision = decide(gates_for("w8"), [PERFECT] * 11, [FLOOR] * 12, defects=("heldout-03: the package's output is silent",))
+    assert decision.verdict == REJECT
+    assert decision.reasons[0].endswith("is silent")
+
+
+def test_fp16_is_held_to_more() -> None:
+    by_name = {gate.name: gate for gate in gates_for("fp16")}
+    assert by_name["pesq mean"].limit == 4.5
+    assert by_name["snr_db mean"].limit == 45.0
+    assert len(by_name) == len(gates_for("fp16")) == len(COMMON) + 1
+
+
+def test_every_gate_names_a_metric_a_statistic_and_a_reason() -> None:
+    for gate in (*COMMON, *EXTRA["fp16"]):
+        assert gate.metric in METRICS
+        assert gate.statistic in (MEAN, WORST)
+        assert len(gate.reason) > 30
+    assert set(EXTRA) <= set(METHODS)
+
+
+def test_statistics() -> None:
+    clips = [{"pesq": 4.0, "level_db": -0.9}, {"pesq": 3.0, "level_db": 0.3}]
+    assert statistic("pesq", MEAN, clips) == 3.5
+    assert statistic("pesq", WORST, clips) == 3.0
+    assert statistic("level_db", WORST, clips) == -0.9
+    assert statistic("mcd_db", MEAN, clips) is None
