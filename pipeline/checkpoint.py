@@ -85,7 +85,9 @@ def _download(timeout_s: int) -> Path:
         return Path(snapshot_download(**wanted, etag_timeout=timeout_s))
     except Exception as problem:  # noqa: BLE001  no common base class; each is reported by name
         reason = str(problem).strip().splitlines() or [""]
-        raise InputError(f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}: {type(problem).__name__}: {reason[0][:160]}") from None
+        raise InputError(
+            f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}: {type(problem).__name__}: {reason[0][:160]}"
+        ) from None
 
 
 def sha256_of(path: Path) -> str:
@@ -148,7 +150,9 @@ class Checkpoint:
             missing, extra = module.load_state_dict(self.part(name), strict=False)
         except RuntimeError as problem:
             lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()] or [str(problem)]
-            raise InputError(f"{self.weights}: {name}: {lines[0]} ({len(lines)} tensors do not fit {self.folder / 'config.json'})") from None
+            raise InputError(
+                f"{self.weights}: {name}: {lines[0]} ({len(lines)} tensors do not fit {self.folder / 'config.json'})"
+            ) from None
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
                 raise InputError(f"{self.weights}: {name} {kind} {keys[0]} ({len(keys)} in all)")

@@ -30,12 +30,19 @@ class IstftNetConfig:
 
     def __post_init__(self) -> None:
         samples = math.prod(self.upsample_rates) * self.gen_istft_hop_size * PROSODY_PER_FRAME
-        _require(samples == FRAME_SAMPLES, f"istftnet.upsample_rates {self.upsample_rates} give {samples} samples a frame, not {FRAME_SAMPLES}")
+        _require(
+            samples == FRAME_SAMPLES, f"istftnet.upsample_rates {self.upsample_rates} give {samples} samples a frame, not {FRAME_SAMPLES}"
+        )
         fft = (self.gen_istft_n_fft, self.gen_istft_hop_size)
         _require(fft == (N_FFT, HOP_SAMPLES), f"istftnet n_fft and hop are {fft}, not {(N_FFT, HOP_SAMPLES)}")
-        _require(len(self.upsample_rates) == len(self.upsample_kernel_sizes), "istftnet.upsample_rates and upsample_kernel_sizes differ in length")
+        _require(
+            len(self.upsample_rates) == len(self.upsample_kernel_sizes),
+            "istftnet.upsample_rates and upsample_kernel_sizes differ in length",
+        )
         _require(len(self.resblock_kernel_sizes) == len(self.resblock_dilation_sizes), "istftnet.resblock_* lists differ in length")
-        _require(all(len(d) == 3 for d in self.resblock_dilation_sizes), "istftnet.resblock_dilation_sizes: three dilations a block are needed")
+        _require(
+            all(len(d) == 3 for d in self.resblock_dilation_sizes), "istftnet.resblock_dilation_sizes: three dilations a block are needed"
+        )
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,9 @@ def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
             _require(isinstance(value, dict), f"{prefix}{name} is not an object")
             value = _build(spec.type, value, f"{prefix}{name}.")
         elif spec.type is int:
-            _require(isinstance(value, int) and not isinstance(value, bool) and value > 0, f"{prefix}{name} is {value!r}, not a positive whole number")
+            _require(
+                isinstance(value, int) and not isinstance(value, bool) and value > 0,
+                f"{prefix}{name} is {value!r}, not a positive whole number",
+            )
         values[name] = _frozen(value)
     return cls(**values)

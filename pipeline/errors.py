@@ -1,7 +1,7 @@
 """The one exception a user may cause, and the one place that turns it into a clear line and exit code 2.
 
-    with reported() as outcome: ...
-    return outcome.code
+with reported() as outcome: ...
+return outcome.code
 """
 
 import errno

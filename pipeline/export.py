@@ -69,8 +69,16 @@ def quiet_coremltools() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def convert(module: "torch.nn.Module", example: "tuple[torch.Tensor, ...]", *, inputs: list[TensorType], outputs: list[TensorType],
-            precision: str, keep_fp32: tuple[str, ...], target: str) -> "ct.models.MLModel":
+def convert(
+    module: "torch.nn.Module",
+    example: "tuple[torch.Tensor, ...]",
+    *,
+    inputs: list[TensorType],
+    outputs: list[TensorType],
+    precision: str,
+    keep_fp32: tuple[str, ...],
+    target: str,
+) -> "ct.models.MLModel":
     """Trace and convert. `keep_fp32` names submodules whose operations stay in fp32 when precision is "fp16".
 
     Raises InputError for an unknown precision or target.
@@ -100,7 +108,11 @@ def _tensor_type(spec: TensorType) -> "ct.TensorType":
     import coremltools as ct
 
     shape = ct.EnumeratedShapes(shapes=[list(s) for s in spec.shapes], default=list(spec.shapes[0])) if spec.shapes else spec.shape
-    return ct.TensorType(name=spec.name, dtype=spec.dtype, shape=shape) if shape is not None else ct.TensorType(name=spec.name, dtype=spec.dtype)
+    return (
+        ct.TensorType(name=spec.name, dtype=spec.dtype, shape=shape)
+        if shape is not None
+        else ct.TensorType(name=spec.name, dtype=spec.dtype)
+    )
 
 
 def _compute_precision(precision: str, keep_fp32: tuple[str, ...]) -> "ct.precision | ct.transform.FP16ComputePrecision":

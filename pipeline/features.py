@@ -38,7 +38,10 @@ def voice_for(checkpoint: Checkpoint, speaker: str) -> str:
     stand_in = STAND_INS.get(speaker, "")
     if stand_in in checkpoint.voices:
         return stand_in
-    raise InputError(f"{checkpoint.folder / 'voices'} has neither {speaker}.pt nor {stand_in or 'a stand-in'}.pt; it has {', '.join(checkpoint.voices) or 'none'}")
+    raise InputError(
+        f"{checkpoint.folder / 'voices'} has neither {speaker}.pt nor {stand_in or 'a stand-in'}.pt; "
+        f"it has {', '.join(checkpoint.voices) or 'none'}"
+    )
 
 
 @torch.no_grad()
@@ -57,4 +60,6 @@ def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
     stop = start + frames
     pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
     columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
-    return VocoderInputs(inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns])
+    return VocoderInputs(
+        inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns]
+    )

@@ -54,8 +54,16 @@ class _UpstreamWeight:
     weight: Tensor
     upstream_dim: int
 
-    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, metadata: Any, strict: bool, missing: list[str],
-                              unexpected: list[str], errors: list[str]) -> None:
+    def _load_from_state_dict(
+        self,
+        state: dict[str, Tensor],
+        prefix: str,
+        metadata: Any,
+        strict: bool,
+        missing: list[str],
+        unexpected: list[str],
+        errors: list[str],
+    ) -> None:
         key = prefix + "weight"
         found = self._take(state, prefix)
         if found is None:
@@ -102,8 +110,18 @@ class Conv(_UpstreamWeight, nn.Conv2d):
 
     upstream_dim = 3
 
-    def __init__(self, inner: int, out: int, kernel: int, *, stride: int = 1, padding: int = 0, dilation: int = 1, bias: bool = True,
-                 weight_norm: bool = True) -> None:
+    def __init__(
+        self,
+        inner: int,
+        out: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        bias: bool = True,
+        weight_norm: bool = True,
+    ) -> None:
         super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), dilation=(1, dilation), bias=bias)
         self.weight_norm = weight_norm
 
@@ -170,7 +188,11 @@ def upstream_state(module: nn.Module) -> dict[str, Tensor]:
     """The state dict upstream's class would hold for `module`: every load hook above, undone."""
     state = {}
     for path, layer in module.named_modules():
-        own = layer.upstream_state() if hasattr(layer, "upstream_state") else {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
+        own = (
+            layer.upstream_state()
+            if hasattr(layer, "upstream_state")
+            else {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
+        )
         state |= {f"{path}.{name}".strip("."): tensor.clone() for name, tensor in own.items()}
     return state
 

@@ -34,7 +34,7 @@ def tool_versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Responsibilities: 1. provenance (checkpoint, parent, tools); 2. contract (inputs, outputs, buckets, source weights); 3. check figures."""
+    """Responsibilities: 1. provenance (checkpoint, parent, tools); 2. contract (I/O, buckets, source weights); 3. check figures."""
 
     stage: str
     method: str
@@ -74,7 +74,9 @@ class Manifest:
             raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `make vocoder` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:
-            raise InputError(f"{self.package_path} has hash {found[:12]}, its manifest says {self.package_sha256[:12]}: run `make vocoder` again")
+            raise InputError(
+                f"{self.package_path} has hash {found[:12]}, its manifest says {self.package_sha256[:12]}: run `make vocoder` again"
+            )
 
     def save(self, path: Path) -> "Manifest":
         """Write as `path`; returns the manifest that knows its place."""

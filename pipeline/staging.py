@@ -1,12 +1,11 @@
 """Write aside, then rename: a folder or file appears under its own name only when it is complete.
 
-    with staged(Path("build/x.mlpackage")) as aside:
-        write(aside)
-        check(aside)
+with staged(Path("build/x.mlpackage")) as aside:
+    write(aside)
+    check(aside)
 """
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ def replace(aside: Path, target: Path) -> None:
     """Rename `aside` over `target`; an old folder is moved out of the way first, because rename does not replace a full one."""
     if target.is_dir():
         target.rename(aside.with_name(aside.name + ".old"))  # inside the staging folder, removed with it
-    os.replace(aside, target)
+    aside.replace(target)
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -47,7 +47,10 @@ def test_float16_file_gives_float32_weights(good: Path, tmp_path: Path) -> None:
 KEY = "module.generator.resblocks.3.convs2.1.weight_v"
 DAMAGES = {
     "missing": (lambda s: s["decoder"].pop(KEY), "is missing tensor generator.resblocks.3.convs2.1.weight_v"),
-    "missing alpha": (lambda s: s["decoder"].pop("module.generator.resblocks.0.alpha1.2"), "is missing tensor generator.resblocks.0.alpha1.2"),
+    "missing alpha": (
+        lambda s: s["decoder"].pop("module.generator.resblocks.0.alpha1.2"),
+        "is missing tensor generator.resblocks.0.alpha1.2",
+    ),
     "extra": (lambda s: s["decoder"].update({"module.generator.surprise": torch.zeros(1)}), "has an extra tensor generator.surprise"),
     "shape": (lambda s: s["decoder"].update({KEY: torch.zeros(3, 3, 3)}), "generator.resblocks.3.convs2.1.weight"),
     "linear shape": (lambda s: s["decoder"].update({"module.encode.norm1.fc.weight": torch.zeros(4, 4)}), "encode.norm1.fc.weight"),

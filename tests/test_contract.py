@@ -18,8 +18,10 @@ def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
         assert (bucket - frames) / bucket <= 0.25, frames
 
 
-@pytest.mark.parametrize(("buckets", "message"), [((), "empty"), ((40, 20), "20 stands after 40"), ((40, 40), "not rising"), ((1, 4), "outside"),
-                                                  ((40, 9000), "9000 is outside")])
+@pytest.mark.parametrize(
+    ("buckets", "message"),
+    [((), "empty"), ((40, 20), "20 stands after 40"), ((40, 40), "not rising"), ((1, 4), "outside"), ((40, 9000), "9000 is outside")],
+)
 def test_bad_bucket_lists(buckets: tuple[int, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_buckets(buckets)
@@ -51,8 +53,12 @@ def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, se
     assert packed.shape == (1, layout.channels, 1, bucket + 1)
     PackedVocoder(recorder, layout)(packed, x.style[:, :, None, None])
     asr, f0, energy, _, spectrum, mask = recorder.given
-    for found, sent, size in ((asr, x.asr, bucket), (f0, x.f0_hz[:, None], 2 * bucket), (energy, x.energy[:, None], 2 * bucket),
-                              (spectrum, x.spectrum, 120 * bucket + 1)):
+    for found, sent, size in (
+        (asr, x.asr, bucket),
+        (f0, x.f0_hz[:, None], 2 * bucket),
+        (energy, x.energy[:, None], 2 * bucket),
+        (spectrum, x.spectrum, 120 * bucket + 1),
+    ):
         assert found.shape == (1, sent.shape[1], 1, size)
         assert torch.equal(found[:, :, 0, : sent.shape[-1]], sent)
         assert not found[:, :, 0, sent.shape[-1] :].any()

@@ -106,14 +106,17 @@ def test_fp32_package_equals_pytorch(checkpoint: Checkpoint, tmp_path: Path, spe
 
 def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     command = [sys.executable, "vocoder/convert.py", "--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS, "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True
+    )
     report = json.loads(done.stdout.strip().splitlines()[-1])
     assert Path(report["manifest"]) == tmp_path / f"{NAME}.json"
     assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(built / f"{NAME}.mlpackage")
 
 
-def test_a_failed_rebuild_leaves_the_old_package_whole(built: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                       capsys: pytest.CaptureFixture) -> None:
+def test_a_failed_rebuild_leaves_the_old_package_whole(
+    built: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     out = tmp_path / "build"
     shutil.copytree(built, out)
     monkeypatch.setitem(check.LIMIT_SNR_DB, "fp16", 400.0)
@@ -136,10 +139,21 @@ def test_changed_package_is_refused(built: Path, tmp_path: Path) -> None:
 
 def test_full_disk_leaves_nothing(checkpoint: Checkpoint, tmp_path: Path) -> None:
     """A file-size limit stands for a disk that fills while the package is written."""
+
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
-    command = [sys.executable, "-m", "vocoder.convert", "--checkpoint", str(checkpoint.folder), "--buckets", "20,40", "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "vocoder.convert",
+        "--checkpoint",
+        str(checkpoint.folder),
+        "--buckets",
+        "20,40",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit, check=False)
     assert done.returncode == 2, done.stderr[-2000:]
     assert "Traceback" not in done.stderr

@@ -35,8 +35,12 @@ def padded_render(vocoder: Vocoder, x: VocoderInputs, bucket: int, masked: bool 
     mask = torch.ones(1, 1, 1, bucket)
     mask[..., x.frames :] = 0 if masked else 1
     waveform = vocoder(
-        fill(x.asr[:, :, None], extra), fill(x.f0_hz[:, None, None], 2 * extra), fill(x.energy[:, None, None], 2 * extra),
-        x.style[:, :, None, None], fill(x.spectrum[:, :, None], COLUMNS_PER_FRAME * extra), Mask.of(mask),
+        fill(x.asr[:, :, None], extra),
+        fill(x.f0_hz[:, None, None], 2 * extra),
+        fill(x.energy[:, None, None], 2 * extra),
+        x.style[:, :, None, None],
+        fill(x.spectrum[:, :, None], COLUMNS_PER_FRAME * extra),
+        Mask.of(mask),
     )
     return waveform.flatten()[: FRAME_SAMPLES * x.frames].numpy()
 

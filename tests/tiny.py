@@ -1,6 +1,6 @@
 """A tiny random checkpoint folder in upstream's format, for structure tests: seconds to convert, every code path of the real one.
 
-    folder = write_checkpoint(tmp_path, tiny_config())
+folder = write_checkpoint(tmp_path, tiny_config())
 """
 
 import copy
@@ -17,18 +17,39 @@ from pipeline.layers import upstream_state
 from vocoder.decoder import Vocoder
 
 KOKORO_ISTFTNET = {
-    "upsample_kernel_sizes": [20, 12], "upsample_rates": [10, 6], "gen_istft_hop_size": 5, "gen_istft_n_fft": 20,
-    "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5], [1, 3, 5]], "resblock_kernel_sizes": [3, 7, 11], "upsample_initial_channel": 512,
+    "upsample_kernel_sizes": [20, 12],
+    "upsample_rates": [10, 6],
+    "gen_istft_hop_size": 5,
+    "gen_istft_n_fft": 20,
+    "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5], [1, 3, 5]],
+    "resblock_kernel_sizes": [3, 7, 11],
+    "upsample_initial_channel": 512,
 }
 
 
 def kokoro_config() -> dict[str, Any]:
     """Kokoro-82M's config.json (hexgrad/Kokoro-82M), without the vocabulary's symbols."""
     return {
-        "istftnet": copy.deepcopy(KOKORO_ISTFTNET), "dim_in": 64, "dropout": 0.2, "hidden_dim": 512, "max_conv_dim": 512, "max_dur": 50,
-        "multispeaker": True, "n_layer": 3, "n_mels": 80, "n_token": 178, "style_dim": 128, "text_encoder_kernel_size": 5,
-        "plbert": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 2048, "max_position_embeddings": 512,
-                   "num_hidden_layers": 12, "dropout": 0.1},
+        "istftnet": copy.deepcopy(KOKORO_ISTFTNET),
+        "dim_in": 64,
+        "dropout": 0.2,
+        "hidden_dim": 512,
+        "max_conv_dim": 512,
+        "max_dur": 50,
+        "multispeaker": True,
+        "n_layer": 3,
+        "n_mels": 80,
+        "n_token": 178,
+        "style_dim": 128,
+        "text_encoder_kernel_size": 5,
+        "plbert": {
+            "hidden_size": 768,
+            "num_attention_heads": 12,
+            "intermediate_size": 2048,
+            "max_position_embeddings": 512,
+            "num_hidden_layers": 12,
+            "dropout": 0.1,
+        },
         "vocab": {"a": 43},
     }
 

@@ -1,6 +1,6 @@
-"""Upstream's unmodified decoder, for parity: `kokoro.istftnet` is imported without the package's own __init__ (loguru, spaCy, transformers).
+"""Upstream's unmodified decoder, for parity: kokoro.istftnet without the package's own __init__ (loguru, spaCy, transformers).
 
-    decoder = upstream_decoder(config)
+decoder = upstream_decoder(config)
 """
 
 import importlib

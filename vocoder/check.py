@@ -1,6 +1,6 @@
 """Execute a vocoder package and compare it with PyTorch at several bucket fills, before it gets its name.
 
-    figures = check_package(path, vocoder, inputs, buckets, precision="fp16")
+figures = check_package(path, vocoder, inputs, buckets, precision="fp16")
 """
 
 from dataclasses import asdict, dataclass
@@ -45,7 +45,12 @@ class Figure:
 
     def line(self) -> tuple[str, str, str, str]:
         """Cells for a table: name, figure, limit, verdict."""
-        return self.name, f"{self.value:.1f} dB", f"{'>=' if self.at_least else '<='} {self.limit:g} dB", "holds" if self.holds else "BROKEN"
+        return (
+            self.name,
+            f"{self.value:.1f} dB",
+            f"{'>=' if self.at_least else '<='} {self.limit:g} dB",
+            "holds" if self.holds else "BROKEN",
+        )
 
 
 def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
@@ -54,7 +59,9 @@ def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({min(fitting, key=lambda b: abs(b - frames * factor)) for factor in (1, 3, 10)}))
 
 
-def check_package(path: Path, vocoder: Vocoder, inputs: VocoderInputs, buckets: tuple[int, ...], precision: str) -> tuple[list[Figure], ProgramFacts]:
+def check_package(
+    path: Path, vocoder: Vocoder, inputs: VocoderInputs, buckets: tuple[int, ...], precision: str
+) -> tuple[list[Figure], ProgramFacts]:
     """Structure first, then SNR against PyTorch at each fill. Raises CheckFailed when a limit is missed."""
     program = Program(path, precision="declared")
     facts = ProgramFacts.of(program)

@@ -33,9 +33,19 @@ TAIL_MODULES = ("conv_post", "stft")  # kept in fp32: the ear hears exp and phas
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="vocoder.convert", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="folder with config.json, one .pth and voices/; 'demo'; 'hexgrad/Kokoro-82M'. Default: Kokoro if it can be had, else demo")
-    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package")
-    parser.add_argument("--buckets", type=buckets_argument, default=DEFAULT_BUCKETS, help="enumerated lengths in frames (40 a second), comma-separated and rising")
+    parser.add_argument(
+        "--checkpoint",
+        help="folder with config.json, one .pth and voices/; 'demo'; 'hexgrad/Kokoro-82M'. Default: Kokoro if it can be had, else demo",
+    )
+    parser.add_argument(
+        "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
+    )
+    parser.add_argument(
+        "--buckets",
+        type=buckets_argument,
+        default=DEFAULT_BUCKETS,
+        help="enumerated lengths in frames (40 a second), comma-separated and rising",
+    )
     parser.add_argument("--target", choices=("iOS17", "iOS18"), default="iOS17", help="minimum deployment target")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for the package and its manifest")
     return parser.parse_args(argv)
@@ -51,7 +61,9 @@ def buckets_argument(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
 
 
-def export_model(vocoder: "Vocoder", buckets: tuple[int, ...], precision: str, target: str, hidden_dim: int, style_dim: int) -> "ct.models.MLModel":
+def export_model(
+    vocoder: "Vocoder", buckets: tuple[int, ...], precision: str, target: str, hidden_dim: int, style_dim: int
+) -> "ct.models.MLModel":
     """Trace the packed vocoder and convert it with one enumerated input."""
     import numpy as np
     import torch
@@ -110,18 +122,35 @@ def print_report(manifest: "Manifest") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{manifest.package}  {manifest.package_bytes / 1e6:.1f} MB, {len(manifest.buckets)} lengths, {manifest.target}", title_justify="left")
+    table = Table(
+        title=f"{manifest.package}  {manifest.package_bytes / 1e6:.1f} MB, {len(manifest.buckets)} lengths, {manifest.target}",
+        title_justify="left",
+    )
     for heading in ("check on the executed package", "figure", "limit", ""):
         table.add_column(heading)
     for figure in manifest.checks["figures"]:
         relation = ">=" if figure["at_least"] else "<="
         table.add_row(figure["name"], f"{figure['value']:.1f} dB", f"{relation} {figure['limit']:g} dB", "holds")
     structure = manifest.checks["structure"]
-    table.add_row("ops that leave the engine, tensors not of rank 4", f"{sum(structure['forbidden'].values())}, {structure['not_rank_4']}", "0, 0", "holds")
+    table.add_row(
+        "ops that leave the engine, tensors not of rank 4",
+        f"{sum(structure['forbidden'].values())}, {structure['not_rank_4']}",
+        "0, 0",
+        "holds",
+    )
     Console().print(table)
     if not manifest.releasable:
         print("demo voice: not releasable")
-    print(json.dumps({"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "releasable": manifest.releasable, "checks": manifest.checks}))
+    print(
+        json.dumps(
+            {
+                "manifest": str(manifest.path),
+                "package_bytes": manifest.package_bytes,
+                "releasable": manifest.releasable,
+                "checks": manifest.checks,
+            }
+        )
+    )
 
 
 def run(argv: list[str] | None) -> int:

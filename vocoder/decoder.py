@@ -14,7 +14,7 @@ from vocoder.generator import Generator
 
 
 class Vocoder(nn.Module):
-    """Responsibilities: 1. mix text, pitch and energy at the frame rate; 2. hand them to the generator. Keys are those of upstream's Decoder."""
+    """Responsibilities: 1. mix text, pitch and energy at the frame rate; 2. hand them to the generator. Upstream's keys."""
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()

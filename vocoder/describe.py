@@ -1,6 +1,6 @@
 """The vocoder's manifest: everything a conductor in another language needs to feed the package, and where the package came from.
 
-    manifest = vocoder_manifest(checkpoint, vocoder, package, buckets, "fp16", "iOS17", figures, facts)
+manifest = vocoder_manifest(checkpoint, vocoder, package, buckets, "fp16", "iOS17", figures, facts)
 """
 
 from pathlib import Path
@@ -15,8 +15,16 @@ from vocoder.facts import ProgramFacts
 from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 
 
-def vocoder_manifest(checkpoint: Checkpoint, vocoder: Vocoder, package: Path, buckets: tuple[int, ...], precision: str, target: str,
-                     figures: list[Figure], facts: ProgramFacts) -> Manifest:
+def vocoder_manifest(
+    checkpoint: Checkpoint,
+    vocoder: Vocoder,
+    package: Path,
+    buckets: tuple[int, ...],
+    precision: str,
+    target: str,
+    figures: list[Figure],
+    facts: ProgramFacts,
+) -> Manifest:
     """Describe a package that stands at its final place."""
     config = checkpoint.config
     io_dtype = "float16" if precision == "fp16" else "float32"
@@ -30,8 +38,14 @@ def vocoder_manifest(checkpoint: Checkpoint, vocoder: Vocoder, package: Path, bu
         buckets=buckets,
         hidden_dim=config.hidden_dim,
         inputs=_inputs(PackedLayout(config.hidden_dim), config.style_dim, io_dtype),
-        outputs={WAVEFORM: {"shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"], "dtype": "float32", "rate_hz": SAMPLE_RATE_HZ,
-                            "valid": f"first {FRAME_SAMPLES} * frames samples"}},
+        outputs={
+            WAVEFORM: {
+                "shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"],
+                "dtype": "float32",
+                "rate_hz": SAMPLE_RATE_HZ,
+                "valid": f"first {FRAME_SAMPLES} * frames samples",
+            }
+        },
         source=_source(vocoder),
         operations=facts.operations,
         checks=figures_for_manifest(figures, facts),
@@ -43,8 +57,12 @@ def vocoder_manifest(checkpoint: Checkpoint, vocoder: Vocoder, package: Path, bu
 def _inputs(layout: PackedLayout, style_dim: int, dtype: str) -> dict[str, Any]:
     rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
     return {
-        FEATURES: {"shape": [1, layout.channels, 1, "bucket + 1"], "dtype": dtype, "rows": rows,
-                   "packing": "each tensor padded with zeros to rows * (bucket + 1) values a channel group, row after row"},
+        FEATURES: {
+            "shape": [1, layout.channels, 1, "bucket + 1"],
+            "dtype": dtype,
+            "rows": rows,
+            "packing": "each tensor padded with zeros to rows * (bucket + 1) values a channel group, row after row",
+        },
         STYLE: {"shape": [1, style_dim, 1, 1], "dtype": dtype, "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128"},
     }
 

@@ -1,6 +1,6 @@
 """What the exported program is made of: the structural promises of the vocoder, read off the executed package.
 
-    facts = ProgramFacts.of(Program(path)); facts.require(precision="fp16")
+facts = ProgramFacts.of(Program(path)); facts.require(precision="fp16")
 """
 
 from collections import Counter
@@ -12,8 +12,27 @@ from mlprogram.graph import Operation
 from pipeline.contract import FEATURES
 from pipeline.errors import CheckFailed
 
-FORBIDDEN = ("linear", "matmul", "transpose", "gather", "gather_nd", "gather_along_axis", "scatter", "scatter_nd", "scatter_along_axis", "shape",
-             "random_normal", "random_uniform", "random_bernoulli", "random_categorical", "mod", "lstm", "crop", "cond", "while_loop")
+FORBIDDEN = (
+    "linear",
+    "matmul",
+    "transpose",
+    "gather",
+    "gather_nd",
+    "gather_along_axis",
+    "scatter",
+    "scatter_nd",
+    "scatter_along_axis",
+    "shape",
+    "random_normal",
+    "random_uniform",
+    "random_bernoulli",
+    "random_categorical",
+    "mod",
+    "lstm",
+    "crop",
+    "cond",
+    "while_loop",
+)
 _STORAGE = ("const", "constexpr_affine_dequantize", "constexpr_blockwise_shift_scale", "constexpr_lut_to_dense")
 
 
@@ -31,7 +50,7 @@ class ProgramFacts:
 
     @classmethod
     def of(cls, program: Program) -> "ProgramFacts":
-        """Walk the program once. The tail is conv_post (the convolution that feeds exp) and everything computed from it, and the envelope."""
+        """Walk the program. The tail is conv_post (the convolution that feeds exp), all that is computed from it, and the envelope."""
         operations = [op for op in program.operations if op.op_type not in _STORAGE]
         counts = Counter(op.op_type for op in operations)
         tail = _tail(operations)

@@ -44,7 +44,7 @@ class AdaINResBlock1(nn.Module):
 
 
 class Generator(nn.Module):
-    """Responsibilities: 1. two upsampling stages that mix in the harmonic spectrum; 2. the fp32 tail. The source itself is outside the graph."""
+    """Responsibilities: 1. two upsampling stages that mix in the harmonic spectrum; 2. the fp32 tail. The source is outside."""
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()

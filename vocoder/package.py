@@ -1,8 +1,8 @@
 """Render with the artifact: a checked vocoder package, executed on any machine, and its fp32 PyTorch reference.
 
-    package = VocoderPackage(Path("build/KokoroVocoder-demo-fp16.json"))
-    samples = package.render(inputs)             # [600 F] float32 at 24 kHz
-    reference = render_reference(vocoder, inputs)
+package = VocoderPackage(Path("build/KokoroVocoder-demo-fp16.json"))
+samples = package.render(inputs)             # [600 F] float32 at 24 kHz
+reference = render_reference(vocoder, inputs)
 """
 
 from pathlib import Path

@@ -81,7 +81,7 @@ class PackedVocoder(nn.Module):
         self.sizes = layout.sizes
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600 B]; samples past 600 F are cut by the caller."""
+        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
         asr, f0, energy, mask, spectrum = features.split(self.sizes, dim=1)
         f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
         energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]

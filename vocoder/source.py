@@ -3,7 +3,7 @@
     spectrum = HarmonicSource()(f0_hz, gaussian_noise(frames, seed=0))
 
 Upstream (SineGen, SourceModuleHnNSF) draws three times. The initial phase is added to the first 24 kHz sample, which its linear 1/300
-interpolation never reads, and the last draw is returned unused; so one draw, the sine noise, is all a caller can hear. It is an argument here.
+interpolation never reads, and the last draw is returned unused; so one draw, the sine noise, is all that can be heard. It is an argument.
 """
 
 import torch
@@ -36,7 +36,7 @@ def sine_waves(f0_hz: Tensor) -> Tensor:
 
 
 class HarmonicSource(nn.Module):
-    """Responsibilities: 1. F0 to excitation; 2. excitation to 11 magnitudes and 11 phases. Its ten weights are upstream's `m_source.l_linear`."""
+    """Responsibilities: 1. F0 to excitation; 2. excitation to 11 magnitudes and phases. Ten weights, upstream's `m_source.l_linear`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,9 @@ class HarmonicSource(nn.Module):
         """f0_hz [B, 2F], noise [B, 600F, 9] standard normal -> excitation [B, 600F] in float64."""
         samples = f0_hz.shape[1] * _STEP_SAMPLES
         if noise.shape != (f0_hz.shape[0], samples, HARMONICS):
-            raise InputError(f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need {[f0_hz.shape[0], samples, HARMONICS]}")
+            raise InputError(
+                f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need {[f0_hz.shape[0], samples, HARMONICS]}"
+            )
         voiced = (f0_hz > VOICED_ABOVE_HZ).double().repeat_interleave(_STEP_SAMPLES, dim=1)[..., None]  # [B, 600F, 1]
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
         waves = sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.double()
@@ -55,7 +57,7 @@ class HarmonicSource(nn.Module):
     @torch.no_grad()
     def forward(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
         """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 1, 120F + 1] in float64."""
-        # Upstream's window is rounded to float32. In column 0 the frame is symmetric, so the sign of the phase (+pi or -pi) hangs on that rounding.
+        # Upstream's window is rounded to float32. In column 0 the frame is symmetric, so the sign of the phase (+-pi) hangs on that.
         window = torch.hann_window(N_FFT, periodic=True, dtype=torch.float32, device=f0_hz.device).double()
         stft = torch.stft(self.excitation(f0_hz, noise), N_FFT, HOP_SAMPLES, N_FFT, window, return_complex=True)  # [B, 11, 120F + 1]
         return torch.cat([stft.abs(), stft.angle()], dim=1).unsqueeze(2)
