@@ -2,9 +2,10 @@
 
     check("gelu", [Case({"x": x}, attrs={"mode": "EXACT"}, reference=lambda x, mode: ...)], tmp_path)
 
-Several cases of one operation share a package on disk, one branch each: a package costs 0.1 s. Every case runs in fp32 and in fp16, with its inputs
-at run time, and once more with its inputs as constants, where coremltools' own value inference says what is right.
+Several cases of one operation share a package on disk, one branch each: a package costs 0.1 s. Every case runs in fp32 and in fp16, with
+its inputs at run time, and once more with its inputs as constants, where coremltools' own value inference says what is right.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -28,9 +29,9 @@ FLOATS = {"fp32": (types.fp32, np.float32), "fp16": (types.fp16, np.float16)}
 class Case:
     """One call of an operation.
 
-    `inputs` arrive at run time, `consts` are constant tensors, `attrs` everything else; float arrays and float attributes take the float type
-    under test. `reference` gets all of them in this order, floats in float64. `fp16=False` leaves the fp16 program out, `folds=False` says that
-    value inference cannot be asked (it raises, or differs for the reason given beside the case).
+    `inputs` arrive at run time, `consts` are constant tensors, `attrs` everything else; float arrays and float attributes take the
+    float type under test. `reference` gets all of them in this order, floats in float64. `fp16=False` leaves the fp16 program out,
+    `folds=False` says that value inference cannot be asked (it raises, or differs for the reason given beside the case).
     """
 
     inputs: dict[str, Any]
@@ -66,8 +67,15 @@ def save(functions: dict[str, Function] | Function, path: Path, target: ct.targe
     program.add_function("main", functions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ct.convert(program, source="milinternal", convert_to="mlprogram", pass_pipeline=ct.PassPipeline.EMPTY, skip_model_load=True,
-                           minimum_deployment_target=target, compute_precision=ct.precision.FLOAT32)
+        model = ct.convert(
+            program,
+            source="milinternal",
+            convert_to="mlprogram",
+            pass_pipeline=ct.PassPipeline.EMPTY,
+            skip_model_load=True,
+            minimum_deployment_target=target,
+            compute_precision=ct.precision.FLOAT32,
+        )
         model.save(str(path))
     return path
 
@@ -80,8 +88,10 @@ def _placeholder(value: np.ndarray) -> Any:
 def _outputs(result: Any, prefix: str) -> list[Any]:
     results = result if isinstance(result, (tuple, list)) else (result,)
     plain = (types.fp32, types.fp16, types.int32)
-    return [mb.identity(x=r, name=f"{prefix}_{i}") if r.dtype in plain else mb.cast(x=r, dtype="int32", name=f"{prefix}_{i}")
-            for i, r in enumerate(results)]
+    return [
+        mb.identity(x=r, name=f"{prefix}_{i}") if r.dtype in plain else mb.cast(x=r, dtype="int32", name=f"{prefix}_{i}")
+        for i, r in enumerate(results)
+    ]
 
 
 @dataclass(frozen=True)
@@ -132,8 +142,12 @@ class Branch:
 
 def check(op: str, cases: list[Case], folder: Path, target: ct.target = ct.target.iOS17) -> None:
     """Run every case in fp32 (exact64 and declared) and fp16 (declared) and compare; also against value inference."""
-    branches = [Branch(f"{name}x{k}", op, case, dtype) for name, (_, dtype) in FLOATS.items() for k, case in enumerate(cases)
-                if case.fp16 or name == "fp32"]
+    branches = [
+        Branch(f"{name}x{k}", op, case, dtype)
+        for name, (_, dtype) in FLOATS.items()
+        for k, case in enumerate(cases)
+        if case.fp16 or name == "fp32"
+    ]
     feeds = {n: v for branch in branches for n, v in branch.feeds().items()} or {"unused": np.zeros(1, np.float32)}
     outputs, folded = [], {}
     with Function({n: _placeholder(v) for n, v in feeds.items()}, opset_version=target) as function:
@@ -168,8 +182,8 @@ def compare(got: np.ndarray, want: np.ndarray, what: str, ulps: float) -> None:
     if got.dtype.kind != "f":
         np.testing.assert_array_equal(got, want.astype(got.dtype), err_msg=what)
         return
-    unit = {2: 2.0 ** -11 * 1.001, 4: 2.0 ** -18, 8: 2.0 ** -36}[got.itemsize] * ulps
-    floor = {2: 2.0 ** -24, 4: 2.0 ** -20, 8: 2.0 ** -40}[got.itemsize] * ulps  # subnormals of fp16; cancelled sums of fp32 and fp64
+    unit = {2: 2.0**-11 * 1.001, 4: 2.0**-18, 8: 2.0**-36}[got.itemsize] * ulps
+    floor = {2: 2.0**-24, 4: 2.0**-20, 8: 2.0**-40}[got.itemsize] * ulps  # subnormals of fp16; cancelled sums of fp32 and fp64
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=unit, atol=floor, err_msg=what)
 
 
@@ -179,5 +193,5 @@ def compare_folded(got: np.ndarray, want: np.ndarray, what: str, ulps: float) ->
     if got.dtype.kind != "f" or want.dtype.kind != "f":
         np.testing.assert_array_equal(got, want.astype(got.dtype), err_msg=what)
         return
-    unit = {2: 2.0 ** -9, 4: 2.0 ** -18}[got.itemsize] * ulps
+    unit = {2: 2.0**-9, 4: 2.0**-18}[got.itemsize] * ulps
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=unit, atol=unit, err_msg=what)

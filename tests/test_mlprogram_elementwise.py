@@ -1,7 +1,8 @@
 """Elementwise operations, activations and reductions against NumPy and SciPy.
 
-    python -m pytest tests/test_mlprogram_elementwise.py -q
+python -m pytest tests/test_mlprogram_elementwise.py -q
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,47 +22,59 @@ def shape_of(rng: Rng, low: int = 1, high: int = 4) -> tuple[int, ...]:
     return tuple(int(n) for n in rng.integers(1, 6, rng.integers(low, high + 1)))
 
 
-def unary(function: Callable, low: float = -3, high: float = 3, folds: bool = True, ulps: float = 1, **attrs: float) -> Callable[[Rng], Case]:
+def unary(
+    function: Callable, low: float = -3, high: float = 3, folds: bool = True, ulps: float = 1, **attrs: float
+) -> Callable[[Rng], Case]:
     """A case maker for an operation of one tensor with values in [low, high]."""
+
     def make(rng: Rng) -> Case:
         return Case({"x": rng.uniform(low, high, shape_of(rng))}, function, attrs=attrs, folds=folds, ulps=ulps)
+
     return make
 
 
 def binary(function: Callable, low: float = -3, high: float = 3, away: float = 0.0, ulps: float = 1) -> Callable[[Rng], Case]:
     """A case maker for two tensors that broadcast; |y| >= away."""
+
     def make(rng: Rng) -> Case:
         shape = shape_of(rng)
-        other = tuple(n if rng.random() < 0.6 else 1 for n in shape[rng.integers(len(shape)):])
+        other = tuple(n if rng.random() < 0.6 else 1 for n in shape[rng.integers(len(shape)) :])
         x, y = rng.uniform(low, high, shape), rng.uniform(low, high, other)
         y = np.where(np.abs(y) < away, np.sign(y) * away + away * (y == 0), y)
         x, y = np.atleast_1d(x), np.atleast_1d(y)
         return Case({"x": x, "y": y} if rng.random() < 0.5 else {"x": x, "y": np.resize(y, y.shape)}, function, ulps=ulps)
+
     return make
 
 
 def integers(function: Callable, low: int = -9, high: int = 9) -> Callable[[Rng], Case]:
     """A case maker for two integer tensors of one shape, the second without zeros."""
+
     def make(rng: Rng) -> Case:
         shape = shape_of(rng)
         y = rng.integers(1, high, shape) * rng.choice([-1, 1], shape)
         return Case({"x": rng.integers(low, high, shape).astype(np.int32), "y": y.astype(np.int32)}, function, fp16=False)
+
     return make
 
 
 def compared(function: Callable) -> Callable[[Rng], Case]:
     """A case maker for a comparison, with ties."""
+
     def make(rng: Rng) -> Case:
         shape = shape_of(rng)
         return Case({"x": rng.integers(-2, 3, shape) / 2.0, "y": rng.integers(-2, 3, shape) / 2.0}, function)
+
     return make
 
 
 def logical(function: Callable) -> Callable[[Rng], Case]:
     """A case maker for two boolean tensors."""
+
     def make(rng: Rng) -> Case:
         shape = shape_of(rng)
         return Case({"x": rng.random(shape) < 0.5, "y": rng.random(shape) < 0.5}, function)
+
     return make
 
 
@@ -70,12 +83,14 @@ def cast(rng: Rng) -> Case:
     x = rng.uniform(-40, 40, shape_of(rng))
     x.flat[0] = 0.0
     change = {"int32": lambda x: np.trunc(x).astype(np.int32), "fp16": np.float16, "fp32": np.float32, "bool": lambda x: x != 0}[target]
-    return Case({"x": x}, lambda x, dtype: change(x), attrs={"dtype": target}, ulps=2.0 ** 26 if target == "fp16" else 2.0 ** 13)
+    return Case({"x": x}, lambda x, dtype: change(x), attrs={"dtype": target}, ulps=2.0**26 if target == "fp16" else 2.0**13)
 
 
 def select(rng: Rng) -> Case:
     shape = shape_of(rng)
-    return Case({"cond": rng.random(shape) < 0.5, "a": rng.normal(size=shape), "b": rng.normal(size=shape)}, lambda cond, a, b: np.where(cond, a, b))
+    return Case(
+        {"cond": rng.random(shape) < 0.5, "a": rng.normal(size=shape), "b": rng.normal(size=shape)}, lambda cond, a, b: np.where(cond, a, b)
+    )
 
 
 def logical_not(rng: Rng) -> Case:
@@ -84,18 +99,22 @@ def logical_not(rng: Rng) -> Case:
 
 def per_channel(function: Callable, *names: str) -> Callable[[Rng], Case]:
     """A case maker for an activation with parameters of shape [C]; x has rank 4."""
+
     def make(rng: Rng) -> Case:
         shape = tuple(int(n) for n in rng.integers(1, 5, 4))
         parameters = {n: rng.uniform(0.2, 1.5, shape[1]) for n in names}
         return Case({"x": rng.normal(size=shape)}, lambda x, *p: function(x, *(v.reshape(-1, 1, 1) for v in p)), consts=parameters)
+
     return make
 
 
 def gelu(rng: Rng) -> Case:
     mode = str(rng.choice(["EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION"]))
-    curves = {"EXACT": lambda x: x * scipy.special.ndtr(x),
-              "TANH_APPROXIMATION": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))),
-              "SIGMOID_APPROXIMATION": lambda x: x * scipy.special.expit(1.702 * x)}
+    curves = {
+        "EXACT": lambda x: x * scipy.special.ndtr(x),
+        "TANH_APPROXIMATION": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        "SIGMOID_APPROXIMATION": lambda x: x * scipy.special.expit(1.702 * x),
+    }
     return Case({"x": rng.normal(size=shape_of(rng)) * 2}, lambda x, mode: curves[mode](x), attrs={"mode": mode}, ulps=4)
 
 
@@ -107,21 +126,29 @@ def softmax(rng: Rng) -> Case:
 
 def reduction(function: Callable, low: float = -2, high: float = 2) -> Callable[[Rng], Case]:
     """A case maker for a reduction over random axes; function(x, axis, keepdims)."""
+
     def make(rng: Rng) -> Case:
         x = rng.uniform(low, high, shape_of(rng, 2))
         axes = sorted(int(a) for a in rng.choice(x.ndim, rng.integers(1, x.ndim), replace=False))
         axes = [a - x.ndim if rng.random() < 0.5 else a for a in axes]
         keep = bool(rng.random() < 0.5)
-        return Case({"x": x}, lambda x, axes, keep_dims: function(x, tuple(axes), keep_dims), attrs={"axes": axes, "keep_dims": keep}, ulps=2)
+        return Case(
+            {"x": x}, lambda x, axes, keep_dims: function(x, tuple(axes), keep_dims), attrs={"axes": axes, "keep_dims": keep}, ulps=2
+        )
+
     return make
 
 
 def argument(function: Callable) -> Callable[[Rng], Case]:
     """A case maker for argmax and argmin, with ties."""
+
     def make(rng: Rng) -> Case:
         x = rng.integers(-3, 4, shape_of(rng, 2)).astype(np.float64)
         axis, keep = int(rng.integers(-x.ndim, x.ndim)), bool(rng.random() < 0.5)
-        return Case({"x": x}, lambda x, axis, keep_dims: function(x, axis=axis, keepdims=keep_dims), attrs={"axis": axis, "keep_dims": keep})
+        return Case(
+            {"x": x}, lambda x, axis, keep_dims: function(x, axis=axis, keepdims=keep_dims), attrs={"axis": axis, "keep_dims": keep}
+        )
+
     return make
 
 
@@ -135,44 +162,88 @@ def cumsum(rng: Rng) -> Case:
         if exclusive:  # shift by one
             total = np.concatenate([np.zeros_like(np.take(total, [0], axis)), np.delete(total, -1, axis)], axis)
         return np.flip(total, axis) if reverse else total
+
     return Case({"x": x}, reference, attrs=attrs, folds=not attrs["exclusive"])  # value inference of an exclusive cumsum raises
 
 
 CASES: dict[str, Callable[[Rng], Case]] = {
-    "abs": unary(np.abs), "acos": unary(np.arccos, -1, 1), "asin": unary(np.arcsin, -1, 1), "atan": unary(np.arctan),
-    "atanh": unary(np.arctanh, -0.9, 0.9), "cast": cast, "ceil": unary(np.ceil), "cos": unary(np.cos, -20, 20), "cosh": unary(np.cosh),
+    "abs": unary(np.abs),
+    "acos": unary(np.arccos, -1, 1),
+    "asin": unary(np.arcsin, -1, 1),
+    "atan": unary(np.arctan),
+    "atanh": unary(np.arctanh, -0.9, 0.9),
+    "cast": cast,
+    "ceil": unary(np.ceil),
+    "cos": unary(np.cos, -20, 20),
+    "cosh": unary(np.cosh),
     "clip": unary(lambda x, alpha, beta: np.clip(x, alpha, beta), alpha=-0.7, beta=1.3),
-    "erf": unary(scipy.special.erf), "exp": unary(np.exp), "exp2": unary(np.exp2), "floor": unary(np.floor), "identity": unary(lambda x: x),
-    "inverse": unary(lambda x, epsilon: 1 / (x + epsilon), 0.1, 3, epsilon=1e-4), "log": unary(lambda x, epsilon: np.log(x + epsilon), 0.01, 9,
-                                                                                          epsilon=1e-3, ulps=2),
-    "logical_not": logical_not, "round": unary(np.round, -9.5, 9.5), "rsqrt": unary(lambda x, epsilon: 1 / np.sqrt(x + epsilon), 0.1, 9, epsilon=1e-3),
-    "sign": unary(np.sign), "sin": unary(np.sin, -20, 20), "sinh": unary(np.sinh), "sqrt": unary(np.sqrt, 0, 9), "square": unary(np.square),
-    "tan": unary(np.tan, -1.2, 1.2), "tanh": unary(np.tanh), "threshold": unary(lambda x, alpha: np.maximum(x, alpha), alpha=0.4),
-    "add": binary(np.add), "sub": binary(np.subtract), "mul": binary(np.multiply), "real_div": binary(np.divide, away=0.1),
-    "maximum": binary(np.maximum), "minimum": binary(np.minimum), "pow": binary(np.power, 0.1, 3, ulps=2), "floor_div": integers(np.floor_divide),
-    "mod": integers(np.mod), "equal": compared(np.equal), "not_equal": compared(np.not_equal), "greater": compared(np.greater),
-    "greater_equal": compared(np.greater_equal), "less": compared(np.less), "less_equal": compared(np.less_equal),
-    "logical_and": logical(np.logical_and), "logical_or": logical(np.logical_or), "logical_xor": logical(np.logical_xor), "select": select,
+    "erf": unary(scipy.special.erf),
+    "exp": unary(np.exp),
+    "exp2": unary(np.exp2),
+    "floor": unary(np.floor),
+    "identity": unary(lambda x: x),
+    "inverse": unary(lambda x, epsilon: 1 / (x + epsilon), 0.1, 3, epsilon=1e-4),
+    "log": unary(lambda x, epsilon: np.log(x + epsilon), 0.01, 9, epsilon=1e-3, ulps=2),
+    "logical_not": logical_not,
+    "round": unary(np.round, -9.5, 9.5),
+    "rsqrt": unary(lambda x, epsilon: 1 / np.sqrt(x + epsilon), 0.1, 9, epsilon=1e-3),
+    "sign": unary(np.sign),
+    "sin": unary(np.sin, -20, 20),
+    "sinh": unary(np.sinh),
+    "sqrt": unary(np.sqrt, 0, 9),
+    "square": unary(np.square),
+    "tan": unary(np.tan, -1.2, 1.2),
+    "tanh": unary(np.tanh),
+    "threshold": unary(lambda x, alpha: np.maximum(x, alpha), alpha=0.4),
+    "add": binary(np.add),
+    "sub": binary(np.subtract),
+    "mul": binary(np.multiply),
+    "real_div": binary(np.divide, away=0.1),
+    "maximum": binary(np.maximum),
+    "minimum": binary(np.minimum),
+    "pow": binary(np.power, 0.1, 3, ulps=2),
+    "floor_div": integers(np.floor_divide),
+    "mod": integers(np.mod),
+    "equal": compared(np.equal),
+    "not_equal": compared(np.not_equal),
+    "greater": compared(np.greater),
+    "greater_equal": compared(np.greater_equal),
+    "less": compared(np.less),
+    "less_equal": compared(np.less_equal),
+    "logical_and": logical(np.logical_and),
+    "logical_or": logical(np.logical_or),
+    "logical_xor": logical(np.logical_xor),
+    "select": select,
     "clamped_relu": unary(lambda x, alpha, beta: np.where(x >= 0, np.minimum(x, beta), np.minimum(alpha * x, beta)), alpha=0.3, beta=1.2),
-    "elu": unary(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)), alpha=0.7), "gelu": gelu,
+    "elu": unary(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)), alpha=0.7),
+    "gelu": gelu,
     "leaky_relu": unary(lambda x, alpha: np.where(x >= 0, x, alpha * x), alpha=0.1),
-    "linear_activation": unary(lambda x, alpha, beta: alpha * x + beta, alpha=0.7, beta=-0.2), "relu": unary(lambda x: np.maximum(x, 0)),
-    "relu6": unary(lambda x: np.clip(x, 0, 6), -3, 9), "scaled_tanh": unary(lambda x, alpha, beta: alpha * np.tanh(beta * x), alpha=1.7, beta=0.6),
+    "linear_activation": unary(lambda x, alpha, beta: alpha * x + beta, alpha=0.7, beta=-0.2),
+    "relu": unary(lambda x: np.maximum(x, 0)),
+    "relu6": unary(lambda x: np.clip(x, 0, 6), -3, 9),
+    "scaled_tanh": unary(lambda x, alpha, beta: alpha * np.tanh(beta * x), alpha=1.7, beta=0.6),
     "prelu": per_channel(lambda x, a: np.where(x >= 0, x, a * x), "alpha"),
     "softplus_parametric": per_channel(lambda x, a, b: a * np.log1p(np.exp(b * x)), "alpha", "beta"),
-    "sigmoid": unary(scipy.special.expit, -9, 9), "silu": unary(lambda x: x * scipy.special.expit(x)), "softmax": softmax,
+    "sigmoid": unary(scipy.special.expit, -9, 9),
+    "silu": unary(lambda x: x * scipy.special.expit(x)),
+    "softmax": softmax,
     "sigmoid_hard": unary(lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), alpha=0.3, beta=0.5),
-    "softplus": unary(lambda x: np.logaddexp(x, 0), -30, 30), "softsign": unary(lambda x: x / (1 + np.abs(x))),
+    "softplus": unary(lambda x: np.logaddexp(x, 0), -30, 30),
+    "softsign": unary(lambda x: x / (1 + np.abs(x))),
     "thresholded_relu": unary(lambda x, alpha: np.where(x >= alpha, x, 0), alpha=0.6, folds=False),  # value inference changes its argument
-    "reduce_sum": reduction(lambda x, a, k: x.sum(a, keepdims=k)), "reduce_mean": reduction(lambda x, a, k: x.mean(a, keepdims=k)),
-    "reduce_max": reduction(lambda x, a, k: x.max(a, keepdims=k)), "reduce_min": reduction(lambda x, a, k: x.min(a, keepdims=k)),
+    "reduce_sum": reduction(lambda x, a, k: x.sum(a, keepdims=k)),
+    "reduce_mean": reduction(lambda x, a, k: x.mean(a, keepdims=k)),
+    "reduce_max": reduction(lambda x, a, k: x.max(a, keepdims=k)),
+    "reduce_min": reduction(lambda x, a, k: x.min(a, keepdims=k)),
     "reduce_prod": reduction(lambda x, a, k: x.prod(a, keepdims=k)),
     "reduce_l1_norm": reduction(lambda x, a, k: np.abs(x).sum(a, keepdims=k)),
     "reduce_l2_norm": reduction(lambda x, a, k: np.sqrt((x * x).sum(a, keepdims=k))),
     "reduce_sum_square": reduction(lambda x, a, k: (x * x).sum(a, keepdims=k)),
     "reduce_log_sum": reduction(lambda x, a, k: np.log(x.sum(a, keepdims=k)), 1.1, 3),
     "reduce_log_sum_exp": reduction(lambda x, a, k: scipy.special.logsumexp(x, a, keepdims=k), 0.5, 3),
-    "reduce_argmax": argument(np.argmax), "reduce_argmin": argument(np.argmin), "cumsum": cumsum,
+    "reduce_argmax": argument(np.argmax),
+    "reduce_argmin": argument(np.argmin),
+    "cumsum": cumsum,
 }
 
 

@@ -1,0 +1,180 @@
+"""mlprogram against eager PyTorch on the full-size vocoder: speed, peak memory and agreement, in one run.
+
+    OMP_NUM_THREADS=1 python -m bench.executor [--frames 80] [--rounds 5] [--folder FOLDER]
+
+Builds the 53 M-parameter vocoder with random weights (one bucket), converts it in fp32 and in fp16 with an fp32 tail, and runs both
+packages and the PyTorch module on the same input, in turns. Peak memory is what the process holds at most during a call above what it
+held before (Linux: the high-water mark of resident memory, reset before each call). The last line of stdout is one JSON object. Exit 0:
+measured. `--folder` keeps the packages for a next run.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not bench/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import gc
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from pipeline.config import KokoroConfig
+
+SPEED_LIMIT, MEMORY_LIMIT, AGREEMENT_DB = 1.3, 1.5, 110.0  # ratios to eager; fp32 agreement with it
+
+
+def full_size() -> "KokoroConfig":
+    """Kokoro-82M's own sizes (hexgrad/Kokoro-82M, config.json); the encoder's entries do not matter here."""
+    from pipeline.config import IstftNetConfig, KokoroConfig, PlbertConfig
+
+    net = IstftNetConfig(
+        upsample_rates=(10, 6),
+        upsample_kernel_sizes=(20, 12),
+        upsample_initial_channel=512,
+        resblock_kernel_sizes=(3, 7, 11),
+        resblock_dilation_sizes=((1, 3, 5),) * 3,
+        gen_istft_n_fft=20,
+        gen_istft_hop_size=5,
+    )
+    return KokoroConfig(
+        istftnet=net,
+        hidden_dim=512,
+        style_dim=128,
+        n_token=178,
+        text_encoder_kernel_size=5,
+        plbert=PlbertConfig(768, 12, 2048, 512, 12),
+        n_layer=3,
+        max_dur=50,
+        vocab={},
+    )
+
+
+def build(folder: Path, frames: int) -> "tuple[torch.nn.Module, dict[str, torch.Tensor], dict[str, Path]]":
+    """The packed module, one input for it, and the two packages (made unless they are there)."""
+    import torch
+
+    from pipeline.contract import FEATURES, STYLE, PackedLayout
+    from pipeline.export import save_package
+    from vocoder.convert import export_model
+    from vocoder.decoder import Vocoder
+    from vocoder.packing import PackedVocoder
+
+    config = full_size()
+    torch.manual_seed(0)
+    vocoder = Vocoder(config).eval()
+    layout = PackedLayout(config.hidden_dim)
+    features = torch.randn(1, layout.channels, 1, frames + 1) * 0.3
+    features[:, -layout.sizes[4] - 1 : -layout.sizes[4]] = 1.0  # the mask row: no padding
+    inputs = {FEATURES: features, STYLE: torch.randn(1, config.style_dim, 1, 1)}
+    paths = {precision: folder / f"vocoder-{frames}-{precision}.mlpackage" for precision in ("fp32", "fp16")}
+    for precision, path in paths.items():
+        if not path.exists():
+            save_package(export_model(vocoder, (frames,), precision, "iOS17", config.hidden_dim, config.style_dim), path)
+    return PackedVocoder(vocoder, layout).eval(), inputs, paths
+
+
+def resident_kib(field: str) -> int:
+    """VmRSS or VmHWM of this process in KiB (Linux)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1])
+
+
+def peak_mib(call: Callable[[], object]) -> float:
+    """Most memory held during `call` above what was held before, in MiB."""
+    import ctypes
+
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # give freed pages back, so that they count again
+    before = resident_kib("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
+    call()
+    return (resident_kib("VmHWM") - before) / 1024
+
+
+def snr_db(reference: "torch.Tensor", other: "torch.Tensor") -> float:
+    """10 log10(|reference|^2 / |reference - other|^2) in float64."""
+    import torch
+
+    reference, other = reference.double().flatten(), other.double().flatten()
+    return float(10 * torch.log10(reference.square().sum() / (reference - other).square().sum()))
+
+
+def measure(frames: int, rounds: int, folder: Path) -> dict:
+    """Every figure of the run."""
+    import torch
+
+    from mlprogram import Program
+    from pipeline.contract import FEATURES, STYLE, WAVEFORM
+
+    module, inputs, paths = build(folder, frames)
+    start = time.perf_counter()
+    programs = {"fp32 declared": Program(paths["fp32"])}
+    load_seconds = time.perf_counter() - start
+    programs |= {"fp16 declared": Program(paths["fp16"]), "fp16 exact": Program(paths["fp16"], precision="exact")}
+
+    @torch.no_grad()
+    def eager() -> "torch.Tensor":
+        return module(inputs[FEATURES], inputs[STYLE])
+
+    calls = {"eager": eager} | {name: lambda p=p: p(inputs)[WAVEFORM] for name, p in programs.items()}
+    outputs = {name: call() for name, call in calls.items()}  # warm
+    outputs["fp16 engine"] = Program(paths["fp16"], precision="engine")(inputs)[WAVEFORM]
+    seconds = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    median = {name: statistics.median(values) for name, values in seconds.items()}
+    peak = {name: statistics.median(peak_mib(call) for _ in range(3)) for name, call in calls.items()}
+    with torch.no_grad():
+        reference = module.double()(*(inputs[name].double() for name in (FEATURES, STYLE)))
+    return {
+        "frames": frames,
+        "seconds_of_audio": frames / 40,
+        "threads": torch.get_num_threads(),
+        "rounds": rounds,
+        "load_seconds": load_seconds,
+        "seconds": median,
+        "speed_ratio": {name: median[name] / median["eager"] for name in calls},
+        "peak_mib": peak,
+        "memory_ratio": {name: peak[name] / peak["eager"] for name in calls},
+        "snr_db_to_float64": {name: snr_db(reference, y) for name, y in outputs.items()},
+        "fp32_bits_equal_eager": bool(torch.equal(outputs["eager"], outputs["fp32 declared"])),
+        "limits": {"speed_ratio": SPEED_LIMIT, "memory_ratio": MEMORY_LIMIT, "fp32_snr_db": AGREEMENT_DB},
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print a table and the JSON line."""
+    parser = argparse.ArgumentParser(prog="bench.executor", description=__doc__.splitlines()[0])
+    parser.add_argument("--frames", type=int, default=80, help="length in frames, 40 a second")
+    parser.add_argument("--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts")
+    parser.add_argument("--folder", type=Path, help="keep the packages here")
+    arguments = parser.parse_args(argv)
+    place = nullcontext(arguments.folder) if arguments.folder else tempfile.TemporaryDirectory()
+    with place as folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        figures = measure(arguments.frames, arguments.rounds, Path(folder))
+    print(f"{'':16}{'seconds':>9}{'ratio':>7}{'peak MiB':>10}{'ratio':>7}{'dB to float64':>15}")
+    for name, snr in figures["snr_db_to_float64"].items():
+        cells = [figures[key].get(name, float("nan")) for key in ("seconds", "speed_ratio", "peak_mib", "memory_ratio")]
+        print(f"{name:16}{cells[0]:9.3f}{cells[1]:7.2f}{cells[2]:10.1f}{cells[3]:7.2f}{snr:15.1f}")
+    print(json.dumps(figures, allow_nan=False))
+    return 0
+
+
+if __name__ == "__main__":
+    from bench.executor import main  # one module identity, however it was started
+
+    raise SystemExit(main())

@@ -1,0 +1,181 @@
+"""Resizing and sampling against interpolation matrices and PyTorch's interpolate and grid_sample.
+
+python -m pytest tests/test_mlprogram_images.py -q
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import coremltools as ct
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.mlprogram_build import Case, check
+
+Rng = np.random.Generator
+
+
+def interpolated(x: np.ndarray, size: list[int], align: bool) -> np.ndarray:
+    return F.interpolate(torch.from_numpy(x), size=size, mode="bilinear", align_corners=align).numpy()
+
+
+def upsample_bilinear(rng: Rng) -> Case:
+    align, (fh, fw) = bool(rng.random() < 0.5), (int(n) for n in rng.integers(1, 4, 2))
+    return Case(
+        {"x": rng.normal(size=(2, 3, 4, 5))},
+        lambda x, *_: interpolated(x, [4 * fh, 5 * fw], align),
+        ulps=2,
+        attrs={"scale_factor_height": fh, "scale_factor_width": fw, "align_corners": align},
+    )
+
+
+def upsample_nearest_neighbor(rng: Rng) -> Case:
+    fh, fw = int(rng.integers(1, 4)), [1.5, 2.0, 3.0][rng.integers(3)]
+
+    def reference(x, *_):
+        return F.interpolate(torch.from_numpy(x), size=[4 * fh, int(6 * fw)], mode="nearest").numpy()
+
+    return Case(
+        {"x": rng.normal(size=(2, 3, 4, 6))}, reference, attrs={"scale_factor_height": float(fh), "scale_factor_width": fw}, fp16=False
+    )
+
+
+def resize_nearest_neighbor(rng: Rng) -> Case:
+    h, w = (int(n) for n in rng.integers(1, 12, 2))
+    return Case(
+        {"x": rng.normal(size=(2, 3, 4, 6))},
+        lambda x, *_: F.interpolate(torch.from_numpy(x), size=[h, w], mode="nearest").numpy(),
+        attrs={"target_size_height": h, "target_size_width": w},
+    )
+
+
+def tent(size: int, places: np.ndarray) -> np.ndarray:
+    """Interpolation as a matrix [count, size] of tent functions."""
+    return np.clip(1 - np.abs(places[:, None] - np.arange(size)), 0, None)
+
+
+def places_of(size: int, count: int, mode: str) -> np.ndarray:
+    """Sampling places as coremltools' notes write them."""
+    i = np.arange(count)
+    if mode == "STRICT_ALIGN_CORNERS" or (mode == "ALIGN_CORNERS" and count > 1):
+        p = i * ((size - 1) / max(count - 1, 1))
+    elif mode == "ALIGN_CORNERS":
+        p = np.array([(size - 1) / 2])
+    elif mode == "DEFAULT":
+        p = i * ((size - size / count) / max(count - 1, 1))
+    elif mode == "OFFSET_CORNERS":
+        p = 0.5 * max(1, size - 1) / count + i * max(1, size - 1) / count
+    else:
+        p = i * size / count + 0.5 * size / count - 0.5
+    return np.clip(p, 0, size - 1)
+
+
+MODES = ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "DEFAULT", "OFFSET_CORNERS", "UNALIGN_CORNERS")
+
+
+def resize_bilinear(rng: Rng) -> Case:
+    (h, w), mode = (int(n) for n in rng.integers(1, 9, 2)), str(rng.choice(MODES))
+    return Case(
+        {"x": rng.normal(size=(2, 4, 5))},
+        lambda x, *_: np.einsum("chw,ah,bw->cab", x, tent(4, places_of(4, h, mode)), tent(5, places_of(5, w, mode))),
+        attrs={"target_size_height": h, "target_size_width": w, "sampling_mode": mode},
+        ulps=2,
+    )
+
+
+def resize(rng: Rng) -> Case:
+    mode, near = str(rng.choice(MODES)), bool(rng.random() < 0.4)
+    shape = np.array([7, int(rng.integers(1, 9)), 0], np.int32)
+
+    def reference(x, *_):
+        if near:
+            return x[:, :, np.arange(shape[1]) * 4 // shape[1]]
+        return np.einsum("nchw,ah,bw->ncab", x, tent(4, places_of(4, int(shape[1]), mode)), tent(5, places_of(5, 5, mode)))
+
+    attrs = {
+        "shape": shape,
+        "resized_dims": np.uint32(2),
+        "interpolation_mode": "NEAREST_NEIGHBOR" if near else "LINEAR",
+        "sampling_mode": "DEFAULT" if near else mode,
+    }
+    return Case({"x": rng.normal(size=(2, 3, 4, 5))}, reference, attrs=attrs, ulps=2)
+
+
+def resample(rng: Rng) -> Case:
+    sampling, align = str(rng.choice(["bilinear", "nearest"])), bool(rng.random() < 0.5)
+    padding = str(rng.choice(["constant", "border", "reflection", "symmetric"]))
+    align = align or padding != "constant" and padding != "border"  # grid_sample reflects about edges when corners are not aligned
+    torch_padding = {"constant": "zeros", "border": "border", "reflection": "reflection", "symmetric": "reflection"}[padding]
+    padding = "reflection" if torch_padding == "reflection" else padding
+
+    def reference(x, c, *_):
+        return F.grid_sample(torch.from_numpy(x), torch.from_numpy(c), sampling, torch_padding, align).numpy()
+
+    attrs = {
+        "sampling_mode": sampling,
+        "padding_mode": padding,
+        "padding_value": 0.0,
+        "coordinates_mode": "normalized_minus_one_to_one",
+        "align_corners": align,
+    }
+    return Case({"x": rng.normal(size=(2, 3, 4, 5)), "coordinates": rng.uniform(-1.5, 1.5, (2, 3, 2, 2))}, reference, attrs=attrs, ulps=2)
+
+
+def affine(rng: Rng) -> Case:
+    def reference(x, matrix, *_):
+        grid = F.affine_grid(torch.from_numpy(matrix).reshape(-1, 2, 3), [2, 3, 6, 7], align_corners=True)
+        return F.grid_sample(torch.from_numpy(x), grid, align_corners=True).numpy()
+
+    attrs = {
+        "output_height": 6,
+        "output_width": 7,
+        "sampling_mode": "bilinear",
+        "padding_mode": "constant",
+        "padding_value": 0.0,
+        "coordinates_mode": "normalized_minus_one_to_one",
+        "align_corners": True,
+    }
+    return Case({"x": rng.normal(size=(2, 3, 4, 5)), "transform_matrix": rng.uniform(-1, 1, (2, 6))}, reference, attrs=attrs, ulps=2)
+
+
+def crop_resize(rng: Rng) -> Case:
+    top, left = rng.uniform(0, 2, 2), rng.uniform(0, 2, 2)
+    boxes = np.stack([top, left, top + 3, left + 2.5], 1)
+    width_first, normal = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
+    scale = np.array([5.0, 6.0, 5.0, 6.0]) if normal else np.ones(4)
+    given = (boxes / scale)[:, [1, 0, 3, 2]] if width_first else boxes / scale
+
+    def reference(x, given, indices, *_):
+        boxes = (given[:, [1, 0, 3, 2]] if width_first else given) * scale
+        rows = [
+            np.einsum("chw,ah,bw->cab", x[i], tent(6, np.linspace(b[0], b[2], 4)), tent(7, np.linspace(b[1], b[3], 3)))
+            for i, b in zip(indices, boxes, strict=True)
+        ]
+        return np.stack(rows)
+
+    attrs = {
+        "target_height": 4,
+        "target_width": 3,
+        "normalized_coordinates": normal,
+        "sampling_mode": "STRICT_ALIGN_CORNERS",
+        "box_coordinate_mode": "CORNERS_WIDTH_FIRST" if width_first else "CORNERS_HEIGHT_FIRST",
+    }
+    return Case(
+        {"x": rng.normal(size=(2, 3, 6, 7)), "boxes": given, "box_indices": np.array([1, 0], np.int32)}, reference, attrs=attrs, ulps=2
+    )
+
+
+CASES: dict[str, Callable[[Rng], Case]] = {
+    f.__name__: f
+    for f in (upsample_bilinear, upsample_nearest_neighbor, resize_nearest_neighbor, resize_bilinear, resize, resample, affine, crop_resize)
+}
+
+
+@pytest.mark.parametrize("op", sorted(CASES))
+def test_operation(op: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(sum(map(ord, op)))
+    check(op, [CASES[op](rng) for _ in range(6)], tmp_path, ct.target.iOS16 if op == "affine" else ct.target.iOS17)
