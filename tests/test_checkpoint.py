@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.random_checkpoint import tiny_config, write_checkpoint
 from pipeline import checkpoint as module
 from pipeline.checkpoint import HUB_REPOSITORY, open_checkpoint, sha256_of
 from pipeline.errors import InputError
-from tests.tiny import tiny_config, write_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.random_checkpoint import tiny_config, write_checkpoint
 from mlprogram import Program
 from pipeline.checkpoint import Checkpoint, open_checkpoint
 from pipeline.contract import FEATURES
@@ -18,7 +19,6 @@ from pipeline.errors import InputError
 from pipeline.export import package_sha256
 from pipeline.features import excerpt, text_encoder, vocoder_inputs
 from pipeline.manifest import Manifest
-from tests.tiny import tiny_config, write_checkpoint
 from vocoder import check
 from vocoder.convert import main
 from vocoder.facts import ProgramFacts

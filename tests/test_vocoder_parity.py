@@ -1,20 +1,16 @@
 """The PyTorch vocoder against upstream's unmodified decoder: full size, random weights, real voice styles, the same injected noise."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
+from bench.comparison import both_renders
+from bench.random_checkpoint import kokoro_config
+from bench.upstream import upstream_decoder
 from pipeline.config import KokoroConfig
 from pipeline.layers import upstream_state
-from tests.tiny import kokoro_config
-from tests.upstream import injected_noise, upstream_decoder
 from vocoder.check import snr_db
 from vocoder.decoder import Vocoder
-from vocoder.source import gaussian_noise
-
-STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
 
 
 @pytest.fixture(scope="module")
@@ -26,32 +22,9 @@ def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
     return upstream, vocoder.eval(), config
 
 
-def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
-    """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, the style of a real Kokoro voice."""
-    generator = torch.Generator().manual_seed(frames)
-    f0_hz = torch.rand(1, 2 * frames, generator=generator) * 200 + 80
-    f0_hz[:, : 2 * frames // 3] = 0
-    with np.load(STYLES) as styles:
-        style = styles[sorted(styles)[frames % len(styles)]][None, :128]
-    return {
-        "asr": torch.randn(1, hidden, frames, generator=generator),
-        "f0_hz": f0_hz,
-        "energy": torch.randn(1, 2 * frames, generator=generator),
-        "style": torch.from_numpy(style),
-    }
-
-
 def both(pair: tuple, frames: int, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Upstream's and our waveform in `dtype`."""
     upstream, vocoder, config = pair
-    x = {name: value.to(dtype) for name, value in random_features(frames, config.hidden_dim).items()}
-    noise = gaussian_noise(frames, seed=1)
-    upstream, vocoder = upstream.to(dtype), vocoder.to(dtype)
-    with torch.no_grad(), injected_noise(noise):
-        theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
-        spectrum = vocoder.generator.m_source(x["f0_hz"], noise).to(dtype)
-        ours = vocoder(x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None], x["style"][:, :, None, None], spectrum)
-    return theirs.flatten().numpy(), ours.flatten().numpy()
+    return both_renders(upstream, vocoder, config.hidden_dim, frames, dtype)
 
 
 @pytest.mark.parametrize("frames", [7, 40, pytest.param(133, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.slow)])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from encoder.text_encoder import TextEncoder
-from pipeline.checkpoint import DEMO_FOLDER, VOICE_SHAPE
+from pipeline.checkpoint import VOICE_SHAPE
 from pipeline.config import KokoroConfig
 from pipeline.layers import upstream_state
 from vocoder.decoder import Vocoder
@@ -84,6 +84,3 @@ def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0) -> Pat
     for name in ("slt", "rms", "awb"):
         torch.save(torch.randn(VOICE_SHAPE), folder / "voices" / f"{name}.pt")
     return folder
-
-
-__all__ = ["DEMO_FOLDER", "kokoro_config", "random_vocoder", "tiny_config", "write_checkpoint"]

@@ -10,17 +10,17 @@ import types
 from contextlib import contextmanager
 from dataclasses import asdict
 
-import pytest
 import torch
 
 from pipeline.config import KokoroConfig
+from pipeline.errors import InputError
 
 
 def istftnet() -> types.ModuleType:
-    """The module kokoro.istftnet as released on PyPI, or a skip that says how to get it."""
+    """The module kokoro.istftnet as released on PyPI; InputError says how to get it."""
     found = importlib.util.find_spec("kokoro")
     if found is None:
-        pytest.skip("upstream is not installed: `make venv` does it (pip install --no-deps kokoro)")
+        raise InputError("upstream is not installed: `make venv` does it (pip install --no-deps kokoro==0.9.4)")
     if "kokoro" not in sys.modules:
         bare = types.ModuleType("kokoro")
         bare.__path__ = list(found.submodule_search_locations)
