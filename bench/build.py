@@ -49,9 +49,8 @@ def run(argv: list[str] | None) -> int:
     folder = write_checkpoint(arguments.out / "checkpoint", kokoro_config() | {"name": "random", "releasable": False})
     rows = [timed_build(folder, precision, arguments.buckets, arguments.out) for precision in ("fp16", "fp32")]
     for row in rows:
-        print(
-            f"{row['precision']}: {row['seconds']:.0f} s, peak {row['peak_gb']:.2f} GB (limit {PEAK_LIMIT_GB:g}), package {row['package_mb']:.1f} MB"
-        )
+        memory = f"peak {row['peak_gb']:.2f} GB (limit {PEAK_LIMIT_GB:g})"
+        print(f"{row['precision']}: {row['seconds']:.0f} s, {memory}, package {row['package_mb']:.1f} MB")
         for name, value in row["figures_db"].items():
             print(f"  {value:6.1f} dB  {name}")
     print(json.dumps({"builds": rows, "peak_limit_gb": PEAK_LIMIT_GB}))

@@ -55,8 +55,8 @@ def both_renders(
     with injected_noise(noise):
         theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
     spectrum = vocoder.generator.m_source(x["f0_hz"], noise).to(dtype)
-    asr, f0, energy, style = x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None], x["style"][:, :, None, None]
-    return theirs.flatten().numpy(), vocoder(asr, f0, energy, style, spectrum).flatten().numpy()
+    asr, f0, energy = x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None]
+    return theirs.flatten().numpy(), vocoder(asr, f0, energy, x["style"][:, :, None, None], spectrum).flatten().numpy()
 
 
 @torch.no_grad()
