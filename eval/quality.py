@@ -59,17 +59,18 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from pipeline.checkpoint import open_checkpoint
-    from pipeline.export import quiet_coremltools
-    from pipeline.staging import write_json
-
-    with quiet_coremltools():
-        from eval.record import full_record, short_record
-        from eval.report_terminal import print_judgement
-        from quantize.packages import find_package
-        from vocoder.package import VocoderPackage
+    from quantize.packages import find_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     manifest = find_package(arguments.build, checkpoint, method_named(arguments.method))
+    from pipeline.export import quiet_coremltools
+    from pipeline.staging import write_json
+
+    with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from eval.record import full_record, short_record
+        from eval.report_terminal import print_judgement
+        from vocoder.package import VocoderPackage
+
     judgement = judged(arguments, checkpoint, VocoderPackage(manifest.path, arguments.precision))
     stem = manifest.path.stem if arguments.precision == "declared" else f"{manifest.path.stem}-{arguments.precision}"
     out = arguments.out or arguments.build / "quality" / f"{stem}.json"

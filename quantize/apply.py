@@ -59,10 +59,11 @@ def run(argv: list[str] | None) -> int:
     from pipeline.checkpoint import open_checkpoint
     from pipeline.export import quiet_coremltools
 
-    with quiet_coremltools():
+    method, checkpoint = method_named(arguments.method), open_checkpoint(arguments.checkpoint)
+    with quiet_coremltools():  # after the cheap checks: this takes seconds
         from quantize.build import build_compressed
 
-    parent, manifest = build_compressed(method_named(arguments.method), open_checkpoint(arguments.checkpoint), arguments.build)
+    parent, manifest = build_compressed(method, checkpoint, arguments.build)
     print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
 
