@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 import types
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
@@ -44,7 +45,7 @@ def upstream_decoder(config: KokoroConfig, seed: int) -> torch.nn.Module:
 
 
 @contextmanager
-def injected_noise(noise: torch.Tensor):
+def injected_noise(noise: torch.Tensor) -> Iterator[None]:
     """Replace upstream's three draws: initial phase and the unused third by zeros, the sine noise [B, 600F, 9] by `noise`."""
     rand, randn_like = torch.rand, torch.randn_like
     torch.rand = lambda *shape, **_: torch.full(shape, 0.37)

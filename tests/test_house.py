@@ -1,0 +1,141 @@
+"""The house: import direction, sizes, CLI heads, names, and nothing of a machine in the tree."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")
+SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+TEXTS = [
+    path
+    for path in map(Path, subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+    if path.suffix in (".py", ".md", ".toml", ".txt", ".json", "") and (ROOT / path).is_file()
+]
+MAY_IMPORT = {
+    "mlprogram": {"mlprogram"},
+    "g2p": {"g2p", "pipeline"},
+    "encoder": {"encoder", "pipeline"},
+    "vocoder": {"vocoder", "pipeline", "mlprogram"},
+    "quantize": {"quantize", "vocoder", "pipeline", "mlprogram"},
+    "eval": {"eval", "quantize", "vocoder", "encoder", "g2p", "pipeline", "mlprogram"},
+    "bench": set(ROOMS),
+    "pipeline": {"pipeline", "encoder", "vocoder", "g2p", "mlprogram"},
+}
+FOUNDATION = ("contract", "errors", "config", "layers", "blocks", "staging", "export", "manifest")  # of pipeline/: below the three models
+CLIS = {
+    "vocoder.convert": "vocoder/convert.py",
+    "quantize.apply": "quantize/apply.py",
+    "eval.quality": "eval/quality.py",
+}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Absolute names imported anywhere in a file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_downwards(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    rooms = {name.split(".")[0] for name in imports_of(path)} & {*ROOMS, "tests"}
+    assert rooms <= MAY_IMPORT[room], f"{room} may import {sorted(MAY_IMPORT[room])}"
+    if room == "pipeline" and path.stem in FOUNDATION:
+        assert rooms <= {"pipeline"}, "the foundation imports no model"
+
+
+def test_nothing_imports_a_cli() -> None:
+    for path in SOURCES:
+        own = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        assert not (imports_of(path) & set(CLIS)) - {own} or own.startswith("bench."), path
+
+
+def functions(path: Path) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_sizes_and_docstrings(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 300
+    assert ast.get_docstring(ast.parse(text)), "module docstring is missing"
+    for function in functions(path):
+        assert function.end_lineno - function.lineno < 80, function.name
+        assert function.returns is not None or function.name == "__init__", f"{function.name} has no return type"
+
+
+def test_module_names_shadow_nothing() -> None:
+    taken = set(sys.stdlib_module_names) - {"profile", "statistics"}
+    for path in SOURCES:
+        if path.parent.parent == ROOT:
+            assert path.stem.startswith("__") or path.stem not in taken, path
+
+
+def test_every_make_target_is_phony() -> None:
+    """Folders carry the same names: without .PHONY, `make vocoder` says "up to date" and does nothing."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE).group(1).split())
+    targets = {name for line in re.findall(r"^([a-z0-9 -]+):", text, re.MULTILINE) for name in line.split()}
+    assert targets == phony
+    wanted = {"vocoder", "g2p", "encoder", "all", "demo", "quality", "bench", "test", "test-slow", "lint", "clean", "help"}
+    assert wanted <= phony
+
+
+@pytest.mark.parametrize("module", CLIS)
+def test_help_needs_no_heavy_import(module: str) -> None:
+    """--help answers before torch, coremltools, numpy or scipy are imported."""
+    code = f"""
+import sys
+from {module} import main
+try:
+    main(["--help"])
+except SystemExit as stop:
+    assert stop.code == 0
+heavy = sorted({{"torch", "coremltools", "numpy", "scipy", "sklearn", "matplotlib"}} & set(sys.modules))
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", CLIS)
+def test_runs_as_module_as_file_and_from_another_folder(module: str, tmp_path: Path) -> None:
+    for command, folder in ((["-m", module], ROOT), ([CLIS[module]], ROOT), ([str(ROOT / CLIS[module])], tmp_path)):
+        done = subprocess.run([sys.executable, *command, "--help"], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "usage:" in done.stdout
+
+
+@pytest.mark.parametrize("module", CLIS)
+def test_cli_heads_are_alike(module: str) -> None:
+    """Run as a file: the repository root, not the room, stands first on sys.path; one module identity, however it was started."""
+    text = (ROOT / CLIS[module]).read_text(encoding="utf-8")
+    assert "sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])" in text
+    assert f"from {module} import main" in text
+
+
+def test_no_machine_path_and_no_registry_host() -> None:
+    trace = re.compile(r"/(?:root|home|work)/[a-z.]|pypi\.org|files\.pythonhosted|deb\.debian\.org|registry\.npmjs")
+    for path in TEXTS:
+        if path != Path("tests/test_house.py"):
+            found = trace.search((ROOT / path).read_text(encoding="utf-8"))
+            assert not found, f"{path}: {found.group(0)}"
+
+
+def test_sources_and_docs_are_in_the_wheel() -> None:
+    """Every package folder is matched by pyproject.toml's explicit list."""
+    listed = set(re.findall(r'"([a-z0-9]+)\.\*"', (ROOT / "pyproject.toml").read_text(encoding="utf-8")))
+    assert listed == set(ROOMS)
+    for path in SOURCES:
+        assert (path.parent / "__init__.py").exists(), f"{path.parent} is no package"
