@@ -1,0 +1,232 @@
+"""Whole networks converted from PyTorch and executed: recurrent, attention and convolution, with dense and with compressed weights.
+
+    python -m pytest tests/test_mlprogram_networks.py -q
+
+The limit is 100 dB in fp32 against the same PyTorch module, for compressed packages with the decompressed weights copied into it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import coremltools as ct
+import coremltools.optimize.coreml as cto
+import numpy as np
+import pytest
+import torch
+from coremltools.converters.mil.mil import Builder as mb
+from coremltools.converters.mil.mil import Function, types
+from torch import nn
+
+from mlprogram import Program
+from tests.mlprogram_build import save
+
+LIMIT_DB = 100.0
+
+
+def snr_db(reference: torch.Tensor, other: torch.Tensor) -> float:
+    """10 log10(|reference|^2 / |reference - other|^2)."""
+    noise = (reference.double() - other.double()).square().sum()
+    return float(10 * torch.log10(reference.double().square().sum() / noise.clamp(min=1e-300)))
+
+
+def convert(module: nn.Module, shape: tuple[int, ...], target: ct.target = ct.target.iOS18, precision: str = "FLOAT32") -> ct.models.MLModel:
+    """The module as an ML program with input x and output y."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(module.eval(), torch.randn(shape, generator=torch.Generator().manual_seed(1)), check_trace=False)
+        return ct.convert(
+            traced,
+            inputs=[ct.TensorType("x", shape=shape, dtype=np.float32)],
+            outputs=[ct.TensorType("y", dtype=np.float32)],
+            convert_to="mlprogram",
+            minimum_deployment_target=target,
+            compute_precision=getattr(ct.precision, precision),
+            skip_model_load=True,
+        )
+
+
+def stored(model: ct.models.MLModel, path: Path) -> Path:
+    """Save and give the path back."""
+    model.save(str(path))
+    return path
+
+
+class BiLstm(nn.Module):
+    """Two bidirectional layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 8, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lstm(x)[0]
+
+
+class Gru(nn.Module):
+    """One layer; coremltools turns it into a while loop with gather and scatter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(6, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.gru(x)[0]
+
+
+class Attention(nn.Module):
+    """A transformer block written out: attention, residuals, layer norms, gelu."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (t.reshape(2, 7, 4, 4).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(16, dim=-1))
+        seen = torch.softmax(q @ k.transpose(-1, -2) / 2, dim=-1) @ v
+        x = x + self.out(seen.transpose(1, 2).reshape(2, 7, 16))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
+class Conv(nn.Module):
+    """A small vocoder: convolutions, a transposed one, a Snake, an exponential tail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.up = nn.Conv2d(16, 32, (1, 7), padding=(0, 3)), nn.ConvTranspose2d(32, 32, (1, 8), stride=(1, 4), padding=(0, 2))
+        self.inner, self.last = nn.Conv2d(32, 32, (1, 3), dilation=(1, 3), padding=(0, 3)), nn.Conv2d(32, 16, (1, 7), padding=(0, 3))
+        for parameter in self.parameters():
+            parameter.data *= 1.7  # the initial weights make every layer quieter than the one before
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.up(nn.functional.leaky_relu(self.first(x), 0.1))
+        x = x + self.inner(x + torch.sin(2 * x) ** 2 / 2)
+        return torch.exp(self.last(x)) - 1
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "BiLSTM": (BiLstm, (2, 9, 6)),
+    "GRU": (Gru, (2, 9, 6)),
+    "attention": (Attention, (2, 7, 16)),
+    "convolution": (Conv, (1, 16, 1, 20)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_agrees_with_pytorch(name: str, tmp_path: Path) -> None:
+    make, shape = NETWORKS[name]
+    torch.manual_seed(0)
+    module = make().eval()
+    path = stored(convert(module, shape, ct.target.iOS17), tmp_path / "n.mlpackage")
+    x = torch.randn(shape)
+    with torch.no_grad():
+        reference = module(x)
+    figures = {precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("declared", "exact", "exact64")}
+    assert min(figures.values()) >= LIMIT_DB, figures
+
+
+def test_fp16_network_loses_what_rounding_costs(tmp_path: Path) -> None:
+    """Storage in fp16 costs some 60 dB of distance to fp32, the narrow accumulator a little more, and `exact` only the weights' rounding."""
+    torch.manual_seed(0)
+    module = Conv().eval()
+    path = stored(convert(module, (1, 16, 1, 20), precision="FLOAT16"), tmp_path / "n.mlpackage")
+    x = torch.randn(1, 16, 1, 20)
+    with torch.no_grad():
+        reference = module(x)
+    figures = {precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("exact", "declared", "engine")}
+    assert 50 < figures["engine"] < figures["declared"] < figures["exact"] < 90, figures
+
+
+def linear(dtype: str, **more: object) -> Callable[[ct.models.MLModel], ct.models.MLModel]:
+    config = cto.OpLinearQuantizerConfig(mode="linear_symmetric", dtype=dtype, weight_threshold=0, **more)
+    return lambda model: cto.linear_quantize_weights(model, cto.OptimizationConfig(config))
+
+
+def palette(**more: object) -> Callable[[ct.models.MLModel], ct.models.MLModel]:
+    config = cto.OpPalettizerConfig(mode="uniform", weight_threshold=0, **more)
+    return lambda model: cto.palettize_weights(model, cto.OptimizationConfig(config))
+
+
+def sparse(model: ct.models.MLModel) -> ct.models.MLModel:
+    config = cto.OpMagnitudePrunerConfig(target_sparsity=0.6, weight_threshold=0)
+    return cto.prune_weights(model, cto.OptimizationConfig(config), joint_compression=False)
+
+
+def joint(kind: str) -> Callable[[ct.models.MLModel], ct.models.MLModel]:
+    """Sparse first, then a palette or int8 on what is left."""
+    if kind == "palette":
+        config = cto.OptimizationConfig(cto.OpPalettizerConfig(mode="uniform", nbits=4, weight_threshold=0))
+        return lambda model: cto.palettize_weights(sparse(model), config, joint_compression=True)
+    config = cto.OptimizationConfig(cto.OpLinearQuantizerConfig(mode="linear_symmetric", weight_threshold=0))
+    return lambda model: cto.linear_quantize_weights(sparse(model), config, joint_compression=True)
+
+
+IOS16, IOS18 = ct.target.iOS16, ct.target.iOS18
+COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {
+    "int8, iOS 16": (IOS16, linear("int8"), "constexpr_affine_dequantize"),
+    "int8": (IOS18, linear("int8"), "constexpr_blockwise_shift_scale"),
+    "uint8 with offset": (IOS18, linear("uint8"), "constexpr_blockwise_shift_scale"),
+    "int4 in blocks": (IOS18, linear("int4", granularity="per_block", block_size=8), "constexpr_blockwise_shift_scale"),
+    "6-bit palette, iOS 16": (IOS16, palette(nbits=6), "constexpr_lut_to_dense"),
+    "4-bit palette": (IOS18, palette(nbits=4), "constexpr_lut_to_dense"),
+    "3-bit grouped palette": (IOS18, palette(nbits=3, granularity="per_grouped_channel", group_size=8), "constexpr_lut_to_dense"),
+    "sparse, iOS 16": (IOS16, sparse, "constexpr_sparse_to_dense"),
+    "sparse": (IOS18, sparse, "constexpr_sparse_to_dense"),
+    "sparse palette": (IOS18, joint("palette"), "constexpr_lut_to_sparse"),
+    "sparse int8": (IOS18, joint("int8"), "constexpr_sparse_blockwise_shift_scale"),
+}
+
+
+@pytest.fixture(scope="module")
+def dense() -> tuple[nn.Module, dict[ct.target, ct.models.MLModel]]:
+    """The convolutional network, converted once for each target."""
+    torch.manual_seed(0)
+    module = Conv().eval()
+    return module, {target: convert(module, (1, 16, 1, 20), target) for target in (IOS16, IOS18)}
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_compressed_network_agrees_with_decompressed_weights(name: str, dense: tuple, tmp_path: Path) -> None:
+    target, compress, expected_op = COMPRESSIONS[name]
+    module, models = dense
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compressed = compress(models[target])
+        path = stored(compressed, tmp_path / "c.mlpackage")
+        plain = Program(stored(cto.decompress_weights(compressed), tmp_path / "d.mlpackage"))
+    program = Program(path)
+    kinds = [op.op_type for op in program.operations]
+    assert kinds.count(expected_op) == 4, set(kinds)
+    assert not any(op.op_type.startswith("constexpr") for op in plain.operations)
+    twin = Conv().eval()
+    convolutions = [op for op in plain.operations if op.op_type in ("conv", "conv_transpose")]
+    layers = [twin.first, twin.up, twin.inner, twin.last]
+    for layer, op, source in zip(layers, convolutions, (module.first, module.up, module.inner, module.last), strict=True):
+        layer.weight.data = torch.from_numpy(np.array(plain.constant(op.inputs["weight"][0])))
+        layer.bias.data = source.bias.data
+        assert not torch.equal(layer.weight, source.weight), "nothing was compressed"
+    x = torch.randn(1, 16, 1, 20)
+    with torch.no_grad():
+        reference = twin(x)
+    assert snr_db(reference, program({"x": x})["y"]) >= LIMIT_DB
+
+
+def test_w8a8_agrees_with_fake_quantization(tmp_path: Path) -> None:
+    """quantize and dequantize around the input, int8 weights per output channel: the form coremltools gives W8A8."""
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(-127, 128, (8, 4, 1, 3)).astype(np.int8), rng.uniform(0.001, 0.01, (8, 1, 1, 1)).astype(np.float32)
+    step = np.float32(0.031)
+    with Function({"x": mb.placeholder(shape=(1, 4, 1, 40), dtype=types.fp32)}, opset_version=IOS18) as function:
+        quantized = mb.quantize(input=function.inputs["x"], scale=step, output_dtype="int8")
+        weight = mb.constexpr_blockwise_shift_scale(data=codes, scale=scales)
+        function.set_outputs([mb.conv(x=mb.dequantize(input=quantized, scale=step), weight=weight, pad_type="same", name="y")])
+    program = Program(save(function, tmp_path / "w8a8.mlpackage", IOS18))
+    x = torch.from_numpy(rng.normal(size=(1, 4, 1, 40)).astype(np.float32)) * 2
+    rounded = torch.fake_quantize_per_tensor_affine(x, float(step), 0, -128, 127)
+    reference = nn.functional.conv2d(rounded.double(), torch.from_numpy(codes * scales).double(), padding=(0, 1))
+    assert snr_db(reference, program({"x": x})["y"]) >= LIMIT_DB
+    assert {"quantize", "dequantize", "constexpr_blockwise_shift_scale"} <= {op.op_type for op in program.operations}
