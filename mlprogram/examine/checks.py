@@ -1,0 +1,169 @@
+"""One function for each kind of rule: does this operation break it, and if so, what exactly is over the limit?
+
+    CHECKS["axis_limit"](op, {"spatial": 16384, "channel": 65536})  # "width 24001 of 'x'", or None when the rule is kept
+
+A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json. Rules about a whole graph or a run of operations
+(graph_after, flexible_input, small_segment) are in forecast.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from mlprogram.examine.profile import OpProfile, Tensor
+
+Params = Mapping[str, Any]
+Check = Callable[[OpProfile, Params], str | None]
+
+
+def _tensors(op: OpProfile) -> Iterator[Tensor]:
+    yield from op.activations
+    yield from op.outputs
+
+
+def op_types(op: OpProfile, params: Params) -> str | None:
+    """The type itself is the reason."""
+    return op.op_type if op.op_type in params["ops"] else None
+
+
+def axis_names(rank: int) -> tuple[str, ...]:
+    """What Core ML takes each axis for: (N, W), (N, C, W), (N, C, H, W); axes between N and C of rank 5 count as height."""
+    return {0: (), 1: ("width",), 2: ("batch", "width"), 3: ("batch", "channels", "width")}.get(
+        rank, ("batch", "channels", *["height"] * (rank - 3), "width"))
+
+
+def axis_limit(op: OpProfile, params: Params) -> str | None:
+    """An axis of an operand or result longer than the limit of its kind."""
+    limits = {"width": params["spatial"], "height": params["spatial"], "channels": params["channel"], "batch": params["channel"]}
+    for tensor in _tensors(op):
+        for axis, size in zip(axis_names(len(tensor.shape)), tensor.shape, strict=True):
+            if size > limits[axis]:
+                return f"{axis} {size} of '{tensor.name}' > {limits[axis]}"
+    return None
+
+
+def rank_limit(op: OpProfile, params: Params) -> str | None:
+    """More axes than allowed."""
+    return next((f"rank {len(t.shape)} of '{t.name}' > {params['max']}" for t in _tensors(op) if len(t.shape) > params["max"]), None)
+
+
+def rank_other(op: OpProfile, params: Params) -> str | None:
+    """A rank that is allowed but not the preferred one."""
+    return next((f"rank {len(t.shape)} of '{t.name}'" for t in _tensors(op) if len(t.shape) != params["prefer"]), None)
+
+
+def op_rank(op: OpProfile, params: Params) -> str | None:
+    """Too many axes for these operations."""
+    return rank_limit(op, params) if op.op_type in params["ops"] else None
+
+
+def _kernel(op: OpProfile) -> tuple[int, ...]:
+    return op.shapes["weight"][2:] if "weight" in op.shapes else ()
+
+
+def conv_rank(op: OpProfile, params: Params) -> str | None:
+    """A convolution over more axes than allowed."""
+    axes = len(_kernel(op)) if op.op_type in params["ops"] else 0
+    return f"{axes} spatial axes > {params['max_spatial']}" if axes > params["max_spatial"] else None
+
+
+def kernel_size(op: OpProfile, params: Params) -> str | None:
+    """A kernel wider or higher than allowed."""
+    kernel = _kernel(op) if op.op_type in params["ops"] else ()
+    if kernel and kernel[-1] > params["width"]:
+        return f"kernel width {kernel[-1]} > {params['width']}"
+    return f"kernel height {kernel[-2]} > {params['height']}" if len(kernel) > 1 and kernel[-2] > params["height"] else None
+
+
+def stride_factors(op: OpProfile, params: Params) -> str | None:
+    """A stride that is not native."""
+    strides = op.attributes.get("strides") or [] if op.op_type in params["ops"] else []
+    return next((f"stride {s}" for s in strides if s not in params["native"]), None)
+
+
+def dilation_factors(op: OpProfile, params: Params) -> str | None:
+    """A dilation that is not native."""
+    dilations = op.attributes.get("dilations") or [] if op.op_type in params["ops"] else []
+    return next((f"dilation {d}" for d in dilations if d not in params["native"]), None)
+
+
+def _dilation(op: OpProfile) -> int:
+    return (op.attributes.get("dilations") or [1])[-1] if op.op_type == "conv" else 1
+
+
+def dilated_taps(op: OpProfile, params: Params) -> str | None:
+    """A dilated convolution with many taps."""
+    if _dilation(op) == 1 or _kernel(op)[-1] < params["min_kernel"]:
+        return None
+    return f"kernel {_kernel(op)[-1]} with dilation {_dilation(op)}"
+
+
+def dilated_width(op: OpProfile, params: Params) -> str | None:
+    """A dilated convolution whose lowered width, twice its width plus two, is over the limit."""
+    lowered = 2 * op.outputs[0].shape[-1] + 2 if _dilation(op) > 1 else 0
+    return f"lowered width {lowered} > {params['limit']}" if lowered > params["limit"] else None
+
+
+def dtype(op: OpProfile, params: Params) -> str | None:
+    """An operand or result of one of these types."""
+    return next((f"{t.dtype} '{t.name}'" for t in _tensors(op) if t.dtype in params["any_of"]), None)
+
+
+def dtype_out(op: OpProfile, params: Params) -> str | None:
+    """A result of one of these types."""
+    return next((f"{t.dtype} '{t.name}'" for t in op.outputs if t.dtype in params["any_of"]), None)
+
+
+def pad_mode(op: OpProfile, params: Params) -> str | None:
+    """A padding mode of the list."""
+    mode = op.attributes.get("mode", "constant") if op.op_type == "pad" else None
+    return f"{mode} padding" if mode in params["modes"] else None
+
+
+def pad_axes(op: OpProfile, params: Params) -> str | None:
+    """Padding on an axis before the last ones."""
+    amounts = op.attributes.get("pad") or [] if op.op_type == "pad" else []
+    before = amounts[:-2 * params["last"]] if len(amounts) > 2 * params["last"] else []
+    return f"padding {amounts} touches an axis before the last {params['last']}" if any(before) else None
+
+
+def reduced_axis(op: OpProfile, params: Params) -> str | None:
+    """A reduction over too many elements."""
+    if op.op_type not in params["ops"]:
+        return None
+    size = op.activations[0].shape[op.attributes.get("axis", -1)]
+    return f"reduces {size} > {params['max']} elements" if size > params["max"] else None
+
+
+def slice_offset(op: OpProfile, params: Params) -> str | None:
+    """A slice that does not start at the first column."""
+    begin = op.attributes.get("begin") if op.op_type in params["ops"] else None
+    masked = bool(begin) and (op.attributes.get("begin_mask") or [False])[-1]
+    return f"starts at column {begin[-1]}" if begin and begin[-1] != 0 and not masked else None
+
+
+def last_axis(op: OpProfile, params: Params) -> str | None:
+    """A last axis that is padded to twice its size or more."""
+    for tensor in _tensors(op):
+        if tensor.shape and tensor.bits >= 8 and padded_bytes(tensor, params["bytes"]) >= 2 * tensor.bytes > 0:
+            return f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded_bytes(tensor, params['bytes'])} bytes, not {tensor.bytes}"
+    return None
+
+
+def padded_bytes(tensor: Tensor, step: int) -> int:
+    """Bytes of a tensor when each row of its last axis takes whole steps."""
+    if not tensor.shape or not tensor.shape[-1]:
+        return tensor.bytes
+    row = (tensor.shape[-1] * tensor.bits + 7) // 8
+    return tensor.bytes // row * (-(-row // step) * step)
+
+
+def weight_kind(op: OpProfile, params: Params) -> str | None:
+    """A weight stored in one of these ways."""
+    return next((w.kind for w in op.weights if any(w.kind.startswith(s) for s in params["starts_with"])), None)
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType({f.__name__: f for f in (
+    op_types, axis_limit, rank_limit, rank_other, op_rank, conv_rank, kernel_size, stride_factors, dilation_factors, dilated_taps,
+    dilated_width, dtype, dtype_out, pad_mode, pad_axes, reduced_axis, slice_offset, last_axis, weight_kind)})

@@ -1,0 +1,156 @@
+"""Which operations the Neural Engine of a chip would take: a forecast from the rules, in two readings, never a measurement.
+
+    forecast = forecast_residency(profile, rules, "m1")
+    forecast.hopeful.share("macs"), forecast.cautious.share("macs"), forecast.ops[12].findings
+
+Two readings, because published observations disagree. In the hopeful one an operation leaves the engine only by a rule whose effect is
+`leaves`. In the cautious one it also leaves by `may_leave`, and the whole graph stays off the engine once a `graph_may_fail` rule
+applies. The truth for one device and one system version should lie between them; only a device decides.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mlprogram.examine.checks import CHECKS
+from mlprogram.examine.profile import OpProfile, Profile
+from mlprogram.examine.rules import Rule, Rules
+from mlprogram.examine.segments import Cut, cut_segments
+
+MEASURES = ("ops", "macs", "bytes")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that an operation (or the graph) breaks, its effect on this chip, and what exactly is over the limit."""
+
+    rule: Rule = field(repr=False)
+    effect: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class OpForecast:
+    """One operation: what was found, and where each reading puts it."""
+
+    profile: OpProfile = field(repr=False)
+    findings: tuple[Finding, ...]
+    hopeful_on: bool
+    cautious_on: bool
+
+    @property
+    def verdict(self) -> str:
+        """engine, may leave, or leaves."""
+        return "engine" if self.cautious_on else "may leave" if self.hopeful_on else "leaves"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reading of the rules: which operations are off the engine, the segments that follow, and shares on the engine."""
+
+    off: frozenset[int]
+    cut: Cut = field(repr=False)
+    shares: Mapping[str, float]
+
+    def share(self, measure: str) -> float:
+        """Share on the engine, 0 to 1, of "ops", "macs" or "bytes"; 0 where the program has none of them at all."""
+        return self.shares[measure]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A chip's forecast for one profile."""
+
+    chip: str
+    profile: Profile = field(repr=False)
+    ops: tuple[OpForecast, ...] = field(repr=False)
+    graph_findings: tuple[Finding, ...]
+    hopeful: Reading
+    cautious: Reading
+
+    def rule_counts(self, effects: tuple[str, ...] = ("leaves", "may_leave", "graph_may_fail")) -> dict[str, int]:
+        """How many operations each rule with one of these effects concerns, graph rules included once."""
+        found = [f for op in self.ops for f in op.findings] + list(self.graph_findings)
+        return dict(Counter(f.rule.id for f in found if f.effect in effects).most_common())
+
+
+def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
+    """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
+    rules.chip(chip)
+    chip = chip.lower()
+    held = rules.for_chip(chip)
+    findings = [_op_findings(op, held) for op in profile.ops]
+    graph = (*_graph_findings(findings, held), *_input_findings(profile, held))
+    off = frozenset(i for i, found in enumerate(findings) if any(f.effect == "leaves" for f in found))
+    hopeful = _reading(profile, off)
+    _add_small_segments(profile, hopeful.cut, held, findings)
+    perhaps = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))
+    cautious = _reading(profile, frozenset(range(len(profile.ops)))) if graph else _settle(profile, perhaps, held, findings)
+    ops = tuple(OpForecast(op, tuple(found), i not in off, i not in cautious.off)
+                for i, (op, found) in enumerate(zip(profile.ops, findings, strict=True)))
+    return Forecast(chip, profile, ops, graph, hopeful, cautious)
+
+
+def _op_findings(op: OpProfile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
+    details = ((rule, effect, CHECKS[rule.kind](op, rule.params)) for rule, effect in held if rule.kind in CHECKS)
+    return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
+
+
+def _graph_findings(findings: list[list[Finding]], held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
+    """Rules that give up the whole graph once operations break others. Those that leave for another reason never reach the compiler."""
+    result = []
+    for rule, effect in held:
+        named = rule.params["rules"] if rule.kind == "graph_after" else ()
+        broken = Counter(f.rule.id for found in findings if all(f.rule.id in named for f in found if f.effect == "leaves")
+                         for f in found if f.rule.id in named)
+        if broken:
+            result.append(Finding(rule, effect, "; ".join(f"{count} by {name}" for name, count in broken.items())))
+    return result
+
+
+def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
+    specs = profile.program.inputs.values()
+    flexible = {"ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
+                "enumerated": [s.name for s in specs if len(s.shapes) > 1]}
+    result = []
+    for rule, effect in held:
+        names = flexible[rule.params["flexibility"]] if rule.kind == "flexible_input" else []
+        if names and len(names) >= rule.params["min_inputs"]:
+            result.append(Finding(rule, effect, f"{rule.params['flexibility']}: {', '.join(names)}"))
+    return result
+
+
+def _reading(profile: Profile, off: frozenset[int]) -> Reading:
+    totals, on = Counter(), Counter()
+    for i, op in enumerate(profile.ops):
+        for measure, value in zip(MEASURES, (1, op.macs, op.bytes_moved), strict=True):
+            totals[measure] += value
+            on[measure] += value * (i not in off)
+    return Reading(off, cut_segments(profile, off), {m: on[m] / totals[m] if totals[m] else 0.0 for m in MEASURES})
+
+
+def _add_small_segments(profile: Profile, cut: Cut, held: tuple[tuple[Rule, str], ...], findings: list[list[Finding]]) -> bool:
+    """Note small segments of a cut on their operations; whether any was new."""
+    added = False
+    for rule, effect in held:
+        if rule.kind != "small_segment":
+            continue
+        for segment in cut.segments:
+            megabytes = sum(profile.ops[i].weight_bytes for i in segment.ops) / 1e6
+            if not segment.on_engine or len(segment.ops) > rule.params["max_ops"] or megabytes > rule.params["max_weight_mb"]:
+                continue
+            for i in segment.ops:
+                if all(f.rule.id != rule.id for f in findings[i]):
+                    findings[i].append(Finding(rule, effect, f"segment of {len(segment.ops)} operations, {megabytes:.1f} MB of weights"))
+                    added = True
+    return added
+
+
+def _settle(profile: Profile, off: frozenset[int], held: tuple[tuple[Rule, str], ...], findings: list[list[Finding]]) -> Reading:
+    """The cautious placement: small segments leave, which may leave others small, until nothing changes."""
+    while True:
+        reading = _reading(profile, off)
+        if not _add_small_segments(profile, reading.cut, held, findings):
+            return reading
+        off = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))

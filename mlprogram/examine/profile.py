@@ -1,0 +1,220 @@
+"""A function of a package as costed operations for one choice of input shapes. Everything else in this folder reads this record.
+
+    program = open_program("KokoroVocoder.mlpackage")
+    profile = profile_program(program, program.shapes({"features": (1, 3157, 1, 41)}))
+    sum(op.macs for op in profile.ops), profile.live_peak_bytes()
+"""
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlprogram.constants import Constants
+from mlprogram.errors import ProgramError
+from mlprogram.examine.cost import PARTIAL_READS, VIEWS, count_flops, count_macs
+from mlprogram.examine.shapes import Shapes, all_choices, choose_shapes, infer_shapes
+from mlprogram.examine.storage import Storage, read_storage
+from mlprogram.graph import Function, Operation, ValueType, read_function
+from mlprogram.interface import TensorSpec, read_interface, read_outputs
+from mlprogram.ops import KERNELS
+from mlprogram.package import Package, open_package
+from mlprogram.plan import Plan, build_plan
+from mlprogram.precision import precision_named
+
+_PAIRED_SINCE = 9  # specification version (iOS 18) from which several enumerated inputs pair by index
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value at run time: name, shape, element type and its width."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values, without padding."""
+        return (math.prod(self.shape) * self.bits + 7) // 8
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant operand: its dense tensor and the bytes it is stored in."""
+
+    tensor: Tensor
+    kind: str
+    stored_bytes: int
+
+
+@dataclass(frozen=True)
+class OpProfile:
+    """One operation with shapes and costs. Costs are of all `times` it runs (once, outside loops)."""
+
+    op: Operation
+    activations: tuple[Tensor, ...]
+    weights: tuple[Weight, ...]
+    outputs: tuple[Tensor, ...]
+    attributes: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]  # parameter -> shape, constants included
+    times: int
+    macs: int
+    flops: int
+
+    @property
+    def name(self) -> str:
+        """Name of its first output."""
+        return self.op.name
+
+    @property
+    def op_type(self) -> str:
+        """Its type, such as conv."""
+        return self.op.op_type
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes read from and written to activations; none for a change of shape; a slice reads what it writes."""
+        if self.op_type in VIEWS:
+            return 0
+        written = sum(t.bytes for t in self.outputs)
+        read = written if self.op_type in PARTIAL_READS else sum(t.bytes for t in self.activations)
+        return self.times * (read + written)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights it reads, as stored."""
+        return self.times * sum(w.stored_bytes for w in self.weights)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Activations and weights together."""
+        return self.activation_bytes + self.weight_bytes
+
+
+@dataclass(frozen=True)
+class OpenProgram:
+    """A function ready to be profiled for any of its shapes."""
+
+    package: Package
+    function: Function
+    plan: Plan = field(repr=False)
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    storage: Storage = field(repr=False)
+
+    @property
+    def paired(self) -> bool:
+        """Whether enumerated inputs pair by index."""
+        return self.package.spec.specificationVersion >= _PAIRED_SINCE
+
+    def shapes(self, asked: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """A full choice of input shapes. Raises ProgramError naming the allowed ones."""
+        return choose_shapes(self.inputs, asked, self.paired)
+
+    def all_shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        """Every enumerated choice, smallest first."""
+        return all_choices(self.inputs, self.paired)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Costed operations in program order, for one choice of input shapes."""
+
+    program: OpenProgram = field(repr=False)
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    ops: tuple[OpProfile, ...]
+    shapes_from: str
+
+    def live_peak_bytes(self) -> int:
+        """Largest sum of activation bytes alive at once, in program order: inputs until their last use, outputs until the end."""
+        return max(self.live_bytes(), default=0)
+
+    def live_bytes(self) -> list[int]:
+        """Activation bytes alive while each operation runs, its outputs included. A view keeps what it looks at and adds nothing."""
+        owner = {t.name: op.activations[0].name for op in self.ops if op.op_type in VIEWS and op.activations for t in op.outputs}
+
+        def held(name: str) -> str:
+            while name in owner:
+                name = owner[name]
+            return name
+
+        last = {held(t.name): i for i, op in enumerate(self.ops) for t in (*op.activations, *op.outputs)}
+        last |= {held(t.name): len(self.ops) for t in self.outputs}
+        alive = {t.name: t.bytes for t in self.inputs}
+        sizes = []
+        for i, op in enumerate(self.ops):
+            alive |= {t.name: t.bytes for t in op.outputs if t.name not in owner}
+            sizes.append(sum(alive.values()))
+            alive = {name: size for name, size in alive.items() if last.get(name, -1) > i}
+        return sizes
+
+
+def open_program(path: str | Path, function: str = "main") -> OpenProgram:
+    """Open a package for examination. Raises ProgramError as the executor does: not a package, an unknown function or operation."""
+    package = open_package(path)
+    body = read_function(package, function)
+    plan = build_plan(body, Constants(package), precision_named("declared"))
+    inputs, _ = read_interface(package, body)
+    return OpenProgram(package, body, plan, inputs, read_outputs(package, body, plan.types), read_storage(body, plan))
+
+
+def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]]) -> Profile:
+    """Cost every operation for these input shapes, which `OpenProgram.shapes` has checked."""
+    found = infer_shapes(program.plan, program.function, shapes)
+    types = program.plan.types
+    ops = tuple(_profile_op(op, program, found) for op in program.function.body.walk()
+                if op.op_type != "const" and not op.op_type.startswith("constexpr_"))
+    inputs = tuple(_tensor(value, found.of[value.name]) for value in program.function.inputs if value.name in found.of)
+    outputs = tuple(_tensor(types[name], found.of[name]) for name in program.function.body.outputs if name in found.of)
+    return Profile(program, inputs, outputs, ops, found.how)
+
+
+def _tensor(value: ValueType, shape: tuple[int, ...]) -> Tensor:
+    return Tensor(value.name, shape, value.dtype.name, value.dtype.bits)
+
+
+def _profile_op(op: Operation, program: OpenProgram, found: Shapes) -> OpProfile:
+    host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
+    constants, types = program.plan.constants, program.plan.types
+    activations, weights, attributes, shapes = {}, [], {}, {}
+    for parameter, names in op.inputs.items():
+        for i, name in enumerate(names):
+            key = parameter if len(names) == 1 else f"{parameter}[{i:03}]"
+            if name in constants and (parameter in host or name not in program.storage.weights):
+                value = constants[name].value
+                attributes[key] = value.tolist() if hasattr(value, "tolist") else value
+            elif name in constants:
+                shapes[key] = constants[name].value.shape
+                weights.append(_weight(name, program))
+            elif name in found.of:
+                shapes[key] = found.of[name]
+                activations[name] = _tensor(types[name], found.of[name])
+    outputs = tuple(_tensor(value, found.of[value.name]) for value in op.outputs if value.name in found.of)
+    times = found.times.get(op.name, 0) if op.path != program.function.name else 1
+    return _costed(op, tuple(activations.values()), tuple(weights), outputs, attributes, shapes, times)
+
+
+def _weight(name: str, program: OpenProgram) -> Weight:
+    constant, stored = program.plan.constants[name], program.storage.weights[name]
+    return Weight(Tensor(name, constant.value.shape, constant.dtype.name, constant.dtype.bits), stored.kind, stored.stored_bytes)
+
+
+def _costed(op: Operation, activations: tuple, weights: tuple, outputs: tuple, attributes: dict, shapes: dict, times: int) -> OpProfile:
+    written = tuple(t.shape for t in outputs)
+    try:
+        macs = count_macs(op.op_type, shapes, written, attributes) if written else 0
+    except (KeyError, IndexError, ValueError) as error:
+        raise ProgramError(f"{op.where()}: its multiply-accumulates cannot be counted from shapes {shapes} ({error})") from error
+    flops = count_flops(op.op_type, macs, shapes, written)
+    return OpProfile(op, activations, weights, outputs, attributes, shapes, times, times * macs, times * flops)
+
+
+def count_by_type(ops: tuple[OpProfile, ...]) -> dict[str, int]:
+    """Operations of each type, the commonest first."""
+    return dict(Counter(op.op_type for op in ops).most_common())

@@ -1,0 +1,171 @@
+"""The rules and chips of mlprogram/data/ane_rules.json, read strictly: an unknown key, chip or source is an error, not a shrug.
+
+    from mlprogram.examine.rules import load_rules
+    rules = load_rules(); rules.chips["m1"].fp16_tflops; rules.for_chip("m1")
+
+Needs neither torch nor coremltools, so a command line can name the chips before anything heavy is loaded.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlprogram.errors import ProgramError
+
+EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
+CONFIDENCES = ("high", "medium", "low")
+KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType({kind: frozenset(params.split()) for kind, params in {
+    "op_types": "ops", "axis_limit": "spatial channel", "rank_limit": "max", "rank_other": "prefer", "conv_rank": "ops max_spatial",
+    "kernel_size": "ops width height", "stride_factors": "ops native slower_up_to", "dilation_factors": "ops native slower_up_to",
+    "dilated_taps": "min_kernel", "dilated_width": "limit", "graph_after": "rules", "flexible_input": "flexibility min_inputs",
+    "dtype": "any_of", "dtype_out": "any_of", "pad_mode": "modes", "pad_axes": "last", "reduced_axis": "ops max", "op_rank": "ops max",
+    "slice_offset": "ops", "small_segment": "max_ops max_weight_mb", "last_axis": "bytes", "working_set": "", "weight_kind": "starts_with",
+}.items()})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a figure was published."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A chip. Every pair is (low, high) of what was published: rates, memory, the cost of handing over to the engine, the CPU beside it."""
+
+    name: str
+    generation: str
+    fp16_tflops: tuple[float, float]
+    bandwidth_gb_s: tuple[float, float]
+    segment_ms: tuple[float, float]
+    on_chip_mib: tuple[float, float]
+    cpu_gflops: tuple[float, float]
+    cpu_gb_s: tuple[float, float]
+    sources: tuple[str, ...]
+    confidence: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. `chips` it holds for, `maybe_chips` it may hold for; `kind` names the check (checks.py), `params` its limits."""
+
+    id: str
+    says: str
+    kind: str
+    effect: str
+    chips: tuple[str, ...]
+    maybe_chips: tuple[str, ...]
+    params: Mapping[str, Any]
+    sources: tuple[str, ...]
+    confidence: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The whole file."""
+
+    about: str
+    reviewed: str
+    sources: Mapping[str, Source]
+    chips: Mapping[str, Chip]
+    rules: tuple[Rule, ...]
+    path: str = field(default="")
+
+    def chip(self, name: str) -> Chip:
+        """The chip of a name such as m1. Raises ProgramError that lists the chips."""
+        if name.lower() not in self.chips:
+            raise ProgramError(f"chip {name!r} is not in {self.path}; it has {', '.join(self.chips)}")
+        return self.chips[name.lower()]
+
+    def for_chip(self, name: str) -> tuple[tuple[Rule, str], ...]:
+        """(rule, effect) for a chip. A rule that only may hold for it can at most make an operation leave perhaps."""
+        softer = {"leaves": "may_leave"}
+        return tuple((rule, rule.effect if name in rule.chips else softer.get(rule.effect, rule.effect))
+                     for rule in self.rules if name in (*rule.chips, *rule.maybe_chips))
+
+
+def load_rules(path: str | Path | None = None) -> Rules:
+    """Read and check the data file (the packaged one by default). Raises ProgramError naming the entry that is wrong."""
+    place = files("mlprogram") / "data" / "ane_rules.json" if path is None else Path(path)
+    name = "mlprogram/data/ane_rules.json" if path is None else str(path)
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ProgramError(f"{name}: there is no such file of rules") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ProgramError(f"{name}: not JSON ({error})") from error
+    return parse_rules(content, name)
+
+
+def parse_rules(content: Any, name: str) -> Rules:
+    """Rules from the parsed file. Raises ProgramError for a missing or unknown key, chip, source, kind, effect or confidence."""
+    _keys(content, {"about", "reviewed", "sources", "chips", "rules"}, set(), name)
+    sources = {key: Source(**_checked(value, Source, f"{name}: source {key}")) for key, value in content["sources"].items()}
+    chips = {key: _chip(value, sources, f"{name}: chip {key}") for key, value in content["chips"].items()}
+    rules = tuple(_rule(value, sources, chips, f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}")
+                  for i, value in enumerate(content["rules"]))
+    repeated = sorted({r.id for r in rules if sum(r.id == other.id for other in rules) > 1})
+    if repeated:
+        raise ProgramError(f"{name}: rule {repeated[0]} stands there twice; ids are unique")
+    return Rules(content["about"], content["reviewed"], MappingProxyType(sources), MappingProxyType(chips), rules, name)
+
+
+def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise ProgramError(f"{where}: must be an object with {', '.join(sorted(needed))}")
+    missing, unknown = sorted(needed - set(value)), sorted(set(value) - needed - optional)
+    if missing or unknown:
+        problem = f"'{missing[0]}' is missing" if missing else f"unknown key '{unknown[0]}'"
+        raise ProgramError(f"{where}: {problem}; it has {', '.join(sorted(needed | optional))}")
+
+
+def _checked(value: Any, kind: type, where: str) -> dict[str, Any]:
+    names = {f.name for f in fields(kind)}
+    optional = {"remark"} & names
+    _keys(value, names - optional, optional, where)
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+
+
+def _chip(value: Any, sources: Mapping[str, Source], where: str) -> Chip:
+    chip = Chip(**_checked(value, Chip, where))
+    for pair in ("fp16_tflops", "bandwidth_gb_s", "segment_ms", "on_chip_mib", "cpu_gflops", "cpu_gb_s"):
+        band = getattr(chip, pair)
+        if not (isinstance(band, tuple) and len(band) == 2 and 0 < band[0] <= band[1]):
+            raise ProgramError(f"{where}: {pair} must be two positive numbers, low then high; it is {band}")
+    _known(chip.sources, sources, "source", where)
+    _one_of(chip.confidence, CONFIDENCES, "confidence", where)
+    return chip
+
+
+def _rule(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str) -> Rule:
+    rule = Rule(**_checked(value, Rule, where))
+    _one_of(rule.kind, tuple(KIND_PARAMS), "kind", where)
+    _one_of(rule.effect, EFFECTS, "effect", where)
+    _one_of(rule.confidence, CONFIDENCES, "confidence", where)
+    _known(rule.sources, sources, "source", where)
+    _known(rule.chips, chips, "chip", where)
+    _known(rule.maybe_chips, chips, "chip", where, may_be_empty=True)
+    _keys(rule.params, set(KIND_PARAMS[rule.kind]), set(), f"{where}: params")
+    return rule
+
+
+def _one_of(value: Any, allowed: tuple[str, ...], what: str, where: str) -> None:
+    if value not in allowed:
+        raise ProgramError(f"{where}: {what} {value!r} is unknown; one of {', '.join(allowed)}")
+
+
+def _known(values: Any, known: Mapping[str, Any], what: str, where: str, may_be_empty: bool = False) -> None:
+    if not values and not may_be_empty:
+        raise ProgramError(f"{where}: needs at least one {what}; known: {', '.join(known)}")
+    for value in values:
+        if value not in known:
+            raise ProgramError(f"{where}: {what} {value!r} is unknown; known: {', '.join(known)}")

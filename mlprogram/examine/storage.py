@@ -1,0 +1,148 @@
+"""The stored weights of a function: how many bytes, how compressed, and which value of the program each becomes.
+
+    stored = read_storage(function, plan)
+    stored.bytes_by_kind()  # {"fp16": 106_000_000, "palette 4-bit": ...}
+
+A weight is a constant that an operation takes as a tensor (an axis or a stride is not one). The kind is the element type, or the chain of
+compressions that lead to the value: `linear int8`, `linear per block int4`, `palette 6-bit`, `sparse fp16`, `sparse + palette 4-bit`.
+"""
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from mlprogram.dtypes import dtype_of
+from mlprogram.graph import Function, Operation, tensor_shape
+from mlprogram.ops import KERNELS
+from mlprogram.plan import Plan
+
+_PREFIX = "constexpr_"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One weight as the program uses it: its name, what it was compressed with, and the bytes kept for it (data, scales, palettes, masks)."""
+
+    name: str
+    kind: str
+    stored_bytes: int
+    places: frozenset[tuple[str, int, int]]  # (file, offset, bytes) of each part; parts written in place have an empty file name
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Every weight of a function by the name of its value."""
+
+    weights: Mapping[str, Stored]
+
+    def bytes_by_kind(self) -> dict[str, int]:
+        """Stored bytes for each kind, each stored part counted once however many operations use it."""
+        totals: Counter[str] = Counter()
+        seen: set[tuple[str, int, int]] = set()
+        for weight in self.weights.values():
+            totals[weight.kind] += sum(size for file, offset, size in weight.places if (file, offset, size) not in seen)
+            seen |= {place for place in weight.places if place[0]}
+        return dict(totals.most_common())
+
+
+def read_storage(function: Function, plan: Plan) -> Storage:
+    """Find every weight of a function. Nothing is decompressed."""
+    producers = {value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)}
+    wanted = {name for op in function.body.walk() if not _is_constant(op) for name in tensor_operands(op) if name in producers}
+    wanted = {name for name in wanted if isinstance(plan.constants[name].value, np.ndarray)}
+    return Storage(MappingProxyType({name: _stored(name, producers) for name in sorted(wanted)}))
+
+
+def tensor_operands(op: Operation) -> Iterator[str]:
+    """Names of the values an operation takes as tensors, attributes left out."""
+    host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
+    for parameter, names in op.inputs.items():
+        if parameter not in host:
+            yield from names
+
+
+def _is_constant(op: Operation) -> bool:
+    return op.op_type == "const" or op.op_type.startswith(_PREFIX)
+
+
+def _stored(name: str, producers: Mapping[str, Operation]) -> Stored:
+    op = producers[name]
+    parts = list(_parts(op, producers))
+    places = frozenset(place for _, place in parts)
+    kind = " + ".join(_methods(op, producers)) if op.op_type != "const" else parts[0][0]
+    return Stored(name, kind, sum(size for _, _, size in places), places)
+
+
+def _parts(op: Operation, producers: Mapping[str, Operation]) -> Iterator[tuple[str, tuple[str, int, int]]]:
+    """(element type, place) of each stored tensor behind a constant."""
+    for parameter, value in op.literals.items():
+        if value.type.WhichOneof("type") != "tensorType":
+            continue
+        dtype = dtype_of(value.type.tensorType.dataType)
+        size = (math.prod(tensor_shape(value.type.tensorType)) * dtype.bits + 7) // 8
+        if value.WhichOneof("value") == "blobFileValue":
+            yield dtype.name, (value.blobFileValue.fileName, value.blobFileValue.offset, size)
+        else:
+            yield dtype.name, ("", hash((op.name, parameter)), size)
+    for names in op.inputs.values():
+        for name in names:
+            if name in producers:
+                yield from _parts(producers[name], producers)
+
+
+def _methods(op: Operation, producers: Mapping[str, Operation]) -> list[str]:
+    """What was done to a weight, the last step of decompression first."""
+    inner = [m for names in op.inputs.values() for n in names if n in producers and producers[n].op_type != "const"
+             for m in _methods(producers[n], producers)]
+    return list(dict.fromkeys([_method(op, producers), *inner]))
+
+
+def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
+    types = {parameter: _type_of(op, parameter, producers) for parameter in (*op.inputs, *op.literals)}
+    if op.op_type in ("constexpr_lut_to_dense", "constexpr_lut_to_sparse"):
+        return f"palette {_palette_bits(op, types)}-bit"
+    if op.op_type == "constexpr_sparse_to_dense":
+        return f"sparse {types.get('nonzero_data', '')}".strip()
+    if op.op_type == "constexpr_affine_dequantize":
+        return f"linear {types.get('quantized_data', '')}".strip()
+    if op.op_type in ("constexpr_blockwise_shift_scale", "constexpr_sparse_blockwise_shift_scale"):
+        block = "linear per block" if _is_per_block(op, producers) else "linear"
+        return f"{block} {types.get('data') or types.get('nonzero_data', '')}".strip()
+    return op.op_type.removeprefix(_PREFIX)
+
+
+def _value(op: Operation, parameter: str, producers: Mapping[str, Operation]):
+    """The stored protobuf value behind a parameter, or None if it is computed."""
+    if parameter in op.literals:
+        return op.literals[parameter]
+    name = op.inputs.get(parameter, ("",))[0]
+    if name in op.literals:
+        return op.literals[name]
+    producer = producers.get(name)
+    return producer.literals.get("val") if producer is not None and producer.op_type == "const" else None
+
+
+def _type_of(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> str:
+    value = _value(op, parameter, producers)
+    is_tensor = value is not None and value.type.WhichOneof("type") == "tensorType"
+    return dtype_of(value.type.tensorType.dataType).name if is_tensor else ""
+
+
+def _palette_bits(op: Operation, types: Mapping[str, str]) -> int:
+    """Bits of an index: from the index type (iOS 18) or from the palette's length (iOS 16)."""
+    index_type = types.get("indices") or types.get("indices_nonzero_data", "")
+    if op.op_type == "constexpr_lut_to_dense" and "shape" in (*op.inputs, *op.literals):
+        lut = op.literals.get("lut")
+        return int(math.log2(math.prod(tensor_shape(lut.type.tensorType)))) if lut is not None else 8
+    return int(index_type.removeprefix("uint") or 0)
+
+
+def _is_per_block(op: Operation, producers: Mapping[str, Operation]) -> bool:
+    """Whether the scale varies along more than one axis."""
+    scale = _value(op, "scale", producers)
+    return scale is not None and sum(n != 1 for n in tensor_shape(scale.type.tensorType)) > 1
