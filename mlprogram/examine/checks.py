@@ -146,8 +146,9 @@ def slice_offset(op: OpProfile, params: Params) -> str | None:
 def last_axis(op: OpProfile, params: Params) -> str | None:
     """A last axis that is padded to twice its size or more."""
     for tensor in _tensors(op):
-        if tensor.shape and tensor.bits >= 8 and padded_bytes(tensor, params["bytes"]) >= 2 * tensor.bytes > 0:
-            return f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded_bytes(tensor, params['bytes'])} bytes, not {tensor.bytes}"
+        padded = padded_bytes(tensor, params["bytes"])
+        if tensor.shape and tensor.bits >= 8 and padded >= 2 * tensor.bytes > 0:
+            return f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded} bytes, not {tensor.bytes}"
     return None
 
 

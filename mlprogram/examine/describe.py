@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from mlprogram.examine.profile import OpProfile, Profile, count_by_type, open_program, profile_program
@@ -52,7 +53,7 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
     }
 
 
-def _sum(ops) -> dict[str, int]:
+def _sum(ops: Iterable[OpProfile]) -> dict[str, int]:
     ops = list(ops)
     return {"ops": len(ops), "macs": sum(op.macs for op in ops), "flops": sum(op.flops for op in ops),
             "activation_bytes": sum(op.activation_bytes for op in ops), "weight_bytes": sum(op.weight_bytes for op in ops)}
@@ -74,7 +75,7 @@ def _tables(d: dict[str, Any]) -> list[Any]:
 
 
 def _interface_table(d: dict[str, Any]) -> Any:
-    table = new_table("inputs and outputs", "name", "", "type", "shape", "allowed")
+    table = new_table("inputs and outputs", "name", "", "type", "shape", "allowed", text=5)
     for value in d["inputs"]:
         table.add_row(value["name"], "input", value["dtype"], shape_text(tuple(value["shape"])), value["allowed"])
     for value in d["outputs"]:
@@ -98,13 +99,14 @@ def _type_table(d: dict[str, Any]) -> Any:
                       "% of bytes")
     rows = sorted(d["by_type"].items(), key=lambda item: item[1]["activation_bytes"] + item[1]["weight_bytes"], reverse=True)
     for name, row in (*rows, ("all", totals)):
-        table.add_row(name, str(row["ops"]), mega(row["macs"]), mega(row["flops"]), mega(row["activation_bytes"]), mega(row["weight_bytes"]),
-                      percent((row["activation_bytes"] + row["weight_bytes"]) / moved))
+        share = percent((row["activation_bytes"] + row["weight_bytes"]) / moved)
+        table.add_row(name, str(row["ops"]), *(mega(row[key]) for key in ("macs", "flops", "activation_bytes", "weight_bytes")), share)
     return table
 
 
 def _top_table(d: dict[str, Any]) -> Any:
-    table = new_table(f"the {len(d['top'])} operations with the most {d['top_by']}", "type", "name", "reads", "weights", "writes", "MMAC", "MB")
+    table = new_table(f"the {len(d['top'])} operations with the most {d['top_by']}", "type", "name", "reads", "weights", "writes", "MMAC",
+                      "MB", text=5)
     for op in d["top"]:
         shapes = [", ".join(shape_text(tuple(s)) for s in op[key]) for key in ("reads", "weights", "writes")]
         table.add_row(op["op_type"], op["name"], *shapes, mega(op["macs"]), mega(op["bytes_moved"]))

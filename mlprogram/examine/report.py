@@ -14,11 +14,11 @@ from rich.table import Table
 _WIDTH = 160  # columns where the output is not a terminal
 
 
-def new_table(title: str, *headings: str) -> Table:
-    """A table with a left-hand title; the first column is text, the others are flush right."""
+def new_table(title: str, *headings: str, text: int = 1) -> Table:
+    """A table with a left-hand title; the first `text` columns are flush left, the others flush right."""
     table = Table(title=title, title_justify="left")
     for i, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(heading, justify="left" if i < text else "right", overflow="fold")
     return table
 
 
@@ -52,7 +52,7 @@ def span(low: float, high: float) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

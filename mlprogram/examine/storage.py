@@ -26,7 +26,7 @@ _PREFIX = "constexpr_"
 
 @dataclass(frozen=True)
 class Stored:
-    """One weight as the program uses it: its name, what it was compressed with, and the bytes kept for it (data, scales, palettes, masks)."""
+    """One weight as the program uses it: its name, what it was compressed with, and the bytes kept for it (scales and masks too)."""
 
     name: str
     kind: str

@@ -1,0 +1,157 @@
+"""Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip m1`.
+
+Every figure is a forecast from the rules in mlprogram/data/ane_rules.json, in two readings (forecast.py) and with latency bands
+(latency.py). On a Mac the device's own answer stands beside it; elsewhere those columns say that they were not measured.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from typing import Any
+
+from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
+from mlprogram.examine.forecast import MEASURES, Forecast, forecast_residency
+from mlprogram.examine.latency import Bands, latency_bands
+from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
+from mlprogram.examine.report import last_line, mega, new_table, percent, shape_text, show, span
+from mlprogram.examine.rules import Rules, load_rules
+
+EXIT_GOOD, EXIT_MISSED = 0, 1
+LABEL = "forecast, not a measurement"
+Row = tuple[Forecast, Bands, "Facts | None"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command: tables, files asked for, then one JSON line."""
+    rules = load_rules(arguments.rules)
+    chips = [c.lower() for c in arguments.chip] or list(rules.chips)
+    for chip in chips:
+        rules.chip(chip)
+    program = open_program(arguments.package, arguments.function)
+    choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
+    rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]
+    show(f"{program.package.path}  function {program.function.name}: {LABEL}; rules reviewed {rules.reviewed}",
+         share_table(rows), rule_table(rows, rules), _device_table(rows))
+    if arguments.per_op:
+        show(*(per_op_table(forecast, facts) for forecast, _, facts in rows))
+    _write_files(arguments, rows, rules)
+    last_line(report(program, rows, rules, per_op=False))
+    return _verdict(arguments.at_least, rows)
+
+
+def _rows(program: OpenProgram, shapes: dict[str, tuple[int, ...]], chips: list[str], rules: Rules, no_device: bool) -> list[Row]:
+    profile = profile_program(program, shapes)
+    core_ml = None if no_device else load_core_ml()
+    facts = None if core_ml is None else measure(core_ml, program, shapes)
+    forecasts = [forecast_residency(profile, rules, chip) for chip in chips]
+    return [(forecast, latency_bands(forecast, rules.chips[forecast.chip]), facts) for forecast in forecasts]
+
+
+def _verdict(at_least: float | None, rows: list[Row]) -> int:
+    lowest = min(forecast.cautious.share("macs") for forecast, _, _ in rows)
+    return EXIT_MISSED if at_least is not None and 100 * lowest < at_least else EXIT_GOOD
+
+
+def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -> None:
+    if arguments.json:
+        content = report(rows[0][0].profile.program, rows, rules, per_op=True)
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if arguments.plot:
+        from mlprogram.examine.plot import plot_segments
+
+        first = rows[0][0].profile
+        plot_segments([forecast for forecast, _, _ in rows if forecast.profile is first], rules, arguments.plot)
+
+
+def inputs_text(profile: Profile) -> str:
+    """The shapes of inputs that can vary, or of all if none can."""
+    flexible = [t for t in profile.inputs if t.name in profile.program.inputs
+                and (len(profile.program.inputs[t.name].shapes) > 1 or profile.program.inputs[t.name].ranges)]
+    return ", ".join(f"{t.name} {shape_text(t.shape)}" for t in flexible or profile.inputs)
+
+
+def share_table(rows: list[Row]) -> Any:
+    """Shares on the engine as hopeful / cautious, segments, crossings and latency, one row for each shape and chip."""
+    table = new_table(f"{LABEL}: share on the engine and latency, hopeful / cautious reading", "shape", "chip", "% ops", "% MACs",
+                      "% bytes", "segments", "crossings", "hopeful ms", "cautious ms")
+    for forecast, bands, _ in rows:
+        both = (forecast.hopeful, forecast.cautious)
+        table.add_row(inputs_text(forecast.profile), forecast.chip, *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
+                      " / ".join(str(r.cut.engine_segments) for r in both), " / ".join(str(r.cut.crossings) for r in both),
+                      span(bands.hopeful.low_ms, bands.hopeful.high_ms), span(bands.cautious.low_ms, bands.cautious.high_ms))
+    return table
+
+
+def rule_table(rows: list[Row], rules: Rules) -> Any:
+    """Every rule that concerns an operation here, but for mere notes: what it says, how many operations, which chips."""
+    table = new_table(f"{LABEL}: the rules behind it", "rule", "says", "effect", "operations", "chips", "source", "confidence", text=7)
+    for rule in rules.rules:
+        hits = [(forecast.chip, f.effect, f.detail) for forecast, _, _ in rows
+                for found in (*(op.findings for op in forecast.ops), forecast.graph_findings) for f in found if f.rule.id == rule.id]
+        if hits and rule.effect != "note":
+            most = max(Counter((id(forecast), f.rule.id) for forecast, _, _ in rows for op in forecast.ops for f in op.findings
+                               if f.rule.id == rule.id).values(), default=0)
+            table.add_row(rule.id, rule.says, " or ".join(dict.fromkeys(h[1] for h in hits)), f"up to {most}" if most else "whole graph",
+                          " ".join(dict.fromkeys(h[0] for h in hits)), " ".join(rule.sources), rule.confidence)
+    return table
+
+
+def _device_table(rows: list[Row]) -> Any:
+    """Fact beside forecast, one row for each shape."""
+    table = new_table("measured on this machine", "shape", "chip", "% ops on the engine", "load ms", "prediction ms (median)")
+    profiles = {id(forecast.profile): (forecast.profile, facts) for forecast, _, facts in rows}
+    for profile, facts in profiles.values():
+        if facts is None:
+            table.add_row(inputs_text(profile), *[NOT_MEASURED] * 4)
+            continue
+        for unit, timing in facts.timings.items():
+            share = percent(facts.share_on_engine()) if unit == "CPU_AND_NE" else ""
+            table.add_row(inputs_text(profile), f"{facts.chip} {unit}", share, f"{timing.load_ms:.0f}", f"{timing.median_ms:.2f}")
+    return table
+
+
+def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
+    """Every operation of one forecast: verdict, rules with what is over their limit, and the device's answer."""
+    table = new_table(f"{LABEL}: {forecast.chip}, {inputs_text(forecast.profile)}", "type", "name", "verdict", "rules", "MMAC", "MB",
+                      "device", text=4)
+    for op in forecast.ops:
+        rules = "; ".join(f"{f.rule.id} ({f.effect}): {f.detail}" for f in op.findings if f.effect != "note")
+        device = NOT_MEASURED if facts is None else facts.placement.get(op.profile.name, "not in the plan")
+        table.add_row(op.profile.op_type, op.profile.name, op.verdict, rules, mega(op.profile.macs), mega(op.profile.bytes_moved), device)
+    return table
+
+
+def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) -> dict[str, Any]:
+    """Everything for JSON."""
+    return {"package": str(program.package.path), "function": program.function.name, "label": LABEL, "rules": rules.path,
+            "rules_reviewed": rules.reviewed, "forecasts": [_forecast(*row, per_op) for row in rows]}
+
+
+def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: bool) -> dict[str, Any]:
+    result = {
+        "chip": forecast.chip,
+        "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
+        **{name: _reading(getattr(forecast, name), getattr(bands, name)) for name in ("hopeful", "cautious")},
+        "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
+        "whole_graph": [{"rule": f.rule.id, "detail": f.detail} for f in forecast.graph_findings],
+        "device": _facts(facts),
+    }
+    if per_op:
+        result["ops"] = [{"name": op.profile.name, "op_type": op.profile.op_type, "verdict": op.verdict, "macs": op.profile.macs,
+                          "bytes_moved": op.profile.bytes_moved, "findings": [
+                              {"rule": f.rule.id, "effect": f.effect, "detail": f.detail, "sources": list(f.rule.sources)}
+                              for f in op.findings]} for op in forecast.ops]
+    return result
+
+
+def _reading(reading: Any, band: Any) -> dict[str, Any]:
+    return {"share": dict(reading.shares), "segments": reading.cut.engine_segments, "crossings": reading.cut.crossings,
+            "crossing_bytes": reading.cut.crossing_bytes, "latency_ms": [band.low_ms, band.high_ms], "parts_ms": dict(band.parts)}
+
+
+def _facts(facts: Facts | None) -> Any:
+    if facts is None:
+        return NOT_MEASURED
+    return {"chip": facts.chip, "share_of_ops": facts.share_on_engine(), "placement": dict(facts.placement),
+            "timings": {unit: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for unit, t in facts.timings.items()}}

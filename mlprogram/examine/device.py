@@ -1,0 +1,136 @@
+"""What a Mac says: the device of each operation by MLComputePlan, load and prediction times for each compute unit.
+
+    facts = measure(load_core_ml(), path, "main", {"features": (1, 3157, 1, 41)})
+    facts.placement["x_5_cast_fp16"], facts.timings["CPU_AND_NE"].predict_ms
+
+The only file that calls Core ML. It decides nothing and guesses nothing: off a Mac `load_core_ml` gives None, and reports then say
+NOT_MEASURED. `CoreML` holds the coremltools objects it needs, so that a test can hand over stand-ins.
+"""
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlprogram.errors import ProgramError
+from mlprogram.examine.profile import OpenProgram
+
+NOT_MEASURED = "not measured (needs a Mac)"
+UNITS = ("CPU_ONLY", "CPU_AND_GPU", "CPU_AND_NE", "ALL")
+_DEVICES = {"MLNeuralEngineComputeDevice": "engine", "MLGPUComputeDevice": "GPU", "MLCPUComputeDevice": "CPU"}
+_PREDICTIONS = 10
+_WARM_UPS = 3
+
+
+@dataclass(frozen=True)
+class CoreML:
+    """The parts of coremltools that talk to Core ML, a clock in seconds, and the name of this machine's chip."""
+
+    model: Callable[..., Any]
+    plan: Any
+    units: Any
+    clock: Callable[[], float]
+    chip: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds for one compute unit: first load, and each of the warm predictions."""
+
+    load_ms: float
+    predict_ms: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        """Median of the warm predictions."""
+        return statistics.median(self.predict_ms)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What this machine said. `placement` maps the name of an operation's first output to engine, GPU or CPU."""
+
+    chip: str
+    placement: Mapping[str, str]
+    timings: Mapping[str, Timing]
+
+    def share_on_engine(self) -> float:
+        """Share of the placed operations that stand on the engine, 0 to 1."""
+        return sum(device == "engine" for device in self.placement.values()) / len(self.placement) if self.placement else 0.0
+
+
+def load_core_ml() -> CoreML | None:
+    """Core ML of this machine, or None off a Mac."""
+    if sys.platform != "darwin":
+        return None
+    import coremltools as ct
+    from coremltools.models.compute_plan import MLComputePlan
+
+    asked = subprocess.run(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False)
+    return CoreML(ct.models.MLModel, MLComputePlan, ct.ComputeUnit, time.perf_counter, asked.stdout.strip() or "unknown chip")
+
+
+def measure(core_ml: CoreML, program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Facts:
+    """Placement with the engine allowed, and times for every compute unit. Raises ProgramError with Core ML's own message."""
+    path, function = program.package.path, program.function.name
+    inputs = _random_inputs(program, shapes, seed)
+    try:
+        timings = {unit: _time(core_ml, path, function, unit, inputs) for unit in UNITS}
+        placement = _placement(core_ml, path, function)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ProgramError(f"{path}: Core ML of this Mac refused it: {error}") from error
+    return Facts(core_ml.chip, placement, timings)
+
+
+def _open(core_ml: CoreML, path: Path, function: str, unit: str) -> Any:
+    name = None if function == "main" else function
+    return core_ml.model(str(path), compute_units=getattr(core_ml.units, unit), function_name=name)
+
+
+def _time(core_ml: CoreML, path: Path, function: str, unit: str, inputs: dict[str, np.ndarray]) -> Timing:
+    started = core_ml.clock()
+    model = _open(core_ml, path, function, unit)
+    load_ms = 1e3 * (core_ml.clock() - started)
+    for _ in range(_WARM_UPS):
+        model.predict(inputs)
+    return Timing(load_ms, tuple(_predict_ms(core_ml, model, inputs) for _ in range(_PREDICTIONS)))
+
+
+def _predict_ms(core_ml: CoreML, model: Any, inputs: dict[str, np.ndarray]) -> float:
+    started = core_ml.clock()
+    model.predict(inputs)
+    return 1e3 * (core_ml.clock() - started)
+
+
+def _placement(core_ml: CoreML, path: Path, function: str) -> dict[str, str]:
+    model = _open(core_ml, path, function, "CPU_AND_NE")
+    plan = core_ml.plan.load_from_path(model.get_compiled_model_path(), compute_units=core_ml.units.CPU_AND_NE)
+    placement = {}
+    for op in _operations(plan.model_structure.program.functions[function].block):
+        usage = plan.get_compute_device_usage_for_mlprogram_operation(op)
+        if usage is not None and op.outputs:
+            device = type(usage.preferred_compute_device).__name__
+            placement[op.outputs[0].name] = _DEVICES.get(device, device)
+    return placement
+
+
+def _operations(block: Any) -> Any:
+    for op in block.operations:
+        yield op
+        for inner in op.blocks:
+            yield from _operations(inner)
+
+
+def _random_inputs(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
+    """Normal noise for float inputs and zeros for whole numbers, in the declared types."""
+    rng = np.random.default_rng(seed)
+    kinds = {"fp16": np.float16, "fp32": np.float32}
+    return {name: rng.standard_normal(shape).astype(kinds[program.inputs[name].dtype]) if program.inputs[name].dtype in kinds
+            else np.zeros(shape, np.int32) for name, shape in shapes.items()}
