@@ -1,5 +1,5 @@
 # Every verb of the project. `make help` lists them. Folders carry the same names as targets, so every target is .PHONY.
-PYTHON ?= python3.11
+PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 METHOD ?= fp16
