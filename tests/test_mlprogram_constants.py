@@ -1,6 +1,6 @@
 """Weights of every width in the blob file, and every constexpr operation, against element-wise definitions and coremltools' own decompression.
 
-    python -m pytest tests/test_mlprogram_constants.py -q
+python -m pytest tests/test_mlprogram_constants.py -q
 """
 
 from __future__ import annotations
@@ -103,9 +103,6 @@ CONSTEXPR: dict[str, tuple[str, ct.target, Callable]] = {
     "palette": ("constexpr_lut_to_dense", IOS18, palette),
     "packed sparse": ("constexpr_sparse_to_dense", IOS16, packed_sparse),
     "sparse": ("constexpr_sparse_to_dense", IOS18, sparse),
-}
-CASES = {op: make for op, _, make in CONSTEXPR.values()} | {
-    op: None for op in ("constexpr_cast", "constexpr_lut_to_sparse", "constexpr_sparse_blockwise_shift_scale")
 }
 
 

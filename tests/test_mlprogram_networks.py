@@ -32,7 +32,9 @@ def snr_db(reference: torch.Tensor, other: torch.Tensor) -> float:
     return float(10 * torch.log10(reference.double().square().sum() / noise.clamp(min=1e-300)))
 
 
-def convert(module: nn.Module, shape: tuple[int, ...], target: ct.target = ct.target.iOS18, precision: str = "FLOAT32") -> ct.models.MLModel:
+def convert(
+    module: nn.Module, shape: tuple[int, ...], target: ct.target = ct.target.iOS18, precision: str = "FLOAT32"
+) -> ct.models.MLModel:
     """The module as an ML program with input x and output y."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -125,7 +127,9 @@ def test_network_agrees_with_pytorch(name: str, tmp_path: Path) -> None:
     x = torch.randn(shape)
     with torch.no_grad():
         reference = module(x)
-    figures = {precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("declared", "exact", "exact64")}
+    figures = {
+        precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("declared", "exact", "exact64")
+    }
     assert min(figures.values()) >= LIMIT_DB, figures
 
 
@@ -137,7 +141,9 @@ def test_fp16_network_loses_what_rounding_costs(tmp_path: Path) -> None:
     x = torch.randn(1, 16, 1, 20)
     with torch.no_grad():
         reference = module(x)
-    figures = {precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("exact", "declared", "engine")}
+    figures = {
+        precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("exact", "declared", "engine")
+    }
     assert 50 < figures["engine"] < figures["declared"] < figures["exact"] < 90, figures
 
 

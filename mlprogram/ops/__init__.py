@@ -46,6 +46,11 @@ FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType({
     "lists, random numbers, classifiers, boxes": MISC,
 })
 KERNELS: Mapping[str, Kernel] = MappingProxyType(dict(ChainMap(*map(dict, FAMILIES.values()))))
-CONTROL = ("cond", "while_loop", "read_state", "write_state")
+CONTROL: Mapping[str, str] = MappingProxyType({
+    "cond": "One of two blocks, by a scalar.",
+    "while_loop": "A block again and again while another gives true.",
+    "read_state": "The value of a state.",
+    "write_state": "A new value for a state (coreml_update_state is stored as write_state and read_state).",
+})
 
 __all__ = ["CONTROL", "FAMILIES", "KERNELS", "Kernel"]

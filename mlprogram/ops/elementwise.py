@@ -19,13 +19,25 @@ from mlprogram.ops.kernel import Kernel, kernel
 def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor) -> Tensor:
         return function(x)
+    run.__doc__ = function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
     return kernel(run, half)
 
 
 def _binary(function: Callable[[Tensor, Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor, y: Tensor) -> Tensor:
         return function(x, y)
+    run.__doc__ = f"As torch.{function.__name__}."
     return kernel(run, half)
+
+
+def identity(x: Tensor) -> Tensor:
+    """x."""
+    return x
+
+
+def square(x: Tensor) -> Tensor:
+    """x * x."""
+    return x * x  # torch.square is fourteen times slower on fp16
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
@@ -88,7 +100,7 @@ ELEMENTWISE = MappingProxyType({
     "exp": _unary(torch.exp, half=True),
     "exp2": _unary(torch.exp2),
     "floor": _unary(torch.floor, half=True),
-    "identity": _unary(lambda x: x, half=True),
+    "identity": _unary(identity, half=True),
     "inverse": kernel(inverse),
     "log": kernel(log),
     "logical_not": _unary(torch.logical_not),
@@ -98,7 +110,7 @@ ELEMENTWISE = MappingProxyType({
     "sin": _unary(torch.sin, half=True),
     "sinh": _unary(torch.sinh),
     "sqrt": _unary(torch.sqrt, half=True),
-    "square": _unary(lambda x: x * x, half=True),
+    "square": _unary(square, half=True),
     "tan": _unary(torch.tan),
     "tanh": _unary(torch.tanh),
     "threshold": kernel(threshold, half=True),

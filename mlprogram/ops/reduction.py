@@ -15,9 +15,10 @@ from torch import Tensor
 from mlprogram.ops.kernel import Kernel, kernel
 
 
-def _reduction(function: Callable[[Tensor, list[int], bool], Tensor]) -> Kernel:
+def _reduction(function: Callable[[Tensor, list[int], bool], Tensor], meaning: str) -> Kernel:
     def run(x: Tensor, axes: list[int] | None = None, keep_dims: bool = False) -> Tensor:
         return function(x, list(range(x.dim())) if axes is None else axes, keep_dims)
+    run.__doc__ = f"{meaning} over `axes`."
     return kernel(run)
 
 
@@ -53,14 +54,14 @@ REDUCTION = MappingProxyType({
     "cumsum": kernel(cumsum),
     "reduce_argmax": kernel(argmax, half=True),
     "reduce_argmin": kernel(argmin, half=True),
-    "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep)),
-    "reduce_l2_norm": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep).sqrt()),
-    "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log()),
-    "reduce_log_sum_exp": _reduction(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep)),
-    "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep)),
-    "reduce_mean": _reduction(_mean),
-    "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep)),
-    "reduce_prod": _reduction(_prod),
-    "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep)),
-    "reduce_sum_square": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep)),
+    "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"),
+    "reduce_l2_norm": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep).sqrt(), "Square root of the sum of squares"),
+    "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"),
+    "reduce_log_sum_exp": _reduction(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep), "Logarithm of the sum of exponentials, without overflow"),
+    "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"),
+    "reduce_mean": _reduction(_mean, "Mean"),
+    "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"),
+    "reduce_prod": _reduction(_prod, "Product"),
+    "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep), "Sum"),
+    "reduce_sum_square": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep), "Sum of squares"),
 })
