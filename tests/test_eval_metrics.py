@@ -87,7 +87,7 @@ class TestClosedForms:
     def test_jump_finds_a_silenced_frame(self) -> None:
         holed = tone(1000).copy()
         holed[12_000:12_240] = 0
-        assert jump_db(Trial(tone(1000), holed)) == pytest.approx(40.0, abs=0.01)  # down to the floor, 40 dB below
+        assert jump_db(Trial(tone(1000), holed)) == pytest.approx(30.0, abs=0.01)  # down to the floor, 30 dB below
 
     def test_clipping_counts_flat_tops_and_overflow(self) -> None:
         ramp = np.linspace(-1, 1, SAMPLE_RATE_HZ)
@@ -153,13 +153,12 @@ class TestProperties:
 
     @settings(max_examples=15, deadline=None)
     @given(seed=st.integers(0, 10_000), amount=st.floats(0.01, 2.0))
-    def test_mcd_increase_never_passes_mcd_over_the_same_frames(self, seed: int, amount: float) -> None:
+    def test_mcd_increase_never_passes_mcd(self, seed: int, amount: float) -> None:
         reference, redraw = noise_of(seed, 8000), noise_of(seed + 1, 8000)
         test = reference + amount * noise_of(seed + 2, 8000)
         trial = Trial(reference, test, redraw)
-        with_test, with_reference = trial.against_redraw
-        apart = np.linalg.norm(with_test.test_cepstrum[:, 1:] - with_reference.test_cepstrum[:, 1:], axis=1).mean()
-        assert mcd_increase_db(trial) <= 6.14186 * apart + 1e-9
+        assert abs(mcd_increase_db(trial)) <= mcd_db(trial) + 1e-9
+        assert mcd_increase_db(Trial(reference, redraw, redraw)) == pytest.approx(-mcd_db(Trial(reference, redraw)))
 
     def test_documented_blindness(self, speech: np.ndarray) -> None:
         """MCD hardly sees a gain or a late sample; SNR sees nothing else. docs/metrics.md says so."""

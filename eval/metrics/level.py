@@ -9,7 +9,7 @@ from eval.metrics.trial import Trial, decibels, frames
 
 SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
-JUMP_FLOOR_DB = -40.0  # of the power of the reference's loudest 5 ms
+JUMP_FLOOR_DB = -30.0  # of the power of the reference's loudest 5 ms
 FULL_SCALE = 1.0
 LONGEST_LAG = 240  # samples, 10 ms
 
@@ -26,7 +26,7 @@ def level_db(trial: Trial) -> float:
 
 
 def jump_db(trial: Trial) -> float:
-    """Largest |level difference| of any 5 ms: dropouts and clicks. Both powers have 1e-4 of the reference's loudest 5 ms added."""
+    """Largest |level difference| of any 5 ms: dropouts and clicks. Both powers have 1e-3 of the reference's loudest 5 ms added."""
     reference, test = (np.square(frames(signal, JUMP_FRAME, JUMP_HOP)).mean(axis=1) for signal in (trial.reference, trial.test))
     floor = reference.max() * 10 ** (JUMP_FLOOR_DB / 10)
     return float(np.abs(decibels((test + floor) / (reference + floor))).max())

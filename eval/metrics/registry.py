@@ -71,7 +71,7 @@ _ALL = (
     ),
     Metric(
         "mcd_increase_db", "MCD increase", "dB", LOWER, 0.0,
-        formula="MCD(other noise seed, test) - MCD(other noise seed, reference)",
+        formula="MCD(other noise seed, test) - MCD(other noise seed, reference) over the reference's active frames",
         silence=_ACTIVE, source="definition",
         limits="errors smaller than the seed's own spread hardly move it, so MCD stands beside it",
         function=mcd_increase_db, needs_redraw=True,
@@ -99,8 +99,8 @@ _ALL = (
     _band(0, 2), _band(2, 4), _band(4, 8), _band(8, 12),
     Metric(
         "jump_db", "5 ms level jump", "dB", LOWER, 0.0,
-        formula="largest absolute level difference of 5 ms frames, each power plus 1e-4 of the reference's loudest",
-        silence="floored 40 dB below the loudest 5 ms", source="definition",
+        formula="largest absolute level difference of 5 ms frames, each power plus 1e-3 of the reference's loudest",
+        silence="floored 30 dB below the loudest 5 ms", source="definition",
         limits="one frame decides: says that something broke, not how it sounds",
         function=jump_db,
     ),

@@ -61,12 +61,15 @@ class Trial:
     @cached_property
     def reference_spectrum(self) -> np.ndarray:
         """Floored power spectrum of the reference's active frames [active, 513]."""
-        return power_spectrum(self.reference)[self.active] + self.power_floor
+        return self._floored(self.reference)
 
     @cached_property
     def test_spectrum(self) -> np.ndarray:
         """Floored power spectrum of the test at the same frames [active, 513]."""
-        return power_spectrum(self.test)[self.active] + self.power_floor
+        return self._floored(self.test)
+
+    def _floored(self, signal: np.ndarray) -> np.ndarray:
+        return power_spectrum(signal)[self.active] + self.power_floor
 
     @cached_property
     def reference_cepstrum(self) -> np.ndarray:
@@ -79,11 +82,11 @@ class Trial:
         return mel_cepstrum(self.test_spectrum)
 
     @cached_property
-    def against_redraw(self) -> tuple["Trial", "Trial"]:
-        """(redraw, test) and (redraw, reference): the redraw as a third party, as a recording of the same sentence would be."""
+    def redraw_cepstrum(self) -> np.ndarray:
+        """Mel-cepstrum of the redraw at the same frames [active, 25]."""
         if self.redraw is None:
             raise InputError("this metric needs the reference under another noise seed: Trial(reference, test, redraw)")
-        return Trial(self.redraw, self.test), Trial(self.redraw, self.reference)
+        return mel_cepstrum(self._floored(self.redraw))
 
 
 def defect(signal: np.ndarray) -> str | None:
