@@ -28,7 +28,11 @@ class ValueType:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `inputs` maps a parameter to value names; `path` is where it stands ("main/loop_3/block1", place 7)."""
+    """One operation.
+
+    `inputs` maps a parameter to value names; a value written in place has the name OPERATION#PARAMETER and is in `literals`. `path` is
+    where it stands ("main/loop_3/block1"), `index` its place there.
+    """
 
     name: str
     op_type: str
@@ -89,15 +93,18 @@ def _read_block(proto: MIL_pb2.Block, path: str) -> Block:
 def _read_operation(proto: MIL_pb2.Operation, path: str, index: int) -> Operation:
     outputs = tuple(_value_type(v.name, v.type) for v in proto.outputs)
     name = outputs[0].name if outputs else _attribute_name(proto)
-    literals = {param: value for param, value in proto.attributes.items() if param != "name"}
-    inputs = {}
+    literals, inputs = {}, {}
+    for param, value in proto.attributes.items():  # const keeps its value here, and constexpr did before iOS 18
+        if param != "name":
+            inputs[param] = (f"{name}#{param}",)
+            literals[inputs[param][0]] = value
     for param, argument in proto.inputs.items():
         names = []
         for i, binding in enumerate(argument.arguments):
             if binding.WhichOneof("binding") == "name":
                 names.append(binding.name)
-            else:  # a value written in place gets a name no value of the program can have
-                names.append(f"{name}#{param}{i}")
+            else:
+                names.append(f"{name}#{param}{i or ''}")
                 literals[names[-1]] = binding.value
         inputs[param] = tuple(names)
     blocks = tuple(_read_block(block, f"{path}/{name}/block{i}") for i, block in enumerate(proto.blocks))

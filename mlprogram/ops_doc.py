@@ -20,9 +20,9 @@ _HEAD = """# Operations that mlprogram executes
 
 Written by `python -m mlprogram.ops_doc`; do not edit. Every operation here has a test that runs it from a package on disk.
 
-fp16: *native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once); *widened* ones get
-fp32 copies and their result is rounded to the declared type. engine: *model* marks the operations that mlprogram/engine.py replaces under
-`precision="engine"`.
+fp16: *native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once); *widened* ones
+get fp32 copies and their result is rounded to the declared type. engine: *model* marks the operations that mlprogram/engine.py replaces
+under `precision="engine"`.
 """
 
 
@@ -35,8 +35,9 @@ def render() -> str:
                 for name, k in sorted(kernels.items())]
         parts.append(_table(family, "| operation | fp16 | engine | result |\n| --- | --- | --- | --- |", rows))
     rows = [f"| {name} | {_first_line(function)} |" for name, function in sorted(CONSTEXPR.items())]
-    parts.append(_table("constexpr, evaluated once when a program is loaded", "| operation | result |\n| --- | --- |", rows))
-    parts.append(_table("control flow and states", "| operation | result |\n| --- | --- |", [f"| {n} | {text} |" for n, text in CONTROL.items()]))
+    head = "| operation | result |\n| --- | --- |"
+    parts.append(_table("constexpr, evaluated once when a program is loaded", head, rows))
+    parts.append(_table("control flow and states", head, [f"| {name} | {text} |" for name, text in CONTROL.items()]))
     return "\n".join(parts)
 
 

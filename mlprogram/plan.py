@@ -128,17 +128,15 @@ class _Planner:
 
     def _literals(self, op: Operation, scope: dict[str, int | Constant]) -> None:
         for name, value in op.literals.items():
-            if "#" in name:
-                dtype = dtype_of(value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType)
-                self._define(Constant(name, self._source.read(value), dtype), scope)
+            dtype = dtype_of(value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType)
+            self._define(Constant(name, self._source.read(value), dtype), scope)
 
     def _constant(self, op: Operation, scope: dict[str, int | Constant]) -> None:
         self.types.update({v.name: v for v in op.outputs})
-        if op.op_type == "const":
-            self._define(Constant(op.name, self._source.read(op.literals["val"]), op.outputs[0].dtype), scope)
-            return
         arguments = {param: self._known(op, names[0], scope).value for param, names in op.inputs.items()}
-        arguments |= {param: self._source.read(value) for param, value in op.literals.items() if "#" not in param}
+        if op.op_type == "const":
+            self._define(Constant(op.name, arguments["val"], op.outputs[0].dtype), scope)
+            return
         for output, value in zip(op.outputs, self._source.evaluate(op, arguments), strict=True):
             self._define(Constant(output.name, value, output.dtype), scope)
 

@@ -20,7 +20,7 @@ from mlprogram.constants import Constants
 from mlprogram.dtypes import BY_NAME
 from mlprogram.errors import ProgramError
 from mlprogram.execute import Hook, Run, run_block
-from mlprogram.graph import Operation, read_function
+from mlprogram.graph import Operation, ValueType, read_function
 from mlprogram.interface import TensorSpec, check_inputs, read_interface, read_outputs
 from mlprogram.package import open_package
 from mlprogram.plan import build_plan
@@ -66,6 +66,15 @@ class Program:
         if name not in self._plan.constants:
             raise ProgramError(f"{self.path}: '{name}' is not a constant of function '{self.function}'")
         return self._plan.constants[name].value
+
+    def value_type(self, name: str) -> ValueType:
+        """Declared type and shape of any value of the function, constants and values written in place included. Raises ProgramError."""
+        if name in self._plan.types:
+            return self._plan.types[name]
+        if name in self._plan.constants:
+            constant = self._plan.constants[name]
+            return ValueType(name, constant.dtype, np.shape(constant.value))
+        raise ProgramError(f"{self.path}: function '{self.function}' has no value '{name}'")
 
     def make_state(self) -> dict[str, torch.Tensor]:
         """Zeros for every state of the program, to hand to successive calls, which update them."""

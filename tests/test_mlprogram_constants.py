@@ -1,4 +1,4 @@
-"""Weights of every width in the blob file, and every constexpr operation, against element-wise definitions and coremltools' own decompression.
+"""Weights of every width in the blob file, and every constexpr, against element-wise definitions and coremltools' own decompression.
 
 python -m pytest tests/test_mlprogram_constants.py -q
 """

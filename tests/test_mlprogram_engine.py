@@ -118,7 +118,7 @@ def test_blocks_sum_to_the_whole(op: str, tmp_path: Path) -> None:
 
 
 def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path: Path) -> None:
-    """coremltools writes atan2 as comparisons of y with 0 that leave y = 0, x < 0 out: Core ML gives 0 where pi is right, and so does the executor."""
+    """coremltools writes atan2 with comparisons that leave y = 0, x < 0 out: 0 where pi is right, on a device and here."""
 
     class Angle(torch.nn.Module):
         def forward(self, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -179,3 +179,22 @@ CASES: dict[str, Callable[[Rng], Case]] = {
 def test_operation(op: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(sum(map(ord, op)))
     check(op, [CASES[op](rng) for _ in range(6)], tmp_path, ct.target.iOS16 if op == "affine" else ct.target.iOS17)
+
+
+def test_crop_resize_before_ios17(tmp_path: Path) -> None:
+    """Boxes as [N, 1, 4, 1, 1], for every image, or [N, 1, 5, 1, 1], the image's index first."""
+    rng = np.random.default_rng(0)
+    boxes = np.array([[0.0, 1.0, 3.0, 4.0], [1.5, 0.5, 4.0, 5.5]])
+    attrs = {"target_height": 4, "target_width": 3, "sampling_mode": "STRICT_ALIGN_CORNERS"}
+
+    def crops(x: np.ndarray, roi: np.ndarray, *_: object) -> np.ndarray:
+        rows = []
+        for row in roi.reshape(len(roi), -1):
+            top, left, bottom, right = row[-4:]
+            images = x if len(row) == 4 else x[int(row[0]) : int(row[0]) + 1]
+            rows.append(np.einsum("nchw,ah,bw->ncab", images, tent(6, np.linspace(top, bottom, 4)), tent(7, np.linspace(left, right, 3))))
+        return np.stack(rows)
+
+    x, indexed = rng.normal(size=(2, 3, 6, 7)), np.concatenate([[[1.0], [0.0]], boxes], 1)
+    cases = [Case({"x": x, "roi": roi[:, None, :, None, None]}, crops, attrs=attrs, ulps=2) for roi in (boxes, indexed)]
+    check("crop_resize", cases, tmp_path, ct.target.iOS16)

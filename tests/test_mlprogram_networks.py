@@ -134,7 +134,7 @@ def test_network_agrees_with_pytorch(name: str, tmp_path: Path) -> None:
 
 
 def test_fp16_network_loses_what_rounding_costs(tmp_path: Path) -> None:
-    """Storage in fp16 costs some 60 dB of distance to fp32, the narrow accumulator a little more, and `exact` only the weights' rounding."""
+    """Storage in fp16 leaves some 60 dB, the narrow accumulator a little less, `exact` only has the weights' rounding."""
     torch.manual_seed(0)
     module = Conv().eval()
     path = stored(convert(module, (1, 16, 1, 20), precision="FLOAT16"), tmp_path / "n.mlpackage")

@@ -72,9 +72,9 @@ def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor
     elif mode in ("add", "sub"):
         flat.index_add_(0, places, updates, alpha=1 if mode == "add" else -1)
     elif mode == "div":
-        flat = flat / torch.ones_like(flat).index_reduce_(0, places, updates, "prod")
+        flat = flat / torch.ones_like(flat).scatter_reduce_(0, places, updates, "prod")
     elif mode in ("mul", "max", "min"):
-        flat.index_reduce_(0, places, updates, {"mul": "prod", "max": "amax", "min": "amin"}[mode])
+        flat.scatter_reduce_(0, places, updates, {"mul": "prod", "max": "amax", "min": "amin"}[mode])
     else:
         raise ValueError(f"scatter mode '{mode}' is unknown; one of update, add, sub, mul, div, max, min")
     return flat.reshape(data.shape)

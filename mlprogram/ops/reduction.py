@@ -57,7 +57,7 @@ REDUCTION = MappingProxyType({
     "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"),
     "reduce_l2_norm": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep).sqrt(), "Square root of the sum of squares"),
     "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"),
-    "reduce_log_sum_exp": _reduction(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep), "Logarithm of the sum of exponentials, without overflow"),
+    "reduce_log_sum_exp": _reduction(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep), "Logarithm of the sum of exponentials"),
     "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"),
     "reduce_mean": _reduction(_mean, "Mean"),
     "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"),
