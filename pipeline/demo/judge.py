@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.checkpoint import DEMO_FOLDER
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 TARGETS = {"stoi": 0.90, "pesq_wb": 1.8}  # means over the held-out sentences
 FIGURES_NAME = "figures.json"
-CHECKPOINT = Path(__file__).parent / "checkpoint"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _main(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT, help="folder to judge; figures.json is written into it")
+    parser.add_argument("--checkpoint", type=Path, default=DEMO_FOLDER, help="folder to judge; figures.json is written into it")
     parser.add_argument("--seed", type=int, default=0, help="of the source noise (default: %(default)s)")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="write spectrograms (recording above, render below) here")
     args = parser.parse_args(argv)

@@ -1,27 +1,26 @@
 """The demo voice as one trainable module, and its checkpoint folder in hexgrad's layout.
 
-    voice = DemoVoice.load(CHECKPOINT)
+    voice = DemoVoice.load(DEMO_FOLDER)
     waveform = voice.render(utterance, seed=0)  # [600 F] float32
 """
 
-import math
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from encoder.text_encoder import TextEncoder, aligned
+from pipeline.checkpoint import Checkpoint
 from pipeline.config import KokoroConfig
 from pipeline.demo.data import VOICES, Utterance
-from pipeline.errors import InputError
 from pipeline.layers import Conv, StyleAffine, upstream_state
 from vocoder.decoder import Vocoder
 from vocoder.generator import Generator
 from vocoder.istft import BINS
 from vocoder.source import gaussian_noise
 
-CHECKPOINT = Path(__file__).parent / "checkpoint"
 WEIGHTS = "kokoro-demo.pth"
+PARTS = ("decoder", "text_encoder")
 PACK_ROWS, PREFIX = 510, "module."
 PITCH_UNIT_HZ, ENERGY_UNIT = 100.0, 4.0
 QUIET_LOG_MAGNITUDE = -3.0
@@ -68,8 +67,8 @@ class DemoVoice(nn.Module):
     def save(self, folder: Path) -> None:
         """Write weights in float16 and one pack a voice; config.json is the caller's."""
         (folder / "voices").mkdir(parents=True, exist_ok=True)
-        parts = {"decoder": self.decoder, "text_encoder": self.text_encoder}
-        state = {name: {PREFIX + key: tensor.half() for key, tensor in upstream_state(part).items()} for name, part in parts.items()}
+        states = {name: upstream_state(getattr(self, name)) for name in PARTS}
+        state = {name: {PREFIX + key: tensor.half() for key, tensor in part.items()} for name, part in states.items()}
         torch.save(state, folder / WEIGHTS)
         for voice, style in zip(VOICES, self.styles.detach(), strict=True):
             row = torch.cat([style, torch.zeros_like(style)]).half()  # [256]: decoder style, prosody style
@@ -77,17 +76,12 @@ class DemoVoice(nn.Module):
 
     @classmethod
     def load(cls, folder: Path) -> "DemoVoice":
-        """Strict: a missing, extra or mis-shaped tensor is an error."""
-        voice = cls(KokoroConfig.load(folder / "config.json"))
-        try:
-            state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
-            packs = [torch.load(folder / "voices" / f"{name}.pt", map_location="cpu", weights_only=True) for name in VOICES]
-        except FileNotFoundError as problem:
-            raise InputError(f"{problem.filename} does not exist: `make demo` writes it") from None
-        for name in ("decoder", "text_encoder"):
-            tensors = {key.removeprefix(PREFIX): tensor.float() for key, tensor in state[name].items()}
-            getattr(voice, name).load_state_dict(tensors, strict=True)
-        voice.styles.data = torch.stack([pack[0, 0, : voice.config.style_dim].float() for pack in packs])
+        """Strict, through pipeline.checkpoint: a missing, extra or mis-shaped tensor is an InputError."""
+        checkpoint = Checkpoint.from_folder(folder)
+        voice = cls(checkpoint.config)
+        for name in PARTS:
+            checkpoint.load_part(getattr(voice, name), name)
+        voice.styles.data = torch.stack([checkpoint.voice(name)[0, 0, : voice.config.style_dim] for name in VOICES])
         return voice.eval()
 
 
@@ -102,8 +96,3 @@ def _fix_smoother(conv: Conv, unit: float) -> None:
         conv.weight.copy_(torch.tensor([0.25, 0.5, 0.25]).view(1, 1, 1, 3) / unit)
         conv.bias.zero_()
     conv.requires_grad_(False)
-
-
-def parameter_count(module: nn.Module) -> int:
-    """Trainable numbers."""
-    return sum(math.prod(p.shape) for p in module.parameters())

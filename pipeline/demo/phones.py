@@ -7,13 +7,12 @@ Symbols are Kokoro v1.0's American ones: A I O W Y are diphthongs, T is the flap
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from pipeline.checkpoint import DEMO_FOLDER
 from pipeline.config import KokoroConfig
 from pipeline.contract import FRAMES_PER_SECOND
 from pipeline.errors import InputError
 
-CHECKPOINT = Path(__file__).parent / "checkpoint"
 PAUSES = frozenset({"pau", "h#", "brth", "ssil"})
 PAD_SYMBOL = ""  # token 0, at both ends
 FLITE_TO_KOKORO: dict[str, str] = {
@@ -82,7 +81,7 @@ def token_ids(tokens: list[Token], vocab: dict[str, int]) -> list[int]:
 
 def vocabulary() -> dict[str, int]:
     """Symbols to ids, from the bundled checkpoint's config.json."""
-    return KokoroConfig.load(CHECKPOINT / "config.json").vocab
+    return KokoroConfig.load(DEMO_FOLDER / "config.json").vocab
 
 
 def _symbols(name: str) -> str:

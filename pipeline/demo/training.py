@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pipeline.checkpoint import DEMO_FOLDER
 from pipeline.config import KokoroConfig
 from pipeline.demo.batches import Batch, Batches
 from pipeline.demo.data import Utterance
 from pipeline.demo.losses import SpectralLoss, range_penalty
-from pipeline.demo.model import CHECKPOINT, DemoVoice
+from pipeline.demo.model import DemoVoice
 from pipeline.demo.muon import Muon
 from pipeline.errors import InputError
 from pipeline.layers import Conv, ConvTranspose, Snake
@@ -68,7 +69,7 @@ class Trainer:
             raise InputError("--device cuda: torch sees no CUDA device here")
         self.plan, self.device, self.step, self.log = plan, torch.device(device), 0, []
         torch.manual_seed(plan.seed)
-        self.voice = DemoVoice(config or KokoroConfig.load(CHECKPOINT / "config.json"))
+        self.voice = DemoVoice(config or KokoroConfig.load(DEMO_FOLDER / "config.json"))
         self.voice.initialize()
         self.voice.to(self.device).train()
         self.average = copy.deepcopy(self.voice).requires_grad_(False)
@@ -78,7 +79,7 @@ class Trainer:
         self.batches = Batches(utterances, plan.seed)
         self.conv_post: list[Tensor] = []
         self.voice.decoder.generator.conv_post.register_forward_hook(lambda _m, _i, output: self.conv_post.append(output))
-        self.vocoder = torch.compile(self.voice.decoder) if compiled else self.voice.decoder
+        self.vocoder = torch.compile(self.voice.decoder, dynamic=False) if compiled else self.voice.decoder
 
     def run(self, state: Path, minutes: float | None) -> bool:
         """Train to the end of the plan or of the time; True when the plan is finished."""
@@ -86,13 +87,14 @@ class Trainer:
         from rich.progress import Progress
 
         started = saved = time.monotonic()
+        before_seconds = self.log[-1]["seconds"] if self.log else 0.0
         with Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task("training", total=self.plan.steps, completed=self.step)
             while self.step < self.plan.steps:
                 parts = self.train_step()
                 now = time.monotonic()
                 if self.step % LOG_EVERY_STEPS == 0:
-                    seconds = round(now - started, 1)
+                    seconds = round(before_seconds + now - started, 1)
                     self.log.append({"step": self.step, "seconds": seconds, "pace": round(self.plan.pace(self.step), 4), **parts})
                     bar.update(task, completed=self.step, description=f"loss {parts['loss']:.3f}")
                 if now - saved > SAVE_EVERY_SECONDS:
@@ -178,8 +180,8 @@ class Trainer:
         """The averaged weights, config.json and the log as a checkpoint folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.average.save(folder)
-        config = CHECKPOINT / "config.json"
-        if folder.resolve() != CHECKPOINT.resolve():
+        config = DEMO_FOLDER / "config.json"
+        if folder.resolve() != DEMO_FOLDER.resolve():
             shutil.copyfile(config, folder / "config.json")
         (folder / LOG_NAME).write_text("".join(json.dumps(entry) + "\n" for entry in self.log), encoding="utf-8")
 
