@@ -58,6 +58,7 @@ def tiny_config() -> dict[str, Any]:
     """The same architecture, 1/16 as wide."""
     config = kokoro_config() | {"hidden_dim": 16, "decoder": {"hidden_dim": 24, "asr_res_dim": 8}, "name": "tiny", "releasable": False}
     config["istftnet"]["upsample_initial_channel"] = 32
+    config["plbert"] |= {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 3}
     return config
 
 

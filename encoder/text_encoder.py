@@ -9,6 +9,7 @@ Source: upstream kokoro/modules.py, TextEncoder. Inference only needs no dropout
 import torch
 from torch import Tensor, nn
 
+from encoder.prefix_lstm import PrefixLSTM
 from pipeline.config import KokoroConfig
 from pipeline.layers import Conv
 
@@ -43,21 +44,23 @@ class TextEncoder(nn.Module):
             nn.Sequential(Conv(width, width, kernel, padding=(kernel - 1) // 2), ChannelNorm(width), nn.LeakyReLU(LEAKY_SLOPE))
             for _ in range(config.n_layer)
         )
-        self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+        self.lstm = PrefixLSTM(width, width // 2)
 
-    def forward(self, input_ids: Tensor, lengths: Tensor | None) -> Tensor:
+    def forward(self, input_ids: Tensor, lengths: Tensor | None = None) -> Tensor:
         """input_ids [B, T] -> [B, hidden, 1, T]; `lengths` [B] marks padded batches, whose padding comes out as zeros."""
-        steps = input_ids.shape[1]
-        inside = None if lengths is None else (torch.arange(steps, device=input_ids.device) < lengths.to(input_ids.device)[:, None])
-        x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), inside)  # [B, C, 1, T]
-        for block in self.cnn:
-            x = _only(block(x), inside)
-        x = x.squeeze(2).transpose(1, 2)  # [B, T, C]
         if lengths is None:
-            x, _ = self.lstm(x)
-        else:
-            packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            x, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=steps)
+            return self.masked(input_ids, None)
+        steps = torch.arange(input_ids.shape[1], device=input_ids.device)
+        inside = steps < lengths.to(input_ids.device)[:, None]  # [B, T]
+        return self.masked(input_ids, inside[..., None].to(self.embedding.weight.dtype))
+
+    def masked(self, input_ids: Tensor, inside: Tensor | None) -> Tensor:
+        """The same with the mask itself: inside [B, T, 1], 1 on the prefix and 0 in the padding, or None."""
+        columns = None if inside is None else inside.transpose(1, 2).unsqueeze(2)  # [B, 1, 1, T]
+        x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns)  # [B, C, 1, T]
+        for block in self.cnn:
+            x = _only(block(x), columns)
+        x = self.lstm(x.squeeze(2).transpose(1, 2), inside)  # [B, T, C]
         return x.transpose(1, 2).unsqueeze(2)  # [B, C, 1, T]
 
 
@@ -67,5 +70,5 @@ def aligned(text: Tensor, durations: Tensor) -> Tensor:
     return text[..., torch.repeat_interleave(tokens, durations.to(text.device))]
 
 
-def _only(x: Tensor, inside: Tensor | None) -> Tensor:
-    return x if inside is None else x * inside[:, None, None].to(x.dtype)
+def _only(x: Tensor, columns: Tensor | None) -> Tensor:
+    return x if columns is None else x * columns

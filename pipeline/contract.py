@@ -69,3 +69,14 @@ class PackedLayout:
     def channels(self) -> int:
         """Rows in all."""
         return sum(self.sizes)
+
+
+ENCODER_NAME = "KokoroEncoder"
+DURATION, PROSODY = "duration", "prosody"  # functions of the encoder package
+MAX_PHONEMES = 510  # ALBERT has 512 positions; the boundary token stands at both ends
+BOUNDARY_ID = 0  # upstream's token before and after every utterance
+PADDING_ID = -1  # of input_ids; the only flexible input of `duration` carries its own mask
+TOKEN_BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # boundary tokens included
+INPUT_IDS, SPEED, FRAMES = "input_ids", "speed", "frames"
+DURATIONS, HIDDEN, TEXT, F0_HZ, ENERGY = "durations", "hidden", "text", "f0_hz", "energy"
+MIN_SPEED, MAX_SPEED = 0.25, 4.0  # beyond these a voice is neither understood nor what upstream was trained on
