@@ -57,7 +57,7 @@ def _band(low_khz: int, high_khz: int) -> Metric:
 _ALL = (
     Metric(
         "pesq", "PESQ wide band", "MOS-LQO", HIGHER, 4.6439,
-        formula="ITU-T P.862.2 on both signals resampled once to 16 kHz",
+        formula="ITU-T P.862.2 at 16 kHz, 0.5 s of silence around the clip, median over three positions on PESQ's frame grid",
         silence="P.862's own utterance detection", source="package pesq 0.0.4",
         limits="blind to level, to delay and above 8 kHz; P.862.3 excludes synthetic speech, so it is a regression proxy",
         function=pesq_wb,
