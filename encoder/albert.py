@@ -2,8 +2,8 @@
 
     hidden = Albert(config.plbert, config.n_token)(input_ids, inside)   # [1, T, 768]
 
-One utterance at a time, so every reshape is a literal with a single -1. Source of the architecture: Lan et al., arXiv 1909.11942, and the keys
-of transformers.AlbertModel. The pooler and the token types past the first are in the checkpoint and never reach the output.
+One utterance at a time, so every reshape is a literal with a single -1. Source of the architecture: Lan et al., arXiv 1909.11942; keys:
+transformers.AlbertModel. The pooler and the token types past the first are in the checkpoint and never reach the output.
 """
 
 import math

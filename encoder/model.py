@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from encoder.albert import Albert
-from encoder.predictor import ProsodyPredictor
+from encoder.predictor import ProsodyPredictor, with_style
 from encoder.text_encoder import TextEncoder
 from pipeline.config import KokoroConfig
 from pipeline.contract import PADDING_ID
 from pipeline.errors import InputError
+from pipeline.layers import Conv, Mask
 
 if TYPE_CHECKING:
     from pipeline.checkpoint import Checkpoint
@@ -48,12 +49,29 @@ class Encoder(nn.Module):
         return encoder.eval()
 
 
+class Timing(nn.Module):
+    """Symbols and style to durations: the blocks whose rounding shifts every frame after it. Its own scope, so that it can stay in fp32."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.bert, self.bert_encoder = encoder.bert, encoder.bert_encoder
+        self.duration_encoder, self.duration_lstm = encoder.predictor.text_encoder, encoder.predictor.lstm
+        self.duration_proj = encoder.predictor.duration_proj
+
+    def forward(self, ids: Tensor, inside: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor]:
+        """ids [1, T], inside [1, T, 1], style [1, 128], speed [1] -> durations [1, T] in frames and hidden [1, C, 1, T]."""
+        d_en = self.bert_encoder(self.bert(ids, inside))  # [1, T, C]
+        hidden = self.duration_encoder(d_en, style, inside)
+        durations = self.duration_proj(self.duration_lstm(with_style(hidden, style, inside), inside), speed)
+        return durations, hidden.transpose(1, 2).unsqueeze(2)
+
+
 class DurationFunction(nn.Module):
     """Everything that runs at the token rate. One utterance; T is the padded length."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.bert, self.bert_encoder, self.predictor, self.text_encoder = (getattr(encoder, name) for name in PARTS)
+        self.timing, self.symbols = Timing(encoder), encoder.text_encoder
 
     def forward(self, input_ids: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Shapes: input_ids [1, T] int32, PADDING_ID in the padding; style [1, 128], the prosody half; speed [1].
@@ -62,10 +80,22 @@ class DurationFunction(nn.Module):
         """
         inside = (input_ids > PADDING_ID).to(style.dtype).unsqueeze(2)  # [1, T, 1]
         ids = input_ids.clamp(min=0)
-        d_en = self.bert_encoder(self.bert(ids, inside))  # [1, T, C]
-        hidden = self.predictor.text_encoder(d_en, style, inside)
-        durations = self.predictor.durations(hidden, style, inside, speed)
-        return durations, hidden.transpose(1, 2).unsqueeze(2), self.text_encoder.masked(ids, inside)
+        durations, hidden = self.timing(ids, inside, style, speed)
+        return durations, hidden, self.symbols(ids, inside=inside)
+
+
+class Track(nn.Module):
+    """One curve at twice the frame rate: three AdaIN blocks and a projection."""
+
+    def __init__(self, blocks: nn.ModuleList, projection: Conv) -> None:
+        super().__init__()
+        self.blocks, self.projection = blocks, projection
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask) -> Tensor:
+        """x [1, C, 1, F], style [1, S, 1, 1] -> [1, 2F]; the padding means nothing."""
+        for block in self.blocks:
+            x, mask = block(x, style, mask)
+        return self.projection(x).squeeze(2).squeeze(1)  # [1, 1, 1, 2F] -> [1, 2F]
 
 
 class ProsodyFunction(nn.Module):
@@ -73,13 +103,17 @@ class ProsodyFunction(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.predictor = encoder.predictor
+        predictor = encoder.predictor
+        self.shared = predictor.shared
+        self.pitch, self.loudness = Track(predictor.F0, predictor.F0_proj), Track(predictor.N, predictor.N_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-        """frames [1, C + 1, 1, F]: hidden, aligned, and the mask; style [1, 128] -> F0 (Hz) and energy [1, 2F]; the padding means nothing."""
+        """frames [1, C + 1, 1, F], see `pack_frames`; style [1, 128] -> F0 (Hz) and energy [1, 2F]; their padding means nothing."""
         rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
-        f0_hz, energy = self.predictor.prosody(rows[..., :-1], style, rows[..., -1:])
-        return f0_hz.squeeze(1).squeeze(1), energy.squeeze(1).squeeze(1)  # [1, 2F]
+        inside = rows[..., -1:]  # [1, F, 1]
+        x = self.shared(with_style(rows[..., :-1], style, inside), inside).transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
+        column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])  # [1, S, 1, 1], [1, 1, 1, F]
+        return self.pitch(x, column, mask), self.loudness(x, column, mask)
 
 
 def pack_frames(en: Tensor, bucket: int) -> Tensor:

@@ -1,9 +1,8 @@
-"""The prosody predictor: durations from text and style, then F0 and energy from the aligned text. Upstream's keys.
+"""The prosody predictor's layers under upstream's keys: text and style to durations, the aligned text to F0 and energy.
 
-    hidden = predictor.text_encoder(d_en, style, inside)          # [1, T, hidden]
-    durations = predictor.durations(hidden, style, inside, speed) # [1, T] frames, not yet rounded
-    f0_hz, energy = predictor.prosody(en, style, inside)          # [1, 1, 1, 2F] each
+    hidden = ProsodyPredictor(config).text_encoder(d_en, style, inside)  # [1, T, hidden]
 
+How they are joined stands in encoder/model.py, which cuts them into the two exported functions.
 Source: upstream kokoro/modules.py, ProsodyPredictor and DurationEncoder, without dropout. `inside` is 1 on the utterance, 0 in the padding.
 Upstream carries the style along in `d` and `en`; it is the same row at every step, so here it is joined where an LSTM reads it.
 """
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from encoder.prefix_lstm import PrefixLSTM
 from pipeline.blocks import AdainResBlk1d
 from pipeline.config import KokoroConfig
-from pipeline.layers import Conv, Mask
+from pipeline.layers import Conv
 
 NORM_EPSILON = 1e-5
 
@@ -69,7 +68,7 @@ class DurationProjection(nn.Module):
 
 
 class ProsodyPredictor(nn.Module):
-    """Responsibilities: 1. how long each symbol lasts; 2. pitch and energy at 80 per second. It does not align."""
+    """Holds 1. what says how long each symbol lasts; 2. what says pitch and energy at 80 per second."""
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
@@ -91,20 +90,3 @@ class ProsodyPredictor(nn.Module):
                 AdainResBlk1d(half, half, style_dim),
             ]
         )
-
-    def durations(self, hidden: Tensor, style: Tensor, inside: Tensor, speed: Tensor) -> Tensor:
-        """hidden [1, T, C] -> [1, T] frames, not rounded; the padding means nothing."""
-        return self.duration_proj(self.lstm(with_style(hidden, style, inside), inside), speed)
-
-    def prosody(self, en: Tensor, style: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-        """en [1, F, C] (hidden, aligned) -> F0 in Hz and energy, [1, 1, 1, 2F] each; the padding means nothing."""
-        mask = Mask.of(inside.transpose(1, 2).unsqueeze(2))  # [1, 1, 1, F]
-        x = self.shared(with_style(en, style, inside), inside).transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
-        column = style.unsqueeze(2).unsqueeze(3)  # [1, S, 1, 1]
-        return self._track(x, self.F0, self.F0_proj, column, mask), self._track(x, self.N, self.N_proj, column, mask)
-
-    @staticmethod
-    def _track(x: Tensor, blocks: nn.ModuleList, projection: Conv, style: Tensor, mask: Mask) -> Tensor:
-        for block in blocks:
-            x, mask = block(x, style, mask)
-        return projection(x)  # [1, 1, 1, 2F]

@@ -2,9 +2,9 @@
 
     y = PrefixLSTM(640, 256)(x, inside)   # x [B, T, 640], inside [B, T, 1] is 1 on the prefix, 0 in the padding
 
-The backward direction meets the padding first and would carry it into the text. One more input column says "padding"; its weight closes the
-input gate, so the cell keeps its initial zero, `c = f 0 + 0 g` and `h = o tanh 0`, exactly, until the last real step. No flip, no gather, no
-second LSTM: the exported program has one `lstm` operation. The forward direction meets the padding last; its output there is masked.
+The backward direction meets the padding first and would carry it into the text. One more input column says "padding"; its weight closes
+the input gate, so the cell keeps its initial zero, `c = f 0 + 0 g` and `h = o tanh 0`, exactly, until the last real step. No flip, no
+gather, no second LSTM: the exported program has one `lstm` operation. The forward direction meets the padding last and is masked there.
 """
 
 import torch

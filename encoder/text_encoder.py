@@ -46,16 +46,14 @@ class TextEncoder(nn.Module):
         )
         self.lstm = PrefixLSTM(width, width // 2)
 
-    def forward(self, input_ids: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """input_ids [B, T] -> [B, hidden, 1, T]; `lengths` [B] marks padded batches, whose padding comes out as zeros."""
-        if lengths is None:
-            return self.masked(input_ids, None)
-        steps = torch.arange(input_ids.shape[1], device=input_ids.device)
-        inside = steps < lengths.to(input_ids.device)[:, None]  # [B, T]
-        return self.masked(input_ids, inside[..., None].to(self.embedding.weight.dtype))
+    def forward(self, input_ids: Tensor, lengths: Tensor | None = None, inside: Tensor | None = None) -> Tensor:
+        """input_ids [B, T] -> [B, hidden, 1, T], zero in the padding.
 
-    def masked(self, input_ids: Tensor, inside: Tensor | None) -> Tensor:
-        """The same with the mask itself: inside [B, T, 1], 1 on the prefix and 0 in the padding, or None."""
+        Padding is marked by `lengths` [B], or by `inside` [B, T, 1] itself (1 on the prefix), or there is none.
+        """
+        if lengths is not None:
+            steps = torch.arange(input_ids.shape[1], device=input_ids.device)
+            inside = (steps < lengths.to(input_ids.device)[:, None])[..., None].to(self.embedding.weight.dtype)
         columns = None if inside is None else inside.transpose(1, 2).unsqueeze(2)  # [B, 1, 1, T]
         x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns)  # [B, C, 1, T]
         for block in self.cnn:
