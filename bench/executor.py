@@ -128,7 +128,7 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
 
     calls = {"eager": eager} | {name: lambda p=p: p(inputs)[WAVEFORM] for name, p in programs.items()}
     outputs = {name: call() for name, call in calls.items()}  # warm
-    outputs["fp16 engine"] = Program(paths["fp16"], precision="engine")(inputs)[WAVEFORM]
+    engine = Program(paths["fp16"], precision="engine")
     seconds = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -136,6 +136,9 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
             call()
             seconds[name].append(time.perf_counter() - start)
     median = {name: statistics.median(values) for name, values in seconds.items()}
+    start = time.perf_counter()
+    outputs["fp16 engine"] = engine(inputs)[WAVEFORM]
+    median["fp16 engine"] = time.perf_counter() - start  # one call: it is there to judge, not to be fast
     peak = {name: statistics.median(peak_mib(call) for _ in range(3)) for name, call in calls.items()}
     with torch.no_grad():
         reference = module.double()(*(inputs[name].double() for name in (FEATURES, STYLE)))
@@ -146,7 +149,7 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
         "rounds": rounds,
         "load_seconds": load_seconds,
         "seconds": median,
-        "speed_ratio": {name: median[name] / median["eager"] for name in calls},
+        "speed_ratio": {name: value / median["eager"] for name, value in median.items()},
         "peak_mib": peak,
         "memory_ratio": {name: peak[name] / peak["eager"] for name in calls},
         "snr_db_to_float64": {name: snr_db(reference, y) for name, y in outputs.items()},

@@ -55,7 +55,10 @@ class Constants:
             raise ProgramError(f"unknown operation {op.where()}; known constexpr operations: {', '.join(sorted(CONSTEXPR))}")
         key = (op.op_type, *((k, _identity(v)) for k, v in sorted(arguments.items())))
         if key not in self._computed:
-            result = CONSTEXPR[op.op_type](**arguments)
+            try:
+                result = CONSTEXPR[op.op_type](**arguments)
+            except (ValueError, TypeError, IndexError, KeyError) as error:
+                raise ProgramError(f"{op.where()} cannot be evaluated: {error}") from error
             results = result if isinstance(result, tuple) else (result,)
             typed = tuple(np.asarray(r, o.dtype.numpy) for r, o in zip(results, op.outputs, strict=True))
             self._computed[key] = (typed, arguments)  # the arguments stay alive, or another array could get their place in memory
@@ -72,13 +75,16 @@ def _identity(value: Any) -> Any:
 
 
 def _immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | str:
-    kind = tensor.WhichOneof("value")
-    if kind == "strings":
-        return tensor.strings.values[0] if not shape else np.array(tensor.strings.values).reshape(shape)
-    count = math.prod(shape)
+    kind, count = tensor.WhichOneof("value"), math.prod(shape)
     if kind is None:  # an empty tensor is written as nothing
-        return np.zeros(shape, dtype.numpy)
-    if kind == "bytes":
+        values = np.zeros(0, dtype.numpy)
+    elif kind == "bytes":
         data = np.frombuffer(tensor.bytes.values, np.uint8)
-        return (unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)).reshape(shape)
-    return np.array(getattr(tensor, kind).values, dtype.numpy).reshape(shape)
+        if len(data) != (count * dtype.bits + 7) // 8:
+            raise ProgramError(f"a constant of shape {list(shape)} ({dtype.name}) holds {len(data)} bytes; the file is damaged")
+        values = unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)
+    else:
+        values = np.array(getattr(tensor, kind).values, dtype.numpy)
+    if len(values) != count:
+        raise ProgramError(f"a constant of shape {list(shape)} ({dtype.name}) holds {len(values)} values; the file is damaged")
+    return values.item() if kind == "strings" and not shape else values.reshape(shape)

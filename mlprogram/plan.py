@@ -133,8 +133,10 @@ class _Planner:
 
     def _constant(self, op: Operation, scope: dict[str, int | Constant]) -> None:
         self.types.update({v.name: v for v in op.outputs})
-        arguments = {param: self._known(op, names[0], scope).value for param, names in op.inputs.items()}
+        arguments = {param: self._known(op, names[0], scope).value for param, names in op.inputs.items() if names}
         if op.op_type == "const":
+            if "val" not in arguments or len(op.outputs) != 1:
+                raise ProgramError(f"{op.where()} holds no value; the file is damaged")
             self._define(Constant(op.name, arguments["val"], op.outputs[0].dtype), scope)
             return
         for output, value in zip(op.outputs, self._source.evaluate(op, arguments), strict=True):

@@ -182,7 +182,7 @@ def test_operation(op: str, tmp_path: Path) -> None:
 
 
 def test_crop_resize_before_ios17(tmp_path: Path) -> None:
-    """Boxes as [N, 1, 4, 1, 1], for every image, or [N, 1, 5, 1, 1], the image's index first (of one image: coremltools declares B for 1)."""
+    """Boxes as [N, 1, 4, 1, 1], for every image, or [N, 1, 5, 1, 1], the image's index first (coremltools declares B crops, not 1)."""
     rng = np.random.default_rng(0)
     boxes = np.array([[0.0, 1.0, 3.0, 4.0], [1.5, 0.5, 4.0, 5.5]])
     attrs = {"target_height": 4, "target_width": 3, "sampling_mode": "STRICT_ALIGN_CORNERS"}

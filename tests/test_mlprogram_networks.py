@@ -10,12 +10,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import coremltools as ct
 import coremltools.optimize.coreml as cto
 import numpy as np
 import pytest
 import torch
+from coremltools.converters.mil.frontend.milproto.load import load as load_milproto
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
 from torch import nn
@@ -131,6 +133,30 @@ def test_network_agrees_with_pytorch(name: str, tmp_path: Path) -> None:
         precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("declared", "exact", "exact64")
     }
     assert min(figures.values()) >= LIMIT_DB, figures
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
+    """The own reader of the protobuf against coremltools' milproto.load: the same operations, types and constants, in the same order."""
+    make, shape = NETWORKS[name]
+    model = convert(make().eval(), shape, ct.target.iOS17)
+    program = Program(stored(model, tmp_path / "n.mlpackage"))
+    spec = model.get_spec()
+    theirs = load_milproto(spec, spec.specificationVersion, model.weights_dir)
+    found = []
+
+    def walk(block: Any) -> None:
+        for op in block.operations:
+            found.append(op)
+            for inner in op.blocks:
+                walk(inner)
+
+    walk(theirs.functions["main"])
+    used = {n for op in program.operations for names in op.inputs.values() for n in names} | set(program.outputs)
+    ours = [op for op in program.operations if op.op_type != "const"]
+    assert [op.op_type for op in ours] == [op.op_type for op in found if op.op_type != "const"]
+    for op in (op for op in found if op.op_type == "const" and op.name in used):
+        np.testing.assert_array_equal(np.asarray(program.constant(op.name)), np.asarray(op.outputs[0].val))
 
 
 def test_fp16_network_loses_what_rounding_costs(tmp_path: Path) -> None:

@@ -186,6 +186,19 @@ def test_classifier_gives_label_and_probabilities(tmp_path: Path) -> None:
     assert list(shares) == ["a", "b", "c"] and np.allclose(list(shares.values()), want, atol=1e-6)
 
 
+def test_image_input(tmp_path: Path) -> None:
+    """An image input is given as the tensor the program sees: [1, channels, height, width]."""
+    image = ct.ImageType("x", shape=(1, 3, 8, 10), color_layout=ct.colorlayout.RGB)
+    module = nn.Conv2d(3, 2, 3)
+    traced = torch.jit.trace(module, torch.zeros(1, 3, 8, 10))
+    options = {"minimum_deployment_target": IOS17, "skip_model_load": True, "compute_precision": ct.precision.FLOAT32}
+    ct.convert(traced, inputs=[image], outputs=[ct.TensorType("y")], **options).save(str(tmp_path / "i.mlpackage"))
+    program = Program(tmp_path / "i.mlpackage")
+    assert program.inputs["x"].shape == (1, 3, 8, 10)
+    x = torch.rand(1, 3, 8, 10) * 255
+    np.testing.assert_allclose(program({"x": x})["y"], module(x).detach(), rtol=1e-4, atol=1e-3)
+
+
 def test_every_function_of_a_package(tmp_path: Path) -> None:
     """Two functions that share one weight; each has its own inputs and operations."""
     torch.manual_seed(0)
