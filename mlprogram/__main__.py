@@ -59,7 +59,7 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chip", action="append", default=[], help="a chip such as m1 or a17, repeatable; default: all of the rules file")
     parser.add_argument("--all-shapes", action="store_true", help="every enumerated shape instead of one")
     parser.add_argument("--per-op", action="store_true", help="list every operation with its verdict and rules")
-    parser.add_argument("--at-least", type=float, metavar="PERCENT", help="exit 1 if the cautious share of MACs is lower anywhere")
+    parser.add_argument("--at-least", type=float, metavar="PERCENT", help="exit 1 if the lowest share of MACs is below this anywhere")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything, operations included")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the segments of the first shape (.png, .svg, .pdf)")
     parser.add_argument("--rules", type=Path, metavar="FILE", help="another rules file")

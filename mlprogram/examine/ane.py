@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Any
 
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
-from mlprogram.examine.forecast import MEASURES, Forecast, forecast_residency
-from mlprogram.examine.latency import Bands, latency_bands
+from mlprogram.examine.forecast import MEASURES, Forecast, Reading, forecast_residency
+from mlprogram.examine.latency import Band, Bands, latency_bands
 from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
 from mlprogram.examine.report import last_line, mega, new_table, percent, shape_text, show, span
 from mlprogram.examine.rules import Rules, load_rules
@@ -49,7 +49,7 @@ def _rows(program: OpenProgram, shapes: dict[str, tuple[int, ...]], chips: list[
 
 
 def _verdict(at_least: float | None, rows: list[Row]) -> int:
-    lowest = min(forecast.cautious.share("macs") for forecast, _, _ in rows)
+    lowest = min(forecast.lowest_share("macs") for forecast, _, _ in rows)
     return EXIT_MISSED if at_least is not None and 100 * lowest < at_least else EXIT_GOOD
 
 
@@ -74,13 +74,23 @@ def inputs_text(profile: Profile) -> str:
 def share_table(rows: list[Row]) -> Any:
     """Shares on the engine as hopeful / cautious, segments, crossings and latency, one row for each shape and chip."""
     table = new_table(f"{LABEL}: share on the engine and latency, hopeful / cautious reading", "shape", "chip", "% ops", "% MACs",
-                      "% bytes", "segments", "crossings", "hopeful ms", "cautious ms")
+                      "% bytes", "segments", "crossings", "hopeful ms", "cautious ms", "whole graph may stay off, then ms")
     for forecast, bands, _ in rows:
         both = (forecast.hopeful, forecast.cautious)
         table.add_row(inputs_text(forecast.profile), forecast.chip, *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
                       " / ".join(str(r.cut.engine_segments) for r in both), " / ".join(str(r.cut.crossings) for r in both),
-                      span(bands.hopeful.low_ms, bands.hopeful.high_ms), span(bands.cautious.low_ms, bands.cautious.high_ms))
+                      *latency_cells(forecast, bands))
     return table
+
+
+def latency_cells(forecast: Forecast, bands: Bands) -> tuple[str, str, str]:
+    """Hopeful and cautious band, and what happens if the whole graph stays off the engine, in words."""
+    fallen = "" if bands.fallen is None else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_span(bands.fallen)}"
+    return _span(bands.hopeful), _span(bands.cautious), fallen
+
+
+def _span(band: Band) -> str:
+    return span(band.low_ms, band.high_ms)
 
 
 def rule_table(rows: list[Row], rules: Rules) -> Any:
@@ -132,7 +142,7 @@ def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: boo
     result = {
         "chip": forecast.chip,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
-        **{name: _reading(getattr(forecast, name), getattr(bands, name)) for name in ("hopeful", "cautious")},
+        **{name: _reading(getattr(forecast, name), getattr(bands, name)) for name in ("hopeful", "cautious", "fallen")},
         "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
         "whole_graph": [{"rule": f.rule.id, "detail": f.detail} for f in forecast.graph_findings],
         "device": _facts(facts),
@@ -145,7 +155,9 @@ def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: boo
     return result
 
 
-def _reading(reading: Any, band: Any) -> dict[str, Any]:
+def _reading(reading: Reading | None, band: Band | None) -> dict[str, Any] | None:
+    if reading is None or band is None:
+        return None
     return {"share": dict(reading.shares), "segments": reading.cut.engine_segments, "crossings": reading.cut.crossings,
             "crossing_bytes": reading.cut.crossing_bytes, "latency_ms": [band.low_ms, band.high_ms], "parts_ms": dict(band.parts)}
 

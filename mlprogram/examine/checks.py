@@ -2,8 +2,8 @@
 
     CHECKS["axis_limit"](op, {"spatial": 16384, "channel": 65536})  # "width 24001 of 'x'", or None when the rule is kept
 
-A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json. Rules about a whole graph or a run of operations
-(graph_after, flexible_input, small_segment) are in forecast.py.
+A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json (`on_chip_mib` from its chip table). Rules about a whole
+graph or a run of operations (graph_after, flexible_input, small_segment) are in forecast.py.
 """
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def dilated_taps(op: OpProfile, params: Params) -> str | None:
 
 
 def dilated_width(op: OpProfile, params: Params) -> str | None:
-    """A dilated convolution whose lowered width, twice its width plus two, is over the limit."""
-    lowered = 2 * op.outputs[0].shape[-1] + 2 if _dilation(op) > 1 else 0
+    """A dilated convolution whose lowered width, a few columns more than its own, is over the limit."""
+    lowered = op.outputs[0].shape[-1] + params["extra"] if _dilation(op) > 1 else 0
     return f"lowered width {lowered} > {params['limit']}" if lowered > params["limit"] else None
 
 
@@ -160,6 +160,14 @@ def padded_bytes(tensor: Tensor, step: int) -> int:
     return tensor.bytes // row * (-(-row // step) * step)
 
 
+def working_set(op: OpProfile, params: Params) -> str | None:
+    """A tensor that does not fit on the chip; its size is the chip's, not the rule's."""
+    largest = max(_tensors(op), key=lambda t: t.bytes, default=None)
+    if largest is None or largest.bytes <= params["on_chip_mib"] * 2 ** 20:
+        return None
+    return f"'{largest.name}' has {largest.bytes / 2 ** 20:.1f} MiB > {params['on_chip_mib']:g} MiB"
+
+
 def weight_kind(op: OpProfile, params: Params) -> str | None:
     """A weight stored in one of these ways."""
     return next((w.kind for w in op.weights if any(w.kind.startswith(s) for s in params["starts_with"])), None)
@@ -167,4 +175,5 @@ def weight_kind(op: OpProfile, params: Params) -> str | None:
 
 CHECKS: Mapping[str, Check] = MappingProxyType({f.__name__: f for f in (
     op_types, axis_limit, rank_limit, rank_other, op_rank, conv_rank, kernel_size, stride_factors, dilation_factors, dilated_taps,
-    dilated_width, dtype, dtype_out, pad_mode, pad_axes, reduced_axis, slice_offset, last_axis, weight_kind)})
+    dilated_width, dtype, dtype_out, pad_mode, pad_axes, reduced_axis, slice_offset, last_axis, working_set,
+    weight_kind)})

@@ -4,8 +4,9 @@
     forecast.hopeful.share("macs"), forecast.cautious.share("macs"), forecast.ops[12].findings
 
 Two readings, because published observations disagree. In the hopeful one an operation leaves the engine only by a rule whose effect is
-`leaves`. In the cautious one it also leaves by `may_leave`, and the whole graph stays off the engine once a `graph_may_fail` rule
-applies. The truth for one device and one system version should lie between them; only a device decides.
+`leaves`. In the cautious one it also leaves by `may_leave`. The truth for one device and one system version should lie between them. When
+a `graph_may_fail` rule applies, there is a third possibility: the compiler gives up and nothing is on the engine (`fallen`). Only a
+device decides.
 """
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A chip's forecast for one profile."""
+    """A chip's forecast for one profile. `fallen` is the reading with nothing on the engine, if a rule says that this may happen."""
 
     chip: str
     profile: Profile = field(repr=False)
@@ -68,6 +69,11 @@ class Forecast:
     graph_findings: tuple[Finding, ...]
     hopeful: Reading
     cautious: Reading
+    fallen: Reading | None
+
+    def lowest_share(self, measure: str) -> float:
+        """The lowest share that any reading gives."""
+        return 0.0 if self.fallen else self.cautious.share(measure)
 
     def rule_counts(self, effects: tuple[str, ...] = ("leaves", "may_leave", "graph_may_fail")) -> dict[str, int]:
         """How many operations each rule with one of these effects concerns, graph rules included once."""
@@ -77,23 +83,25 @@ class Forecast:
 
 def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
     """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
-    rules.chip(chip)
+    on_chip_mib = rules.chip(chip).on_chip_mib[0]
     chip = chip.lower()
     held = rules.for_chip(chip)
-    findings = [_op_findings(op, held) for op in profile.ops]
+    findings = [_op_findings(op, held, on_chip_mib) for op in profile.ops]
     graph = (*_graph_findings(findings, held), *_input_findings(profile, held))
     off = frozenset(i for i, found in enumerate(findings) if any(f.effect == "leaves" for f in found))
     hopeful = _reading(profile, off)
     _add_small_segments(profile, hopeful.cut, held, findings)
     perhaps = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))
-    cautious = _reading(profile, frozenset(range(len(profile.ops)))) if graph else _settle(profile, perhaps, held, findings)
+    cautious = _settle(profile, perhaps, held, findings)
+    fallen = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(OpForecast(op, tuple(found), i not in off, i not in cautious.off)
                 for i, (op, found) in enumerate(zip(profile.ops, findings, strict=True)))
-    return Forecast(chip, profile, ops, graph, hopeful, cautious)
+    return Forecast(chip, profile, ops, graph, hopeful, cautious, fallen)
 
 
-def _op_findings(op: OpProfile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
-    details = ((rule, effect, CHECKS[rule.kind](op, rule.params)) for rule, effect in held if rule.kind in CHECKS)
+def _op_findings(op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float) -> list[Finding]:
+    details = ((rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib}))
+               for rule, effect in held if rule.kind in CHECKS)
     return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
 
 

@@ -1,7 +1,7 @@
 """Latency bands from a roofline: arithmetic against the peak, bytes against the memory, and a price for each segment. Low to high.
 
     bands = latency_bands(forecast, rules.chips["m4"])
-    bands.hopeful.low_ms, bands.hopeful.high_ms, bands.cautious.high_ms
+    bands.hopeful.low_ms, bands.hopeful.high_ms, bands.cautious.low_ms
 
 One band for each reading of the placement (forecast.py). Within a band
 low: arithmetic and memory overlap fully; the highest published rates; elementwise neighbours are fused and tensors that fit on the chip
@@ -40,26 +40,18 @@ class Band:
 
 @dataclass(frozen=True)
 class Bands:
-    """The band of each reading. `low_ms` to `high_ms` spans both."""
+    """The band of each reading; `fallen` only where the whole graph may stay off the engine."""
 
     hopeful: Band
     cautious: Band
-
-    @property
-    def low_ms(self) -> float:
-        """The lowest of both."""
-        return min(self.hopeful.low_ms, self.cautious.low_ms)
-
-    @property
-    def high_ms(self) -> float:
-        """The highest of both."""
-        return max(self.hopeful.high_ms, self.cautious.high_ms)
+    fallen: Band | None
 
 
 def latency_bands(forecast: Forecast, chip: Chip) -> Bands:
-    """Both bands of a forecast."""
+    """The bands of a forecast."""
     moved = fused_bytes(forecast.profile, chip.on_chip_mib[_HIGH] * _MIB)
-    return Bands(_band(forecast, forecast.hopeful, chip, moved), _band(forecast, forecast.cautious, chip, moved))
+    hopeful, cautious = (_band(forecast, reading, chip, moved) for reading in (forecast.hopeful, forecast.cautious))
+    return Bands(hopeful, cautious, _band(forecast, forecast.fallen, chip, moved) if forecast.fallen else None)
 
 
 def _band(forecast: Forecast, reading: Reading, chip: Chip, moved: list[float]) -> Band:

@@ -22,7 +22,7 @@ CONFIDENCES = ("high", "medium", "low")
 KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType({kind: frozenset(params.split()) for kind, params in {
     "op_types": "ops", "axis_limit": "spatial channel", "rank_limit": "max", "rank_other": "prefer", "conv_rank": "ops max_spatial",
     "kernel_size": "ops width height", "stride_factors": "ops native slower_up_to", "dilation_factors": "ops native slower_up_to",
-    "dilated_taps": "min_kernel", "dilated_width": "limit", "graph_after": "rules", "flexible_input": "flexibility min_inputs",
+    "dilated_taps": "min_kernel", "dilated_width": "limit extra", "graph_after": "rules", "flexible_input": "flexibility min_inputs",
     "dtype": "any_of", "dtype_out": "any_of", "pad_mode": "modes", "pad_axes": "last", "reduced_axis": "ops max", "op_rank": "ops max",
     "slice_offset": "ops", "small_segment": "max_ops max_weight_mb", "last_axis": "bytes", "working_set": "", "weight_kind": "starts_with",
 }.items()})

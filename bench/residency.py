@@ -1,0 +1,227 @@
+"""Hold the residency forecast against published placements: rebuild comparable graphs, forecast them, print both.
+
+    python -m bench.residency                      # every case: minutes
+    python -m bench.residency --only lai-tail      # one
+    python -m bench.residency --vocoder            # the forecast of this project's vocoder at 1, 3, 7, 15 and 30 s on every chip
+
+Exit 0: every published share lies between the two readings (one per cent of slack), or is 0 where the whole graph was at risk.
+Exit 1: one does not. Exit 2: bad input.
+The last line of stdout is one JSON object.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+SECONDS = (1, 3, 7, 15, 30)
+FRAMES_PER_SECOND = 40
+SLACK = 0.01  # published shares are whole per cents
+LAI_FRAMES = 120  # a short sentence
+
+
+@dataclass(frozen=True)
+class Case:
+    """A published observation and how to rebuild its graph. `shapes`: input name -> shape; an axis (low, default, high) is a range."""
+
+    graph: str
+    sizes: dict[str, int]
+    shapes: dict[str, tuple]
+    precision: str
+    chip: str
+    published: float
+    published_ops: int
+    source: str
+    difference: str
+    integers: tuple[str, ...] = ()
+
+
+def _lai(graph: str, shapes: dict[str, tuple], precision: str, published: float, ops: int, difference: str) -> Case:
+    return Case(graph, {}, shapes, precision, "m5", published, ops, "FluidAudio profiler", difference)
+
+
+def _ranged(times: int, extra: int = 0) -> tuple[int, int, int]:
+    return (times + extra, LAI_FRAMES * times + extra, 2000 * times + extra)
+
+
+def _magpie(frames: int, published: float, difference: str) -> Case:
+    return Case("MagpieBody", {}, {"x": (1, 864, frames)}, "fp16", "m2", published, 1006, "mobius, magpie probe", difference)
+
+
+def cases() -> dict[str, Case]:
+    """Every case by name."""
+    whole, style = "every operation is fp32", (1, 128)
+    return {
+        "lai-vocoder": _lai("LaiVocoder", {
+            "asr": (1, 512, _ranged(1)), "f0": (1, _ranged(2)), "energy": (1, _ranged(2)), "noise_0": (1, 256, _ranged(20)),
+            "noise_1": (1, 128, _ranged(120, 1)), "style": style}, "fp16", 0.99, 655,
+            "which six are missing is not published; cautious counts dilated kernels of 11, the kernel of 20, short runs between"),
+        "lai-noise": _lai("LaiNoise", {"f0": (1, 2 * LAI_FRAMES), "style": style}, "fp32", 0.0, 239, whole),
+        "lai-tail": _lai("LaiTail", {"x": (1, 128, 120 * LAI_FRAMES + 1)}, "fp32", 0.0, 13, whole),
+        "magpie-t8": _magpie(8, 0.990, "hopeful misses the ten dilated convolutions; cautious has them, and short runs between them"),
+        "magpie-t16": _magpie(16, 0.988, "width 16,384 exactly: two more convolutions were lowered to 16,386"),
+        "magpie-t20": _magpie(20, 0.0, "width 20,480: the compiler gave up the whole graph, as graph-too-wide warns"),
+        "snake-sine": Case("SnakeConvs", {"sine": 1}, {"x": (1, 64, 1024)}, "fp16", "m2", 0.0, 6, "mobius, magpie probe",
+                           "sin is refused; the two convolutions beside it are too small to send over alone"),
+        "snake-poly": Case("SnakeConvs", {"sine": 0}, {"x": (1, 64, 1024)}, "fp16", "m2", 1.0, 8, "mobius, magpie probe",
+                           "hopeful counts the fp32 casts at the border, which that tool leaves out; cautious: too small a graph"),
+        "decoder-joint": Case("DecoderJoint", {}, {"token": (1, 1), "encoded": (1, 1, 1024), "hidden": (2, 1, 640), "cell": (2, 1, 640)},
+                              "fp16", "m5", 0.54, 28, "FluidAudio profiler",
+                              "LSTM, index and glue are off; this graph has less glue than theirs", ("token",)),
+        "joint": Case("Joint", {}, {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)}, "fp16", "m5", 1.0, 12, "FluidAudio profiler",
+                      "19 MB of weights are worth sending over"),
+        "joint-small": Case("Joint", {"vocabulary": 1024}, {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)}, "fp16", "m5", 0.0, 12,
+                            "FluidAudio profiler", "the same with 4 MB of weights stayed on the CPU: only the cautious reading says so"),
+    }
+
+
+def build(case: Case, folder: Path, name: str) -> Path:
+    """Trace and convert one case into a package."""
+    import coremltools as ct
+    import numpy as np
+    import torch
+
+    from bench import residency_graphs
+    from pipeline.export import quiet_coremltools
+
+    torch.manual_seed(0)
+    module = getattr(residency_graphs, case.graph)(**case.sizes).eval()
+    dtype = np.float16 if case.precision == "fp16" else np.float32
+    inputs, example = [], []
+    for key, shape in case.shapes.items():
+        sizes = tuple(axis[1] if isinstance(axis, tuple) else axis for axis in shape)
+        axes = tuple(ct.RangeDim(axis[0], axis[2], axis[1]) if isinstance(axis, tuple) else axis for axis in shape)
+        whole = key in case.integers
+        inputs.append(ct.TensorType(key, shape=axes, dtype=np.int32 if whole else dtype))
+        example.append(torch.zeros(sizes, dtype=torch.int32) if whole else torch.zeros(sizes))
+    precision = ct.precision.FLOAT16 if case.precision == "fp16" else ct.precision.FLOAT32
+    with quiet_coremltools(), torch.no_grad():
+        traced = torch.jit.trace(module, tuple(example), check_trace=False)
+        model = ct.convert(traced, inputs=inputs, convert_to="mlprogram", compute_precision=precision, skip_model_load=True,
+                           minimum_deployment_target=ct.target.iOS17)
+        model.save(str(folder / f"{name}.mlpackage"))
+    return folder / f"{name}.mlpackage"
+
+
+def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
+    """Forecast one case beside its published share."""
+    from mlprogram.examine.forecast import forecast_residency
+    from mlprogram.examine.profile import open_program, profile_program
+    from mlprogram.examine.rules import load_rules
+
+    program = open_program(build(case, folder, name))
+    forecast = forecast_residency(profile_program(program, program.shapes({})), load_rules(), case.chip)
+    high, low = forecast.hopeful.share("ops"), forecast.cautious.share("ops")
+    within = low - SLACK <= case.published <= high + SLACK or (forecast.fallen is not None and case.published <= SLACK)
+    return {
+        "case": name, "chip": case.chip, "published": case.published, "published_ops": case.published_ops, "ops": len(forecast.ops),
+        "hopeful": high, "cautious": low, "whole_graph": [f.rule.id for f in forecast.graph_findings], "within": within,
+        "source": case.source,
+        "difference": case.difference, "rules": forecast.rule_counts(),
+    }
+
+
+def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """A Markdown table, as the documents hold it."""
+    print(f"| {' | '.join(headings)} |\n| {' | '.join('---' for _ in headings)} |")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+def published(only: list[str]) -> int:
+    """Every case asked for."""
+    chosen = cases()
+    for name in only:
+        if name not in chosen:
+            raise InputError(f"case {name!r} is unknown; one of {', '.join(chosen)}")
+    with tempfile.TemporaryDirectory() as folder:
+        results = [compare(name, case, Path(folder)) for name, case in chosen.items() if not only or name in only]
+    print_markdown(
+        ("graph", "chip", "published % of ops", "hopeful / cautious", "or 0 by", "ops published / here", "within", "why they differ"),
+        [_published_row(r) for r in results])
+    print(json.dumps({"label": "forecast, not a measurement", "cases": results}))
+    return EXIT_GOOD if all(r["within"] for r in results) else EXIT_REJECTED
+
+
+def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
+    return (r["case"], r["chip"], f"{100 * r['published']:.3g}", f"{100 * r['hopeful']:.1f} / {100 * r['cautious']:.1f}",
+            ", ".join(r["whole_graph"]), f"{r['published_ops']} / {r['ops']}", "yes" if r["within"] else "NO", r["difference"])
+
+
+def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path) -> Path:
+    """This project's vocoder with random weights and one enumerated shape for each length."""
+    from bench.random_checkpoint import random_vocoder
+    from pipeline.config import KokoroConfig
+    from pipeline.export import save_package
+    from vocoder.convert import export_model
+
+    parsed = KokoroConfig.from_dict(config, "bench.residency")
+    model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim)
+    save_package(model, folder / "Vocoder.mlpackage")
+    return folder / "Vocoder.mlpackage"
+
+
+def vocoder(package: Path | None) -> int:
+    """The forecast table of the vocoder: all chips and lengths."""
+    from bench.random_checkpoint import kokoro_config
+    from mlprogram.examine.ane import report
+    from mlprogram.examine.forecast import forecast_residency
+    from mlprogram.examine.latency import latency_bands
+    from mlprogram.examine.profile import open_program, profile_program
+    from mlprogram.examine.rules import load_rules
+
+    rules = load_rules()
+    with tempfile.TemporaryDirectory() as folder:
+        frames = tuple(s * FRAMES_PER_SECOND for s in SECONDS)
+        program = open_program(package or build_vocoder(kokoro_config(), frames, Path(folder)))
+        profiles = [profile_program(program, shapes) for shapes in program.all_shapes()]
+    rows = [(forecast, latency_bands(forecast, rules.chips[chip]), None) for chip in rules.chips for forecast in
+            (forecast_residency(profile, rules, chip) for profile in profiles)]
+    print_markdown(
+        ("chip", "s", "% ops", "% MACs", "% bytes", "segments", "crossings", "hopeful ms", "cautious ms", "or all off, ms"),
+        [_vocoder_row(forecast, bands) for forecast, bands, _ in rows])
+    print(json.dumps(report(program, rows, rules, per_op=False)))
+    return EXIT_GOOD
+
+
+def _vocoder_row(forecast: Any, bands: Any) -> tuple[str, ...]:
+    from mlprogram.examine.ane import latency_cells
+    from mlprogram.examine.forecast import MEASURES
+    from mlprogram.examine.report import percent
+
+    both = (forecast.hopeful, forecast.cautious)
+    seconds = (forecast.profile.inputs[0].shape[-1] - 1) / FRAMES_PER_SECOND
+    return (forecast.chip, f"{seconds:g}", *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
+            " / ".join(str(r.cut.engine_segments) for r in both), " / ".join(str(r.cut.crossings) for r in both),
+            *latency_cells(forecast, bands))
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.residency", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
+    parser.add_argument("--vocoder", action="store_true", help="the forecast table of this project's vocoder instead")
+    parser.add_argument("--package", type=Path, help="with --vocoder: an existing package instead of a random-weight build")
+    arguments = parser.parse_args(argv)
+    from mlprogram.errors import ProgramError
+
+    action: Callable[[], int] = (lambda: vocoder(arguments.package)) if arguments.vocoder else (lambda: published(arguments.only))
+    try:
+        return action()
+    except ProgramError as problem:
+        raise InputError(str(problem)) from problem
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
