@@ -101,7 +101,7 @@ class _Planner:
         self.constants: dict[str, Constant] = {}
         self._source = constants
         self._precision = precision
-        self._shared: dict[tuple, int] = {}
+        self._shared: dict[tuple, tuple[int, Any]] = {}  # what a constant is -> its slot, and the array whose place in memory the key names
 
     def block(self, block: Block, outer: Mapping[str, int | Constant]) -> BlockPlan:
         scope = dict(outer)
@@ -191,18 +191,19 @@ class _Planner:
         if not isinstance(found, Constant):
             return found
         if not isinstance(found.value, np.ndarray) or found.dtype.torch is None:
-            return self._share((name,), found.value)
+            return self._share(("host", repr(found.value)), found.value, lambda: found.value)
         working = self._precision.working(found.dtype)
         if widen is not None and working == torch.float16:
             working = widen
-        place = found.value.__array_interface__["data"][0] if found.value.nbytes > _SMALL else name
-        return self._share((place, found.value.shape, found.dtype.name, working), lambda: to_torch(found.value, found.dtype).to(working))
+        place = found.value.__array_interface__["data"][0] if found.value.nbytes > _SMALL else found.value.tobytes()
+        key = (place, found.value.shape, found.dtype.name, working)
+        return self._share(key, found.value, lambda: to_torch(found.value, found.dtype).to(working))
 
-    def _share(self, key: tuple, value: Any) -> int:
+    def _share(self, key: tuple, owner: Any, make: Callable[[], Any]) -> int:
         if key not in self._shared:
-            self._shared[key] = len(self.template)
-            self.template.append(value() if callable(value) else value)
-        return self._shared[key]
+            self._shared[key] = (len(self.template), owner)
+            self.template.append(make())
+        return self._shared[key][0]
 
 
 def _python_value(value: Any) -> Any:
@@ -228,5 +229,8 @@ def _with_frees(steps: list[Step], inputs: tuple[int, ...], outputs: tuple[int, 
         for slot in (*_slots_read(step), *(o.slot for o in step.outputs)):
             if slot in own:
                 last[slot] = i
-    for i, step in enumerate(steps):
-        yield replace(step, frees=tuple(slot for slot, at in last.items() if at == i))
+    frees: list[list[int]] = [[] for _ in steps]
+    for slot, at in last.items():
+        frees[at].append(slot)
+    for step, slots in zip(steps, frees, strict=True):
+        yield replace(step, frees=tuple(slots))

@@ -17,6 +17,7 @@ import torch
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
 from coremltools.converters.mil.mil.program import StateTensorPlaceholder
+from coremltools.proto import Model_pb2
 from torch import nn
 
 from mlprogram import Program, ProgramError
@@ -54,6 +55,32 @@ def test_cond_runs_one_branch(tmp_path: Path) -> None:
         y = program({"x": x, "flag": np.array([flag], np.int32)}, hook=lambda name, op, value: seen.append(op))["y"]
         np.testing.assert_array_equal(y, want)
     assert seen.count("mul") == seen.count("sub") == 1
+
+
+def test_names_belong_to_their_block(tmp_path: Path) -> None:
+    """A constant of one name in both branches, with another value in each."""
+
+    def body(x, flag):
+        pred = mb.cast(x=mb.squeeze(x=flag), dtype="bool")
+        chosen = mb.cond(
+            pred=pred,
+            _true_fn=lambda: mb.mul(x=x, y=np.full(40, 2.0, np.float32)),
+            _false_fn=lambda: mb.mul(x=x, y=np.full(40, 3.0, np.float32)),
+        )
+        return [mb.identity(x=chosen, name="y")]
+
+    program_of(body, tmp_path, x=(40,), flag=((1,), types.int32))
+    model = next(tmp_path.rglob("model.mlmodel"))
+    spec = Model_pb2.Model.FromString(model.read_bytes())
+    function = spec.mlProgram.functions["main"]
+    cond = next(op for op in function.block_specializations[function.opset].operations if op.type == "cond")
+    for block in cond.blocks:
+        constant, product = block.operations
+        constant.outputs[0].name = product.inputs["y"].arguments[0].name = "c"
+    model.write_bytes(spec.SerializeToString())
+    program, x = Program(tmp_path / "p.mlpackage"), np.ones(40, np.float32)
+    for flag, want in ((1, 2), (0, 3)):
+        assert program({"x": x, "flag": np.array([flag])})["y"].tolist() == [want] * 40
 
 
 def test_while_loop_uses_outer_values_and_its_own(tmp_path: Path) -> None:
