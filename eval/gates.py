@@ -59,7 +59,7 @@ COMMON = (
 )
 FP16_ONLY = (
     Gate("snr_db", MEAN, 45.0, "fp16 is the yardstick for all other levels; published fp16 builds of this vocoder reach 46 to 50 dB"),
-    Gate("pesq", MEAN, 4.5, "a format change alone must be closer than another noise seed (4.45)"),
+    Gate("pesq", MEAN, 4.5, "a format change alone must be as near as another noise seed of a good voice (4.45 to 4.53)"),
 )
 EXTRA = MappingProxyType({"fp16": FP16_ONLY})  # by method; all others have the common gates only
 
@@ -120,7 +120,7 @@ def decide(gates: Sequence[Gate], clips: Figures, floor: Figures, defects: Seque
     missing = tuple(f"{check.gate.name} was not measured" for check in checks if check.value is None)
     heard = len(clips) + len(defects)
     if heard < FEWEST_CLIPS:
-        return Decision(UNDECIDED, checks, (f"{heard} clips were judged, at least {FEWEST_CLIPS} are needed", *defects, *missed))
+        return Decision(UNDECIDED, checks, (f"clips judged: {heard}, needed: at least {FEWEST_CLIPS}", *defects, *missed))
     if defects or missed:
         return Decision(REJECT, checks, (*defects, *missed))
     return Decision(UNDECIDED, checks, missing) if missing else Decision(SHIP, checks, ("every gate holds",))

@@ -3,6 +3,7 @@
     print_judgement(judgement, manifest, precision="declared")
 """
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +23,7 @@ def print_judgement(judgement: Judgement, manifest: Manifest, precision: str) ->
         console = Console(width=WIDTH)
     console.print(metric_table(judgement, manifest, precision))
     verdict = judgement.decision.verdict
-    console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, {len(judgement.clips)} clips")
+    console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
     if not manifest.releasable:
@@ -33,10 +34,10 @@ def print_judgement(judgement: Judgement, manifest: Manifest, precision: str) ->
 def metric_table(judgement: Judgement, manifest: Manifest, precision: str) -> Table:
     """One row a metric: the package's mean and worst, the redraw's, the limits."""
     megabytes = manifest.package_bytes / 1e6
-    table = Table(title=f"{manifest.package}  {megabytes:.2f} MB, executed as {precision}, against the fp32 model", title_justify="left")
+    title = f"{manifest.package}  {megabytes:.2f} MB, {precision} precision, against fp32"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("metric")
-    table.add_column("unit", style="dim")
-    for heading in ("mean", "worst", "redraw mean", "redraw worst"):
+    for heading in ("mean", "worst", "redraw\nmean", "redraw\nworst"):
         table.add_column(heading, justify="right", style="dim" if heading.startswith("redraw") else "")
     table.add_column("limit")
     for name, row in judgement.summary().items():
@@ -44,8 +45,8 @@ def metric_table(judgement: Judgement, manifest: Manifest, precision: str) -> Ta
         cells = (_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST))
         redraw = (_cell(row[f"redraw_{kind}"], None) for kind in (MEAN, WORST))
         limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
-        table.add_row(METRICS[name].title, METRICS[name].unit, *cells, *redraw, limits)
-    table.caption = "redraw: the fp32 model with another noise seed, for scale; limits marked * are the redraw's own mean"
+        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *redraw, limits)
+    table.caption = "redraw: fp32 with another noise seed, for scale; * the limit is its mean"
     table.caption_justify = "left"
     return table
 

@@ -77,7 +77,7 @@ _ALL = (
         function=mcd_increase_db, needs_redraw=True,
     ),
     Metric(
-        "lsd_db", "log-spectral distance", "dB", LOWER, 0.0,
+        "lsd_db", "log-spectral dist.", "dB", LOWER, 0.0,
         formula="root mean square over 513 bins of the difference of log power spectra, mean over frames",
         silence=_ACTIVE, source="Gray and Markel 1976",
         limits="weighs an inaudible bin like an audible one",
