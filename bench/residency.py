@@ -2,6 +2,7 @@
 
     python -m bench.residency                      # every case: minutes
     python -m bench.residency --only lai-tail      # one
+    python -m bench.residency --latency            # LAI's vocoder at six lengths on an M4: forecast bands beside published times
     python -m bench.residency --vocoder            # the forecast of this project's vocoder at 1, 3, 7, 15 and 30 s on every chip
 
 Exit 0: every published share lies between the two readings (one per cent of slack), or is 0 where the whole graph was at risk.
@@ -13,7 +14,6 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ SECONDS = (1, 3, 7, 15, 30)
 FRAMES_PER_SECOND = 40
 SLACK = 0.01  # published shares are whole per cents
 LAI_FRAMES = 120  # a short sentence
+LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frames -> ms, README of laishere/kokoro-coreml, M4 mini
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,31 @@ def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
             ", ".join(r["whole_graph"]), f"{r['published_ops']} / {r['ops']}", "yes" if r["within"] else "NO", r["difference"])
 
 
+def latency() -> int:
+    """Bands for LAI's vocoder beside the times its author published."""
+    from mlprogram.examine.forecast import forecast_residency
+    from mlprogram.examine.latency import latency_bands
+    from mlprogram.examine.profile import open_program, profile_program
+    from mlprogram.examine.report import span
+    from mlprogram.examine.rules import load_rules
+
+    rules, rows, case = load_rules(), [], cases()["lai-vocoder"]
+    with tempfile.TemporaryDirectory() as folder:
+        program = open_program(build(case, Path(folder), "lai-vocoder"))
+        for frames, published_ms in LAI_M4_MS.items():
+            shapes = {"asr": (1, 512, frames), "f0": (1, 2 * frames), "energy": (1, 2 * frames), "noise_0": (1, 256, 20 * frames),
+                      "noise_1": (1, 128, 120 * frames + 1)}
+            forecast = forecast_residency(profile_program(program, program.shapes(shapes)), rules, "m4")
+            band = latency_bands(forecast, rules.chips["m4"]).hopeful
+            rows.append({"frames": frames, "width": 120 * frames + 1, "published_ms": published_ms, "low_ms": band.low_ms,
+                         "high_ms": band.high_ms, "within": band.low_ms <= published_ms <= band.high_ms})
+    print_markdown(("s of audio", "width", "published ms", "forecast, hopeful ms", "published / low", "within"), [
+        (f"{r['frames'] / FRAMES_PER_SECOND:.1f}", f"{r['width']:,}", str(r["published_ms"]), span(r["low_ms"], r["high_ms"]),
+         f"{r['published_ms'] / r['low_ms']:.1f}", "yes" if r["within"] else "NO") for r in rows])
+    print(json.dumps({"label": "forecast, not a measurement", "latency": rows}))
+    return EXIT_GOOD if all(r["within"] for r in rows) else EXIT_REJECTED
+
+
 def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path) -> Path:
     """This project's vocoder with random weights and one enumerated shape for each length."""
     from bench.random_checkpoint import random_vocoder
@@ -206,14 +232,16 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = argparse.ArgumentParser(prog="bench.residency", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
+    parser.add_argument("--latency", action="store_true", help="compare latency bands with LAI's published times instead")
     parser.add_argument("--vocoder", action="store_true", help="the forecast table of this project's vocoder instead")
     parser.add_argument("--package", type=Path, help="with --vocoder: an existing package instead of a random-weight build")
     arguments = parser.parse_args(argv)
     from mlprogram.errors import ProgramError
 
-    action: Callable[[], int] = (lambda: vocoder(arguments.package)) if arguments.vocoder else (lambda: published(arguments.only))
     try:
-        return action()
+        if arguments.vocoder:
+            return vocoder(arguments.package)
+        return latency() if arguments.latency else published(arguments.only)
     except ProgramError as problem:
         raise InputError(str(problem)) from problem
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+from coremltools.proto import MIL_pb2
 
 from mlprogram.dtypes import dtype_of
 from mlprogram.graph import Function, Operation, tensor_shape
@@ -116,7 +117,7 @@ def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
     return op.op_type.removeprefix(_PREFIX)
 
 
-def _value(op: Operation, parameter: str, producers: Mapping[str, Operation]):
+def _value(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> MIL_pb2.Value | None:
     """The stored protobuf value behind a parameter, or None if it is computed."""
     if parameter in op.literals:
         return op.literals[parameter]
