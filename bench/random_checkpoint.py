@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from encoder.model import PARTS, Encoder
 from encoder.text_encoder import TextEncoder
 from pipeline.checkpoint import VOICE_SHAPE
 from pipeline.config import KokoroConfig
@@ -74,14 +75,45 @@ def random_vocoder(config: KokoroConfig, seed: int) -> Vocoder:
     return vocoder.eval()
 
 
-def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0) -> Path:
-    """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out."""
+@torch.no_grad()
+def enliven_encoder(parts: torch.nn.Module) -> None:
+    """Random weights of bert, bert_encoder and predictor (upstream's or ours) that say something: symbols differ, F0 is about 180 Hz."""
+    for name, parameter in parts.named_parameters():
+        if name.endswith(("weight_g", "gamma", "LayerNorm.weight", "layer_norm.weight")):
+            parameter.mul_(torch.empty_like(parameter).uniform_(0.5, 1.5))
+        elif name.endswith(("beta", "LayerNorm.bias")):
+            parameter.uniform_(-0.5, 0.5)
+        elif "attention.dense.weight" in name:
+            parameter.mul_(0.3)  # else twelve random layers make all symbols alike
+        elif "bert" in name and name.endswith("weight") and parameter.dim() == 2:
+            parameter.mul_(6.0 if name.startswith("bert_encoder") else 2.0)
+        elif "weight_ih" in name:
+            parameter.mul_(1.5)
+    parts.predictor.F0_proj.weight.mul_(200.0)
+    parts.predictor.F0_proj.bias.fill_(180.0)
+
+
+def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch.Tensor]]:
+    """Random state dicts of the encoder's four parts, under upstream's keys."""
+    torch.manual_seed(seed)
+    encoder = Encoder(config)
+    enliven_encoder(encoder)
+    projection = encoder.predictor.duration_proj.linear_layer
+    with torch.no_grad():
+        projection.weight.mul_(8.0)
+        projection.bias.copy_(torch.linspace(3.0, -12.0, config.max_dur))  # the first frames are likely, the last are rare
+    return {name: upstream_state(getattr(encoder, name)) for name in PARTS}
+
+
+def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0, encoder: bool = False) -> Path:
+    """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out; `encoder=True` adds the other parts."""
     (folder / "voices").mkdir(parents=True, exist_ok=True)
     parsed = KokoroConfig.from_dict(config, "test")
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     parts = {"decoder": random_vocoder(parsed, seed), "text_encoder": TextEncoder(parsed)}
-    state = {name: {f"module.{key}": value for key, value in upstream_state(part).items()} for name, part in parts.items()}
+    states = {name: upstream_state(part) for name, part in parts.items()} | (encoder_states(parsed, seed) if encoder else {})
+    state = {name: {f"module.{key}": value for key, value in part.items()} for name, part in states.items()}
     torch.save(state, folder / "random.pth")
     for name in ("slt", "rms", "awb"):
-        torch.save(torch.randn(VOICE_SHAPE), folder / "voices" / f"{name}.pt")
+        torch.save(torch.randn(VOICE_SHAPE) * (0.25 if encoder else 1.0), folder / "voices" / f"{name}.pt")
     return folder

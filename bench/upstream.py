@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from bench.random_checkpoint import enliven_encoder
 from pipeline.config import KokoroConfig
 from pipeline.errors import InputError
 
@@ -86,7 +87,8 @@ def upstream_model(config: dict[str, Any], seed: int, style: torch.Tensor, decod
         known = {key: value for key, value in config.items() if key not in ("decoder", "name", "releasable")}
         model = kokoro_model().KModel(repo_id="none", config=known, model=str(empty)).eval()
     generator, model.decoder = model.decoder, Silence()
-    enlivened(model, style)
+    enliven_encoder(model)
+    _spread_durations(model, style)
     if decoder:
         model.decoder = generator
     return model
@@ -100,24 +102,6 @@ class Silence(torch.nn.Module):
 
 
 @torch.no_grad()
-def enlivened(model: torch.nn.Module, style: torch.Tensor) -> None:
-    """Random weights that say something: durations of 1 to 20 frames, F0 about 180 Hz, norms and gains that differ by channel."""
-    for name, parameter in model.named_parameters():
-        if name.endswith(("weight_g", "gamma", "LayerNorm.weight", "layer_norm.weight")):
-            parameter.mul_(torch.empty_like(parameter).uniform_(0.5, 1.5))
-        elif name.endswith(("beta", "LayerNorm.bias")):
-            parameter.uniform_(-0.5, 0.5)
-        elif "attention.dense.weight" in name:
-            parameter.mul_(0.3)  # else twelve random layers make all symbols alike
-        elif "bert" in name and name.endswith("weight") and parameter.dim() == 2:
-            parameter.mul_(6.0 if name.startswith("bert_encoder") else 2.0)
-        elif "weight_ih" in name:
-            parameter.mul_(1.5)
-    _spread_durations(model, style)
-    model.predictor.F0_proj.weight.mul_(200.0)
-    model.predictor.F0_proj.bias.fill_(180.0)
-
-
 def _spread_durations(model: torch.nn.Module, style: torch.Tensor) -> None:
     """Turn the duration projection to where its input varies most, so that symbols differ; a random one gives all the same length."""
     projection, seen = model.predictor.duration_proj.linear_layer, []

@@ -96,11 +96,18 @@ def package_functions(programs: Mapping[str, Program]) -> Functions:
 
 @torch.no_grad()
 def encode(
-    functions: Functions, ids: tuple[int, ...], style: Tensor, speed: float, buckets: Buckets | None, limits: AlignmentLimits
+    functions: Functions,
+    ids: tuple[int, ...],
+    style: Tensor,
+    speed: float,
+    buckets: Buckets | None,
+    limits: AlignmentLimits,
+    first_frames: int | None = None,
 ) -> Encoded:
     """Durations, alignment, prosody. ids with boundary tokens; style [1, 128], the prosody half, in the dtype to compute in.
 
-    `buckets=None` computes at exact length. Raises InputError for a speed or a length that is out of range.
+    `buckets=None` computes at exact length; `first_frames` cuts what the alignment gives, for checks on texts longer than any bucket.
+    Raises InputError for a speed or a length that is out of range.
     """
     count = len(ids)
     width = count if buckets is None else buckets.for_tokens(count)
@@ -108,7 +115,7 @@ def encode(
     raw, hidden, text = functions.duration(padded, style, torch.tensor([check_speed(speed)], dtype=style.dtype))
     raw, hidden, text = raw[0, :count], hidden[..., :count], text[..., :count]
     durations = whole_frames(raw, limits)
-    en, asr = aligned(hidden, durations), aligned(text, durations)  # [1, C, 1, F]
+    en, asr = (aligned(columns, durations)[..., :first_frames] for columns in (hidden, text))  # [1, C, 1, F]
     frames = en.shape[-1]
     f0_hz, energy = functions.prosody(pack_frames(en, frames if buckets is None else bucket_for(frames, buckets.frames)), style)
     rate = PROSODY_PER_FRAME * frames

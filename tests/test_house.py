@@ -19,7 +19,7 @@ TEXTS = [
 MAY_IMPORT = {
     "mlprogram": {"mlprogram"},
     "g2p": {"g2p", "pipeline"},
-    "encoder": {"encoder", "pipeline"},
+    "encoder": {"encoder", "pipeline", "mlprogram"},
     "vocoder": {"vocoder", "pipeline", "mlprogram"},
     "quantize": {"quantize", "vocoder", "pipeline", "mlprogram"},
     "eval": {"eval", "quantize", "vocoder", "encoder", "g2p", "pipeline", "mlprogram"},
@@ -28,6 +28,7 @@ MAY_IMPORT = {
 }
 FOUNDATION = ("contract", "errors", "config", "layers", "blocks", "staging", "export", "manifest")  # of pipeline/: below the three models
 CLIS = {
+    "encoder.convert": "encoder/convert.py",
     "vocoder.convert": "vocoder/convert.py",
     "quantize.apply": "quantize/apply.py",
     "eval.quality": "eval/quality.py",
