@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pipeline.errors import InputError, run_cli
 
-STEPS = 5000
+STEPS = 3200
 CORPUS, STATE = Path("build/demo/corpus"), Path("build/demo/state.pt")
 
 

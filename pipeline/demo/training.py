@@ -1,6 +1,6 @@
 """The training loop of the demo voice: optimizer, schedule, averaged weights, resume, export.
 
-    trainer = Trainer(Plan(steps=6000, seed=0), utterances, "cpu", compiled=False)
+    trainer = Trainer(Plan(steps=3200, seed=0), utterances, "cpu", compiled=False)
     trainer.run(Path("build/demo/state.pt"), minutes=None)
     trainer.export(Path("build/demo/checkpoint"))
 """
@@ -32,7 +32,7 @@ LOG_NAME = "training_log.jsonl"
 
 @dataclass(frozen=True)
 class Plan:
-    """A run in numbers. Crops first; whole long windows while the rate falls, so that norm statistics are those of inference."""
+    """A run in numbers."""
 
     steps: int
     seed: int
@@ -40,8 +40,8 @@ class Plan:
     kernel_rate: float = 3e-3  # Muon: convolution kernels
     warmup_steps: int = 200
     falling_part: float = 0.35
-    crops: tuple[int, int] = (2, 80)  # count, frames
-    last_crops: tuple[int, int] = (1, 150)
+    crop_count: int = 2
+    crop_frames: int = 80
     average: float = 0.998
     gradient_limit: float = 5.0
     alpha_range: tuple[float, float] = (0.05, 20.0)
@@ -55,10 +55,6 @@ class Plan:
         """Linear warm-up, flat, then a fall to 2 % along 1 - sqrt; times `rate` or `kernel_rate`."""
         warm = min(1.0, (step + 1) / self.warmup_steps)
         return warm * max(0.02, 1 - math.sqrt(self.progress(step)))
-
-    def crop(self, step: int) -> tuple[int, int]:
-        """Count and frames of the batch at `step`."""
-        return self.last_crops if self.progress(step) > 0 else self.crops
 
 
 class Trainer:
@@ -110,7 +106,7 @@ class Trainer:
         pace = self.plan.pace(self.step)
         for name, rate in (("adam", self.plan.rate), ("muon", self.plan.kernel_rate)):
             self.optimizers[name].param_groups[0]["lr"] = rate * pace
-        batch = self.batches.draw(self.step, *self.plan.crop(self.step)).to(self.device)
+        batch = self.batches.draw(self.step, self.plan.crop_count, self.plan.crop_frames).to(self.device)
         self.conv_post.clear()
         parts = self.loss(self.render(batch), batch.audio)
         parts["range"] = range_penalty(self.conv_post[-1].float())
