@@ -1,0 +1,147 @@
+"""The encoder against upstream's KModel at full size with random weights: durations, F0, energy and asr, at any padding.
+
+    python -m bench.encoder_parity [--texts 200] [--seed 0] [--small]
+
+Every text has random symbols, one of six real Kokoro styles, a speed, a length between 1 and 510 phonemes (both ends included) and its own
+padding, of tokens and of frames. Exit 0 when every limit holds, 1 when one is missed. The last line of stdout is one JSON object.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+
+if TYPE_CHECKING:
+    import torch
+
+    from encoder.functions import Encoded
+    from encoder.model import Encoder
+
+LIMIT_DB = 90.0
+SPEEDS = (1.0, 1.0, 0.8, 1.3)
+STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
+SEAMS = ("hidden", "text", "asr", "f0_hz", "energy")
+
+
+@dataclass(frozen=True)
+class Case:
+    """ids with boundary tokens, style [1, 256] float32, speed, padding in tokens and in frames."""
+
+    ids: tuple[int, ...]
+    style: "torch.Tensor"
+    speed: float
+    extra_tokens: int
+    extra_frames: int
+
+
+def real_styles() -> "list[torch.Tensor]":
+    """Six rows of real Kokoro voices, [1, 256] each."""
+    import numpy as np
+    import torch
+
+    with np.load(STYLES) as styles:
+        return [torch.from_numpy(styles[name]).reshape(1, 256).float() for name in sorted(styles)]
+
+
+def cases(texts: int, seed: int) -> Iterator[Case]:
+    """`texts` cases; lengths spread evenly over the logarithm of 1 to 510, the two ends first."""
+    import torch
+
+    generator, styles = torch.Generator().manual_seed(seed), real_styles()
+    for index in range(texts):
+        drawn = torch.rand(3, generator=generator)
+        length = (510, 1)[index] if index < 2 else round(510 ** float(drawn[0]))
+        symbols = torch.randint(1, 178, (length,), generator=generator).tolist()
+        extra_tokens = round(float(drawn[1]) ** 2 * (510 - length))
+        yield Case((0, *symbols, 0), styles[index % 6], SPEEDS[index % 4], extra_tokens, round(float(drawn[2]) * 400))
+
+
+def both_models(config: dict[str, Any], seed: int, decoder: bool = False) -> "tuple[torch.nn.Module, Encoder]":
+    """Upstream's KModel with random weights, and ours with the same."""
+    from bench.upstream import upstream_model
+    from encoder.model import PARTS, Encoder
+    from pipeline.config import KokoroConfig
+
+    upstream = upstream_model(config, seed, real_styles()[0], decoder)
+    encoder = Encoder(KokoroConfig.from_dict(config, "bench")).eval()
+    for name in PARTS:
+        getattr(encoder, name).load_state_dict({key: value.clone() for key, value in getattr(upstream, name).state_dict().items()})
+    return upstream, encoder
+
+
+def encoded_by_upstream(upstream: "torch.nn.Module", case: Case) -> "Encoded":
+    """Upstream's seams, dynamic and packed, in the model's dtype."""
+    import torch
+
+    from bench.upstream import upstream_seams
+    from encoder.functions import Encoded
+
+    seams = upstream_seams(upstream, torch.tensor([case.ids]), case.style.to(next(upstream.parameters()).dtype), case.speed)
+    width = seams["t_en"].shape[1]  # d and en carry the style behind the hidden features
+    hidden, en = seams["d"][..., :width].transpose(1, 2), seams["en"][..., :width].transpose(1, 2)
+    return Encoded(seams["raw"][0], seams["durations"], hidden, seams["t_en"], en, seams["asr"], seams["f0_hz"], seams["energy"])
+
+
+def encoded_by_us(encoder: "Encoder", case: Case, durations: "torch.Tensor") -> "Encoded":
+    """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame padding its length."""
+    from encoder.alignment import AlignmentLimits
+    from encoder.functions import Buckets, encode, torch_functions
+
+    total = int(durations.sum())
+    buckets = Buckets((len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),))
+    style = case.style[:, 128:].to(next(encoder.parameters()).dtype)
+    return encode(torch_functions(encoder), case.ids, style, case.speed, buckets, AlignmentLimits(10_000, 1_000_000))
+
+
+def row(upstream: "torch.nn.Module", encoder: "Encoder", case: Case) -> dict[str, Any]:
+    """One text: tokens, durations that differ, distance of the raw durations, SNR of each seam where durations agree."""
+    from pipeline.figures import snr_db
+
+    theirs = encoded_by_upstream(upstream, case)
+    ours = encoded_by_us(encoder, case, theirs.durations)
+    changed = int((theirs.durations != ours.durations).sum())
+    seams = SEAMS if not changed else ("hidden", "text")
+    figures = {name: snr_db(getattr(theirs, name).numpy(), getattr(ours, name).numpy()) for name in seams}
+    distance = float((theirs.raw - ours.raw).abs().max())
+    return {"tokens": len(case.ids), "frames": int(theirs.durations.sum()), "extra_tokens": case.extra_tokens, "changed": changed,
+            "raw_distance": distance, "snr_db": figures}  # fmt: skip
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.encoder_parity", description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--small", action="store_true", help="the 1/16 wide model, for a quick look")
+    arguments = parser.parse_args(argv)
+    from bench.random_checkpoint import kokoro_config, tiny_config
+
+    upstream, encoder = both_models(tiny_config() if arguments.small else kokoro_config(), arguments.seed)
+    rows = []
+    for index, case in enumerate(cases(arguments.texts, arguments.seed)):
+        rows.append(row(upstream, encoder, case))
+        if index % 20 == 19:
+            print(f"{index + 1} texts, {sum(r['changed'] for r in rows)} durations changed", flush=True)
+    worst = {name: min(r["snr_db"].get(name, float("inf")) for r in rows) for name in SEAMS}
+    tokens, changed = sum(r["tokens"] for r in rows), sum(r["changed"] for r in rows)
+    distance = max(r["raw_distance"] for r in rows)
+    print(f"{len(rows)} texts, {tokens} tokens, {sum(r['frames'] for r in rows)} frames, float32")
+    print(f"durations changed: {changed}; raw durations at most {distance:.1e} frames apart")
+    for name, value in worst.items():
+        print(f"{name:8s} worst {value:6.1f} dB")
+    good = changed == 0 and min(worst.values()) >= LIMIT_DB
+    print(json.dumps({"texts": len(rows), "tokens": tokens, "changed": changed, "raw_distance": distance, "worst_db": worst, "good": good}))
+    return EXIT_GOOD if good else EXIT_REJECTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
