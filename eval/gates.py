@@ -54,7 +54,7 @@ COMMON = (
     Gate("level_db", WORST, 0.5, "PESQ and MCD are blind to gain; 1 dB between sentences is just noticeable, half is left to other stages"),
     *(Gate(f"band_{band}_khz_db", WORST, 1.0, _BAND_REASON) for band in ("0_2", "2_4", "4_8", "8_12")),
     Gate("jump_db", WORST, 10.0, "5 ms that lose or gain 10 dB are a dropout or click, which PESQ and MCD average away; a redraw has less"),
-    Gate("clipping_percent", WORST, 0.01, "PESQ and MCD forgive flat tops; 14 samples of 6 s, at least five times what a noise redraw changes"),
+    Gate("clipping_percent", WORST, 0.01, "PESQ and MCD forgive flat tops; 14 samples of 6 s, over four times what a redraw changes"),
     Gate("lag_samples", WORST, 0.0, "durations and noise are injected: any delay is an error of the graph, whatever it sounds like"),
 )
 FP16_ONLY = (
