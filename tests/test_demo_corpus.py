@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.contract import PROSODY_PER_FRAME
-from pipeline.demo.data import RECORDING_RATE_HZ, VOICES, calibration, heldout, load_folder
+from pipeline.demo.data import RECORDING_RATE_HZ, VOICES, calibration, heldout, load_folder, save
 from pipeline.demo.features import VOICE_RANGES, log_energy, mel_filters, pitch_hz, resampled, to_frames
 from pipeline.demo.phones import (
     FLITE_TO_KOKORO,
@@ -137,3 +137,13 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
 def test_bundled_data_stay_small() -> None:
     folder = Path(__file__).parents[1] / "pipeline/demo/data"
     assert sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) < 5e6
+
+
+def test_an_utterance_survives_the_disk(tmp_path: Path) -> None:
+    before = heldout()[0]
+    save(before, tmp_path)
+    (after,) = load_folder(tmp_path)
+    assert {f.name for f in tmp_path.iterdir()} == {f"{before.id}.npz", f"{before.id}.flac"}
+    assert (before.id, before.phonemes, before.frames) == (after.id, after.phonemes, after.frames)
+    assert np.array_equal(before.energy, after.energy)
+    assert np.array_equal(before.recording, after.recording)

@@ -72,11 +72,14 @@ def load(file: Path) -> Utterance:
 
 
 def save(utterance: Utterance, folder: Path) -> None:
-    """Write folder/ID.npz and, with a recording, folder/ID.flac (16 bit)."""
+    """Write folder/ID.flac (16 bit) if there is a recording, then folder/ID.npz by rename: an .npz is never half an utterance."""
     import soundfile
 
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: getattr(utterance, name) for name in ("id", "voice", "text", "phonemes", "input_ids", "durations", "f0_hz", "energy")}
     if utterance.recording is not None:
         soundfile.write(folder / f"{utterance.id}.flac", utterance.recording, RECORDING_RATE_HZ, subtype="PCM_16")
-    np.savez_compressed(folder / f"{utterance.id}.npz", **arrays)
+    aside = folder / f"{utterance.id}.part"
+    with aside.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+    aside.rename(folder / f"{utterance.id}.npz")

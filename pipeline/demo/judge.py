@@ -50,13 +50,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def _main(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", type=Path, default=DEMO_FOLDER, help="folder to judge; figures.json is written into it")
+    parser.add_argument("--checkpoint", type=Path, default=DEMO_FOLDER, help="folder to judge (default: the bundled one)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where the figures go (default: figures.json in that folder)")
     parser.add_argument("--seed", type=int, default=0, help="of the source noise (default: %(default)s)")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="write spectrograms (recording above, render below) here")
     args = parser.parse_args(argv)
     from rich.console import Console
     from rich.progress import track
 
+    from pipeline.contract import FRAMES_PER_SECOND
     from pipeline.demo.data import heldout
     from pipeline.demo.model import DemoVoice
 
@@ -71,8 +73,8 @@ def _main(argv: list[str] | None) -> int:
             picture(utterance, wave, args.pictures)
     figures = summary(scores) | {"seed": args.seed, "targets": TARGETS}
     print_table(figures)
-    print(f"rendered at {spent / sum(u.frames / 40 for u in utterances):.2f} s for a second of audio", file=sys.stderr)
-    (args.checkpoint / FIGURES_NAME).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(f"rendered at {spent / sum(u.frames / FRAMES_PER_SECOND for u in utterances):.2f} s for a second of audio", file=sys.stderr)
+    (args.out or args.checkpoint / FIGURES_NAME).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     reached = all(figures["all"][name]["mean"] >= target for name, target in TARGETS.items())
     print(json.dumps({"reached": reached, **{key: figures[key] for key in ("all", "seed", "targets")}}))
     return EXIT_GOOD if reached else EXIT_REJECTED
