@@ -19,7 +19,7 @@ from pipeline.export import TensorType, convert, full_disk_is_an_oserror, make_r
 if TYPE_CHECKING:
     import coremltools as ct
 
-KEEP_FP32 = {DURATION: ("timing",), PROSODY: ("shared", "projection")}  # by measurement: docs/encoder.md
+KEEP_FP32 = {DURATION: ("timing",), PROSODY: ("melody",)}  # by measurement: docs/encoder.md
 
 
 def export_function(

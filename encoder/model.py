@@ -98,22 +98,35 @@ class Track(nn.Module):
         return self.projection(x).squeeze(2).squeeze(1)  # [1, 1, 1, 2F] -> [1, 2F]
 
 
+class Melody(nn.Module):
+    """The frame-rate LSTM and the pitch behind it. Its own scope, so that it can stay in fp32: the source sums F0 up to a phase."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.shared = encoder.predictor.shared
+        self.pitch = Track(encoder.predictor.F0, encoder.predictor.F0_proj)
+
+    def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor, Mask]:
+        """As ProsodyFunction -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1], mask."""
+        rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
+        inside = rows[..., -1:]  # [1, F, 1]
+        x = self.shared(with_style(rows[..., :-1], style, inside), inside).transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
+        column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])
+        return self.pitch(x, column, mask), x, column, mask
+
+
 class ProsodyFunction(nn.Module):
     """Everything between the alignment and the vocoder. F is the padded length."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        predictor = encoder.predictor
-        self.shared = predictor.shared
-        self.pitch, self.loudness = Track(predictor.F0, predictor.F0_proj), Track(predictor.N, predictor.N_proj)
+        self.melody = Melody(encoder)
+        self.loudness = Track(encoder.predictor.N, encoder.predictor.N_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
         """frames [1, C + 1, 1, F], see `pack_frames`; style [1, 128] -> F0 (Hz) and energy [1, 2F]; their padding means nothing."""
-        rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
-        inside = rows[..., -1:]  # [1, F, 1]
-        x = self.shared(with_style(rows[..., :-1], style, inside), inside).transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
-        column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])  # [1, S, 1, 1], [1, 1, 1, F]
-        return self.pitch(x, column, mask), self.loudness(x, column, mask)
+        f0_hz, x, column, mask = self.melody(frames, style)
+        return f0_hz, self.loudness(x, column, mask)
 
 
 def pack_frames(en: Tensor, bucket: int) -> Tensor:
