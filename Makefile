@@ -36,7 +36,7 @@ quality: venv ## judge a level on held-out speech (METHOD=fp16|w8)
 	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
 	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) --build "$(OUT)"
 
-demo: venv ## train the demo voice anew from its seed (needs Debian's flite and scowl; docs/demo-voice.md says how long)
+demo: venv ## train the demo voice anew from its seed (needs Debian's flite; 40 minutes on one core)
 	$(RUN) -m pipeline.demo.train
 
 bench: venv ## speed and memory: full-size build, executor against eager PyTorch
