@@ -31,13 +31,20 @@ def shape_argument(text: str) -> tuple[str, tuple[int, ...]]:
     return name, shape
 
 
+def count_argument(text: str) -> int:
+    """A whole number of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Flags of the three verbs."""
     parser = argparse.ArgumentParser(prog="mlprogram", description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="describe | ane | rules")
     describe = verbs.add_parser("describe", help="operations, weights, arithmetic, bytes moved, live memory")
     _add_package(describe)
-    describe.add_argument("--top", type=int, default=10, help="how many of the heaviest operations to list")
+    describe.add_argument("--top", type=count_argument, default=10, help="how many of the heaviest operations to list")
     describe.add_argument("--by", choices=("bytes", "macs", "flops"), default="bytes", help="what makes an operation heavy")
     ane = verbs.add_parser("ane", help="forecast placement and latency on the Neural Engine; on a Mac, measure beside it")
     _add_package(ane)

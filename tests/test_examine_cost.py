@@ -140,6 +140,22 @@ def test_stored_bytes_by_kind(plain: Path, compress, kind: str, stored: int, tmp
     assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
+@pytest.mark.parametrize(("compress", "kind", "stored"), [
+    (lambda m: cto.linear_quantize_weights(m, cto.OptimizationConfig(cto.OpLinearQuantizerConfig("linear_symmetric", weight_threshold=0))),
+     "linear int8", VALUES + 64 * 4 + 1),
+    (lambda m: cto.palettize_weights(m, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=6, weight_threshold=0))),
+     "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
+    (lambda m: cto.prune_weights(m, cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0))),
+     "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
+])
+def test_stored_bytes_of_the_older_forms(compress, kind: str, stored: int, tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
+    path = package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=weight), tmp_path, dtype=types.fp32)
+    compress(ct.models.MLModel(str(path), skip_model_load=True)).save(str(tmp_path / "compressed.mlpackage"))
+    kinds = open_program(tmp_path / "compressed.mlpackage").storage.bytes_by_kind()
+    assert list(kinds) == [kind] and kinds[kind] == pytest.approx(stored, abs=80)  # 80: shapes and zero points
+
+
 def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
     pruned = cto.prune_weights(ct.models.MLModel(str(plain), skip_model_load=True), cto.OptimizationConfig(
         cto.OpMagnitudePrunerConfig(target_sparsity=0.5, weight_threshold=0)))

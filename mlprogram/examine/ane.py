@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from mlprogram.errors import ProgramError
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
 from mlprogram.examine.forecast import MEASURES, Forecast, Reading, forecast_residency
 from mlprogram.examine.latency import Band, Bands, latency_bands
@@ -28,6 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     chips = [c.lower() for c in arguments.chip] or list(rules.chips)
     for chip in chips:
         rules.chip(chip)
+    if arguments.all_shapes and arguments.shape:
+        raise ProgramError("--all-shapes and --shape exclude each other: the one takes every enumerated shape, the other names one")
     program = open_program(arguments.package, arguments.function)
     choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
     rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]

@@ -18,6 +18,7 @@ import numpy as np
 from coremltools.proto import MIL_pb2
 
 from mlprogram.dtypes import dtype_of
+from mlprogram.errors import ProgramError
 from mlprogram.graph import Function, Operation, tensor_shape
 from mlprogram.ops import KERNELS
 from mlprogram.plan import Plan
@@ -106,7 +107,7 @@ def _methods(op: Operation, producers: Mapping[str, Operation]) -> list[str]:
 def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
     types = {parameter: _type_of(op, parameter, producers) for parameter in (*op.inputs, *op.literals)}
     if op.op_type in ("constexpr_lut_to_dense", "constexpr_lut_to_sparse"):
-        return f"palette {_palette_bits(op, types)}-bit"
+        return f"palette {_palette_bits(op, types, producers)}-bit"
     if op.op_type == "constexpr_sparse_to_dense":
         return f"sparse {types.get('nonzero_data', '')}".strip()
     if op.op_type == "constexpr_affine_dequantize":
@@ -134,13 +135,14 @@ def _type_of(op: Operation, parameter: str, producers: Mapping[str, Operation]) 
     return dtype_of(value.type.tensorType.dataType).name if is_tensor else ""
 
 
-def _palette_bits(op: Operation, types: Mapping[str, str]) -> int:
-    """Bits of an index: from the index type (iOS 18) or from the palette's length (iOS 16)."""
-    index_type = types.get("indices") or types.get("indices_nonzero_data", "")
-    if op.op_type == "constexpr_lut_to_dense" and "shape" in (*op.inputs, *op.literals):
-        lut = op.literals.get("lut")
-        return int(math.log2(math.prod(tensor_shape(lut.type.tensorType)))) if lut is not None else 8
-    return int(index_type.removeprefix("uint") or 0)
+def _palette_bits(op: Operation, types: Mapping[str, str], producers: Mapping[str, Operation]) -> int:
+    """Bits of an index: from the palette's length (iOS 16, where indices are packed bytes) or from the index type (iOS 18)."""
+    if "shape" in (*op.inputs, *op.literals):
+        palette = _value(op, "lut", producers)
+        if palette is None:
+            raise ProgramError(f"{op.where()}: its palette is not a constant")
+        return int(math.log2(math.prod(tensor_shape(palette.type.tensorType))))
+    return int((types.get("indices") or types["indices_nonzero_data"]).removeprefix("uint"))
 
 
 def _is_per_block(op: Operation, producers: Mapping[str, Operation]) -> bool:
