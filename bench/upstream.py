@@ -26,10 +26,10 @@ from pipeline.errors import InputError
 
 def istftnet() -> types.ModuleType:
     """The module kokoro.istftnet as released on PyPI; InputError says how to get it."""
-    found = importlib.util.find_spec("kokoro")
-    if found is None:
-        raise InputError("upstream is not installed: `make venv` does it (pip install --no-deps kokoro==0.9.4)")
     if "kokoro" not in sys.modules:
+        found = importlib.util.find_spec("kokoro")
+        if found is None:
+            raise InputError("upstream is not installed: `make venv` does it (pip install --no-deps kokoro==0.9.4)")
         bare = types.ModuleType("kokoro")
         bare.__path__ = list(found.submodule_search_locations)
         sys.modules["kokoro"] = bare
