@@ -59,7 +59,7 @@ COMMON = (
 )
 FP16_ONLY = (
     Gate("snr_db", MEAN, 45.0, "fp16 is the yardstick for all other levels; published fp16 builds of this vocoder reach 46 to 50 dB"),
-    Gate("pesq", MEAN, 4.5, "a format change alone must be as near as another noise seed of a good voice (4.45 to 4.53)"),
+    Gate("pesq", MEAN, 4.5, "a format change alone must be as near as another noise seed of a trained voice (4.4 to 4.6)"),
 )
 EXTRA = MappingProxyType({"fp16": FP16_ONLY})  # by method; all others have the common gates only
 
