@@ -133,7 +133,7 @@ def print_report(manifest: "Manifest") -> None:
         table.add_row(figure["name"], f"{figure['value']:.1f} dB", f"{relation} {figure['limit']:g} dB", "holds")
     structure = manifest.checks["structure"]
     table.add_row(
-        "ops that leave the engine, tensors not of rank 4",
+        "matmul, transpose, gather, random, crop ...; tensors not of rank 4",
         f"{sum(structure['forbidden'].values())}, {structure['not_rank_4']}",
         "0, 0",
         "holds",
