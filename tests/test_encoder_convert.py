@@ -1,0 +1,162 @@
+"""The encoder build as a user types it: a checked package of two functions, a manifest written last, nothing left after a failure."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.encoder_parity import real_styles
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from encoder import check
+from encoder.convert import main
+from encoder.describe import EncoderManifest
+from encoder.facts import FunctionFacts
+from encoder.functions import encode, torch_functions
+from encoder.model import Encoder
+from encoder.package import EncoderPackage
+from encoder.vocab import input_ids
+from mlprogram import Program
+from pipeline.checkpoint import Checkpoint, open_checkpoint
+from pipeline.errors import InputError
+from pipeline.export import package_sha256
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "KokoroEncoder-tiny-fp16"
+VOCAB = {chr(0x61 + index): index + 1 for index in range(100)}
+BUCKETS = ["--buckets", "40,160,640", "--token-buckets", "16,64,192"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    config = tiny_config() | {"vocab": VOCAB}
+    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True)))
+
+
+@pytest.fixture(scope="module")
+def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("build")
+    assert build(checkpoint, out) == 0
+    return out
+
+
+def build(checkpoint: Checkpoint, out: Path, *flags: str) -> int:
+    return main(["--checkpoint", str(checkpoint.folder), "--out", str(out), *BUCKETS, *flags])
+
+
+def left_behind(out: Path) -> list[str]:
+    return sorted(path.name for path in out.iterdir()) if out.exists() else []
+
+
+def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
+    manifest = EncoderManifest.load(built / f"{NAME}.json")
+    manifest.verify()
+    assert manifest.functions == {"duration": "duration", "prosody": "prosody"}
+    assert manifest.token_buckets == (16, 64, 192) and manifest.buckets == (40, 160, 640)
+    assert manifest.compute_units["default"] == "CPU_AND_GPU" and manifest.compute_units["M5"] == "CPU_ONLY"
+    assert manifest.checks["kept_fp32"] == {"duration": ["timing"], "prosody": ["melody"]}
+    assert manifest.inputs["duration"]["input_ids"]["padding"] == -1
+    assert manifest.checkpoint_sha256 == checkpoint.sha256 and not manifest.releasable
+    assert left_behind(built) == [f"{NAME}.json", f"{NAME}.mlpackage"]
+
+
+@pytest.mark.parametrize(("function", "lstms", "lengths"), [("duration", 5, {16, 64, 192}), ("prosody", 1, {40, 160, 640})])
+def test_structure(built: Path, function: str, lstms: int, lengths: set[int]) -> None:
+    program = Program(built / f"{NAME}.mlpackage", function=function)
+    facts = FunctionFacts.of(program, function)
+    assert facts.operations["lstm"] == lstms and facts.forbidden == {}
+    assert facts.count < 400
+    flexible = [spec for spec in program.inputs.values() if spec.shapes]
+    assert len(flexible) == 1 and {shape[-1] for shape in flexible[0].shapes} == lengths
+
+
+def test_durations_run_in_fp32_and_text_in_fp16(built: Path) -> None:
+    """Not what the file declares but what runs: every value on the way to a duration is finer than fp16, none of the text encoder's is."""
+    fine, coarse = [], []
+
+    def hook(_name: str, op_type: str, value: torch.Tensor) -> None:
+        if op_type in ("lstm", "linear", "layer_norm", "conv"):
+            (coarse if torch.equal(value.half().to(value.dtype), value) else fine).append(op_type)
+
+    ids = torch.randint(0, 100, (1, 64), generator=torch.Generator().manual_seed(0), dtype=torch.int32)
+    program = Program(built / f"{NAME}.mlpackage", function="duration")
+    program({"input_ids": ids, "style": real_styles()[0][:, 128:], "speed": torch.ones(1)}, hook=hook)
+    assert set(coarse) == {"conv", "lstm"} and coarse.count("conv") == 3  # the text encoder, nothing else
+    assert fine.count("linear") >= 20 and fine.count("layer_norm") >= 10 and "lstm" in fine
+
+
+def test_any_length_through_the_package(built: Path, checkpoint: Checkpoint) -> None:
+    """Durations of every token equal PyTorch's; features within fp16's rounding."""
+    package, twin = EncoderPackage((built / f"{NAME}.json",)), torch_functions(Encoder.of(checkpoint))
+    for length in (1, 14, 15, 33):
+        ids = input_ids("".join(chr(0x61 + (7 * i + length) % 100) for i in range(length)), VOCAB)
+        style = real_styles()[length % 6][:, 128:]
+        wanted, got = encode(twin, ids, style, 1.0, None, package.limits), package.encode(ids, style, 1.0)
+        assert torch.equal(wanted.durations, got.durations)
+        figures = check.compared([(wanted, got)], "fp16")
+        assert all(figure.holds for figure in figures), figures
+
+
+def test_fp32_package_equals_pytorch(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert build(checkpoint, tmp_path, "--precision", "fp32") == 0
+    manifest = EncoderManifest.load(tmp_path / "KokoroEncoder-tiny-fp32.json")
+    assert min(f["value"] for f in manifest.checks["figures"] if f["unit"] == "dB") >= 100
+    assert all(structure["fp16_operations"] == 0 for structure in manifest.checks["structure"].values())
+
+
+def test_ios17_gives_two_packages_that_work_together(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert build(checkpoint, tmp_path, "--target", "iOS17") == 0
+    names = ("KokoroEncoderDuration-tiny-fp16", "KokoroEncoderProsody-tiny-fp16")
+    assert left_behind(tmp_path) == sorted(f"{name}.{kind}" for name in names for kind in ("json", "mlpackage"))
+    paths = tuple(tmp_path / f"{name}.json" for name in names)
+    ids, style = input_ids("abcdefg", VOCAB), real_styles()[0][:, 128:]
+    one = EncoderPackage((built / f"{NAME}.json",)).encode(ids, style, 1.0)
+    assert torch.equal(EncoderPackage(paths).encode(ids, style, 1.0).f0_hz, one.f0_hz)
+    with pytest.raises(InputError, match="holds no function 'prosody'"):
+        EncoderPackage(paths[:1])
+
+
+def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    command = [sys.executable, "encoder/convert.py", "--checkpoint", str(checkpoint.folder), *BUCKETS, "--out", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout.strip().splitlines()[-1])["manifests"] == [str(tmp_path / f"{NAME}.json")]
+    assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(built / f"{NAME}.mlpackage")
+
+
+def test_a_failed_rebuild_leaves_the_old_package_whole(
+    built: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "build"
+    shutil.copytree(built, out)
+    monkeypatch.setitem(check.LIMIT_SNR_DB, "fp16", 400.0)
+    assert build(checkpoint, out) == 1
+    assert "limit >= 400 dB; the package was not kept" in capsys.readouterr().err
+    assert left_behind(out) == left_behind(built)
+    EncoderManifest.load(out / f"{NAME}.json").verify()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--checkpoint", "demo"], "checkpoint 'demo' has no encoder"),
+        (["--checkpoint", "nowhere"], "neither a folder nor"),
+        (["--token-buckets", "16,513"], "not within 3..512"),
+        (["--token-buckets", "2,16"], "not within 3..512"),
+        (["--buckets", "40,20"], "20 stands after 40"),
+        (["--buckets", "forty"], "not a list of whole numbers"),
+        (["--precision", "int8"], "invalid choice"),
+    ],
+)
+def test_bad_flags(flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    try:
+        code = main(["--out", str(tmp_path / "out"), *flags])
+    except SystemExit as stop:  # argparse's own way out
+        code = stop.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert left_behind(tmp_path / "out") == []
