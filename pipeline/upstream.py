@@ -1,0 +1,143 @@
+"""Upstream, unmodified, as the reference: kokoro.istftnet and kokoro.model without the package's own __init__ (loguru, spaCy).
+
+model = upstream_of(checkpoint)                        # KModel, complex path; needs `kokoro` and `transformers`
+with injected_noise(noise):
+    seams = upstream_seams(model, input_ids, style, speed=1.0)
+"""
+
+import importlib
+import importlib.util
+import logging
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pipeline.config import DecoderConfig, KokoroConfig
+from pipeline.contract import FRAME_SAMPLES, HARMONICS
+from pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from pipeline.checkpoint import Checkpoint
+
+OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know
+_FOLDED = (".norm.weight", ".norm.bias")  # AdaIN's unit affine: absent in the released checkpoint, ones and zeros upstream
+
+
+def istftnet() -> types.ModuleType:
+    """The module kokoro.istftnet as released on PyPI; InputError says how to get it."""
+    if "kokoro" not in sys.modules:
+        found = importlib.util.find_spec("kokoro")
+        if found is None:
+            raise InputError("upstream is not installed: `make venv` does it (pip install --no-deps kokoro==0.9.4)")
+        bare = types.ModuleType("kokoro")
+        bare.__path__ = list(found.submodule_search_locations)
+        sys.modules["kokoro"] = bare
+    return importlib.import_module("kokoro.istftnet")
+
+
+def kokoro_model() -> types.ModuleType:
+    """The module kokoro.model; InputError says how to get transformers. Its logger, loguru's, is stood in for by the standard one."""
+    istftnet()
+    if importlib.util.find_spec("transformers") is None:
+        raise InputError("transformers is not installed: `make venv` does it; upstream's KModel, the reference, needs it")
+    if importlib.util.find_spec("loguru") is None and "loguru" not in sys.modules:
+        stand_in = types.ModuleType("loguru")
+        stand_in.logger = logging.getLogger("kokoro")
+        sys.modules["loguru"] = stand_in
+    return importlib.import_module("kokoro.model")
+
+
+def empty_model(config: dict[str, Any]) -> torch.nn.Module:
+    """KModel as its constructor leaves it when the weights file holds nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        empty = Path(folder) / "empty.pth"
+        torch.save({}, empty)
+        known = {key: value for key, value in config.items() if key not in OURS_ONLY}
+        return kokoro_model().KModel(repo_id="none", config=known, model=str(empty)).eval()
+
+
+def has_upstreams_widths(config: KokoroConfig) -> bool:
+    """Whether upstream's decoder, which writes its widths as literals, can hold this checkpoint's."""
+    return config.decoder == DecoderConfig() and config.hidden_dim == 512 and config.istftnet.upsample_initial_channel == 512
+
+
+def upstream_of(checkpoint: "Checkpoint") -> torch.nn.Module:
+    """KModel with the checkpoint's weights, strictly loaded; a decoder of other widths is left out (Silence)."""
+    import json
+
+    model = empty_model(json.loads((checkpoint.folder / "config.json").read_text(encoding="utf-8")))
+    if not has_upstreams_widths(checkpoint.config):
+        model.decoder = Silence()
+    for name in ("bert", "bert_encoder", "predictor", "text_encoder", "decoder"):
+        part = getattr(model, name)
+        if isinstance(part, Silence):
+            continue
+        missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
+        lost = [key for key in missing if not key.endswith(_FOLDED)] + [key for key in extra if not key.endswith("position_ids")]
+        if lost:
+            raise InputError(f"{checkpoint.weights}: {name}.{lost[0]} does not fit upstream's KModel ({len(lost)} in all)")
+    return model
+
+
+@contextmanager
+def injected_noise(noise: torch.Tensor) -> Iterator[None]:
+    """Replace upstream's three draws: initial phase and the unused third by constants, the sine noise [B, 600F, 9] by `noise`.
+
+    `noise` may be longer than the utterance: its first 600F samples are taken.
+    """
+    rand, randn_like = torch.rand, torch.randn_like
+
+    def drawn(like: torch.Tensor, **_: Any) -> torch.Tensor:
+        if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
+            return noise[:, : like.shape[1]].to(like.dtype)
+        return torch.zeros_like(like)
+
+    torch.rand = lambda *shape, **_: torch.full(shape, 0.37)
+    torch.randn_like = drawn
+    try:
+        yield
+    finally:
+        torch.rand, torch.randn_like = rand, randn_like
+
+
+class Silence(torch.nn.Module):
+    """Stands where the decoder stood; its inputs are what upstream hands over."""
+
+    def forward(self, asr: torch.Tensor, f0: torch.Tensor, energy: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
+        return asr.new_zeros(1)
+
+
+@torch.no_grad()
+def upstream_seams(model: torch.nn.Module, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
+    """Run KModel.forward_with_tokens and keep every seam: input_ids [1, n] with boundary tokens, style [1, 256].
+
+    bert [1, n, 768], d_en [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding), durations [n], t_en [1, C, n], en [1, F, C + S],
+    asr [1, C, F], f0_hz and energy [1, 2F], har [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]. The dtype is the model's.
+    """
+    seams: dict[str, torch.Tensor] = {}
+    watched = {"bert": model.bert, "d_en": model.bert_encoder, "d": model.predictor.text_encoder,
+               "logits": model.predictor.duration_proj, "t_en": model.text_encoder}  # fmt: skip
+    hooks = [m.register_forward_hook(lambda _m, _i, out, name=name: seams.__setitem__(name, out)) for name, m in watched.items()]
+    hooks.append(model.predictor.shared.register_forward_pre_hook(lambda _m, given: seams.__setitem__("en", given[0])))
+    names = ("asr", "f0_hz", "energy")
+    hooks.append(model.decoder.register_forward_pre_hook(lambda _m, given: seams.update(zip(names, given[:3], strict=True))))
+    if not isinstance(model.decoder, Silence):
+        generator = model.decoder.generator
+        for name, module in (("har", generator.noise_convs[0]), ("trunk", generator.conv_post)):
+            hooks.append(module.register_forward_pre_hook(lambda _m, given, name=name: seams.__setitem__(name, given[0])))
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(style.dtype)  # upstream writes its alignment in the default type
+    try:
+        waveform, durations = model.forward_with_tokens(input_ids, style, speed)
+    finally:
+        torch.set_default_dtype(before)
+        for hook in hooks:
+            hook.remove()
+    raw = torch.sigmoid(seams.pop("logits")).sum(dim=-1) / speed
+    return seams | {"raw": raw, "durations": durations.reshape(-1), "waveform": waveform.flatten()}
