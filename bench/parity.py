@@ -27,7 +27,7 @@ def upstream_rows(frames: list[int]) -> list[dict]:
     from bench.random_checkpoint import kokoro_config
     from bench.upstream import upstream_decoder
     from pipeline.config import KokoroConfig
-    from vocoder.check import snr_db
+    from pipeline.figures import snr_db
     from vocoder.decoder import Vocoder
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench")
@@ -47,7 +47,7 @@ def padding_rows(buckets: list[int]) -> list[dict]:
     from bench.comparison import padded_render, random_inputs
     from bench.random_checkpoint import kokoro_config, random_vocoder
     from pipeline.config import KokoroConfig
-    from vocoder.check import snr_db
+    from pipeline.figures import snr_db
     from vocoder.package import render_reference
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench")

@@ -3,7 +3,6 @@
     python -m bench.residency                      # every case: minutes
     python -m bench.residency --only lai-tail      # one
     python -m bench.residency --latency            # LAI's vocoder at six lengths on an M4: forecast bands beside published times
-    python -m bench.residency --vocoder            # the forecast of this project's vocoder at 1, 3, 7, 15 and 30 s on every chip
 
 Exit 0: every published share lies between the two readings (one per cent of slack), or is 0 where the whole graph was at risk.
 Exit 1: one does not. Exit 2: bad input.
@@ -18,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.markdown import print_markdown
+from pipeline.contract import FRAMES_PER_SECOND
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
-SECONDS = (1, 3, 7, 15, 30)
-FRAMES_PER_SECOND = 40
 SLACK = 0.01  # published shares are whole per cents
 LAI_FRAMES = 120  # a short sentence
 LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frames -> ms, README of laishere/kokoro-coreml, M4 mini
@@ -59,26 +58,82 @@ def cases() -> dict[str, Case]:
     """Every case by name."""
     whole, style = "every operation is fp32", (1, 128)
     return {
-        "lai-vocoder": _lai("LaiVocoder", {
-            "asr": (1, 512, _ranged(1)), "f0": (1, _ranged(2)), "energy": (1, _ranged(2)), "noise_0": (1, 256, _ranged(20)),
-            "noise_1": (1, 128, _ranged(120, 1)), "style": style}, "fp16", 0.99, 655,
-            "which six are missing is not published; cautious counts dilated kernels of 11, the kernel of 20, short runs between"),
+        "lai-vocoder": _lai(
+            "LaiVocoder",
+            {
+                "asr": (1, 512, _ranged(1)),
+                "f0": (1, _ranged(2)),
+                "energy": (1, _ranged(2)),
+                "noise_0": (1, 256, _ranged(20)),
+                "noise_1": (1, 128, _ranged(120, 1)),
+                "style": style,
+            },
+            "fp16",
+            0.99,
+            655,
+            "which six are missing is not published; cautious counts dilated kernels of 11, the kernel of 20, short runs between",
+        ),
         "lai-noise": _lai("LaiNoise", {"f0": (1, 2 * LAI_FRAMES), "style": style}, "fp32", 0.0, 239, whole),
         "lai-tail": _lai("LaiTail", {"x": (1, 128, 120 * LAI_FRAMES + 1)}, "fp32", 0.0, 13, whole),
         "magpie-t8": _magpie(8, 0.990, "hopeful misses the ten dilated convolutions; cautious has them, and short runs between them"),
         "magpie-t16": _magpie(16, 0.988, "width 16,384 exactly: two more convolutions were lowered to 16,386"),
         "magpie-t20": _magpie(20, 0.0, "width 20,480: the compiler gave up the whole graph, as graph-too-wide warns"),
-        "snake-sine": Case("SnakeConvs", {"sine": 1}, {"x": (1, 64, 1024)}, "fp16", "m2", 0.0, 6, "mobius, magpie probe",
-                           "sin is refused; the two convolutions beside it are too small to hand over alone"),
-        "snake-poly": Case("SnakeConvs", {"sine": 0}, {"x": (1, 64, 1024)}, "fp16", "m2", 1.0, 8, "mobius, magpie probe",
-                           "hopeful is right; cautious holds the graph for too small"),
-        "decoder-joint": Case("DecoderJoint", {}, {"token": (1, 1), "encoded": (1, 1, 1024), "hidden": (2, 1, 640), "cell": (2, 1, 640)},
-                              "fp16", "m5", 0.54, 28, "FluidAudio profiler",
-                              "LSTM, index and glue are off; this graph has less glue than theirs", ("token",)),
-        "joint": Case("Joint", {}, {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)}, "fp16", "m5", 1.0, 12, "FluidAudio profiler",
-                      "19 MB of weights are worth handing over; theirs has reshapes and casts besides"),
-        "joint-small": Case("Joint", {"vocabulary": 1024}, {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)}, "fp16", "m5", 0.0, 12,
-                            "FluidAudio profiler", "the same with 4 MB of weights stayed on the CPU: only the cautious reading says so"),
+        "snake-sine": Case(
+            "SnakeConvs",
+            {"sine": 1},
+            {"x": (1, 64, 1024)},
+            "fp16",
+            "m2",
+            0.0,
+            6,
+            "mobius, magpie probe",
+            "sin is refused; the two convolutions beside it are too small to hand over alone",
+        ),
+        "snake-poly": Case(
+            "SnakeConvs",
+            {"sine": 0},
+            {"x": (1, 64, 1024)},
+            "fp16",
+            "m2",
+            1.0,
+            8,
+            "mobius, magpie probe",
+            "hopeful is right; cautious holds the graph for too small",
+        ),
+        "decoder-joint": Case(
+            "DecoderJoint",
+            {},
+            {"token": (1, 1), "encoded": (1, 1, 1024), "hidden": (2, 1, 640), "cell": (2, 1, 640)},
+            "fp16",
+            "m5",
+            0.54,
+            28,
+            "FluidAudio profiler",
+            "LSTM, index and glue are off; this graph has less glue than theirs",
+            ("token",),
+        ),
+        "joint": Case(
+            "Joint",
+            {},
+            {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)},
+            "fp16",
+            "m5",
+            1.0,
+            12,
+            "FluidAudio profiler",
+            "19 MB of weights are worth handing over; theirs has reshapes and casts besides",
+        ),
+        "joint-small": Case(
+            "Joint",
+            {"vocabulary": 1024},
+            {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)},
+            "fp16",
+            "m5",
+            0.0,
+            12,
+            "FluidAudio profiler",
+            "the same with 4 MB of weights stayed on the CPU: only the cautious reading says so",
+        ),
     }
 
 
@@ -104,8 +159,14 @@ def build(case: Case, folder: Path, name: str) -> Path:
     precision = ct.precision.FLOAT16 if case.precision == "fp16" else ct.precision.FLOAT32
     with quiet_coremltools(), torch.no_grad():
         traced = torch.jit.trace(module, tuple(example), check_trace=False)
-        model = ct.convert(traced, inputs=inputs, convert_to="mlprogram", compute_precision=precision, skip_model_load=True,
-                           minimum_deployment_target=ct.target.iOS17)
+        model = ct.convert(
+            traced,
+            inputs=inputs,
+            convert_to="mlprogram",
+            compute_precision=precision,
+            skip_model_load=True,
+            minimum_deployment_target=ct.target.iOS17,
+        )
         model.save(str(folder / f"{name}.mlpackage"))
     return folder / f"{name}.mlpackage"
 
@@ -121,18 +182,19 @@ def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
     high, low = forecast.hopeful.share("ops"), forecast.cautious.share("ops")
     within = low - SLACK <= case.published <= high + SLACK or (forecast.fallen is not None and case.published <= SLACK)
     return {
-        "case": name, "chip": case.chip, "published": case.published, "published_ops": case.published_ops, "ops": len(forecast.ops),
-        "hopeful": high, "cautious": low, "whole_graph": [f.rule.id for f in forecast.graph_findings], "within": within,
+        "case": name,
+        "chip": case.chip,
+        "published": case.published,
+        "published_ops": case.published_ops,
+        "ops": len(forecast.ops),
+        "hopeful": high,
+        "cautious": low,
+        "whole_graph": [f.rule.id for f in forecast.graph_findings],
+        "within": within,
         "source": case.source,
-        "difference": case.difference, "rules": forecast.rule_counts(),
+        "difference": case.difference,
+        "rules": forecast.rule_counts(),
     }
-
-
-def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """A Markdown table, as the documents hold it."""
-    print(f"| {' | '.join(headings)} |\n| {' | '.join('---' for _ in headings)} |")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
 
 
 def published(only: list[str]) -> int:
@@ -145,14 +207,23 @@ def published(only: list[str]) -> int:
         results = [compare(name, case, Path(folder)) for name, case in chosen.items() if not only or name in only]
     print_markdown(
         ("graph", "chip", "published % of ops", "hopeful / cautious", "or 0 by", "ops published / here", "within", "why they differ"),
-        [_published_row(r) for r in results])
+        [_published_row(r) for r in results],
+    )
     print(json.dumps({"label": "forecast, not a measurement", "cases": results}))
     return EXIT_GOOD if all(r["within"] for r in results) else EXIT_REJECTED
 
 
 def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
-    return (r["case"], r["chip"], f"{100 * r['published']:.3g}", f"{100 * r['hopeful']:.1f} / {100 * r['cautious']:.1f}",
-            ", ".join(r["whole_graph"]), f"{r['published_ops']} / {r['ops']}", "yes" if r["within"] else "NO", r["difference"])
+    return (
+        r["case"],
+        r["chip"],
+        f"{100 * r['published']:.3g}",
+        f"{100 * r['hopeful']:.1f} / {100 * r['cautious']:.1f}",
+        ", ".join(r["whole_graph"]),
+        f"{r['published_ops']} / {r['ops']}",
+        "yes" if r["within"] else "NO",
+        r["difference"],
+    )
 
 
 def latency() -> int:
@@ -167,65 +238,41 @@ def latency() -> int:
     with tempfile.TemporaryDirectory() as folder:
         program = open_program(build(case, Path(folder), "lai-vocoder"))
         for frames, published_ms in LAI_M4_MS.items():
-            shapes = {"asr": (1, 512, frames), "f0": (1, 2 * frames), "energy": (1, 2 * frames), "noise_0": (1, 256, 20 * frames),
-                      "noise_1": (1, 128, 120 * frames + 1)}
+            shapes = {
+                "asr": (1, 512, frames),
+                "f0": (1, 2 * frames),
+                "energy": (1, 2 * frames),
+                "noise_0": (1, 256, 20 * frames),
+                "noise_1": (1, 128, 120 * frames + 1),
+            }
             forecast = forecast_residency(profile_program(program, program.shapes(shapes)), rules, "m4")
             band = latency_bands(forecast, rules.chips["m4"]).hopeful
-            rows.append({"frames": frames, "width": 120 * frames + 1, "published_ms": published_ms, "low_ms": band.low_ms,
-                         "high_ms": band.high_ms, "within": band.low_ms <= published_ms <= band.high_ms})
-    print_markdown(("s of audio", "width", "published ms", "forecast, hopeful ms", "published / low", "within"), [
-        (f"{r['frames'] / FRAMES_PER_SECOND:.1f}", f"{r['width']:,}", str(r["published_ms"]), span(r["low_ms"], r["high_ms"]),
-         f"{r['published_ms'] / r['low_ms']:.1f}", "yes" if r["within"] else "NO") for r in rows])
+            rows.append(
+                {
+                    "frames": frames,
+                    "width": 120 * frames + 1,
+                    "published_ms": published_ms,
+                    "low_ms": band.low_ms,
+                    "high_ms": band.high_ms,
+                    "within": band.low_ms <= published_ms <= band.high_ms,
+                }
+            )
+    print_markdown(
+        ("s of audio", "width", "published ms", "forecast, hopeful ms", "published / low", "within"),
+        [
+            (
+                f"{r['frames'] / FRAMES_PER_SECOND:.1f}",
+                f"{r['width']:,}",
+                str(r["published_ms"]),
+                span(r["low_ms"], r["high_ms"]),
+                f"{r['published_ms'] / r['low_ms']:.1f}",
+                "yes" if r["within"] else "NO",
+            )
+            for r in rows
+        ],
+    )
     print(json.dumps({"label": "forecast, not a measurement", "latency": rows}))
     return EXIT_GOOD if all(r["within"] for r in rows) else EXIT_REJECTED
-
-
-def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path) -> Path:
-    """This project's vocoder with random weights and one enumerated shape for each length."""
-    from bench.random_checkpoint import random_vocoder
-    from pipeline.config import KokoroConfig
-    from pipeline.export import save_package
-    from vocoder.convert import export_model
-
-    parsed = KokoroConfig.from_dict(config, "bench.residency")
-    model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim)
-    save_package(model, folder / "Vocoder.mlpackage")
-    return folder / "Vocoder.mlpackage"
-
-
-def vocoder(package: Path | None) -> int:
-    """The forecast table of the vocoder: all chips and lengths."""
-    from bench.random_checkpoint import kokoro_config
-    from mlprogram.examine.ane import report
-    from mlprogram.examine.forecast import forecast_residency
-    from mlprogram.examine.latency import latency_bands
-    from mlprogram.examine.profile import open_program, profile_program
-    from mlprogram.examine.rules import load_rules
-
-    rules = load_rules()
-    with tempfile.TemporaryDirectory() as folder:
-        frames = tuple(s * FRAMES_PER_SECOND for s in SECONDS)
-        program = open_program(package or build_vocoder(kokoro_config(), frames, Path(folder)))
-        profiles = [profile_program(program, shapes) for shapes in program.all_shapes()]
-    rows = [(forecast, latency_bands(forecast, rules.chips[chip]), None) for chip in rules.chips for forecast in
-            (forecast_residency(profile, rules, chip) for profile in profiles)]
-    print_markdown(
-        ("chip", "s", "% ops", "% MACs", "% bytes", "segments", "crossings", "hopeful ms", "cautious ms", "or all off, ms"),
-        [_vocoder_row(forecast, bands) for forecast, bands, _ in rows])
-    print(json.dumps(report(program, rows, rules, per_op=False)))
-    return EXIT_GOOD
-
-
-def _vocoder_row(forecast: Any, bands: Any) -> tuple[str, ...]:
-    from mlprogram.examine.ane import latency_cells
-    from mlprogram.examine.forecast import MEASURES
-    from mlprogram.examine.report import percent
-
-    both = (forecast.hopeful, forecast.cautious)
-    seconds = (forecast.profile.inputs[0].shape[-1] - 1) / FRAMES_PER_SECOND
-    return (forecast.chip, f"{seconds:g}", *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
-            " / ".join(str(r.cut.engine_segments) for r in both), " / ".join(str(r.cut.crossings) for r in both),
-            *latency_cells(forecast, bands))
 
 
 def run(argv: list[str] | None) -> int:
@@ -233,14 +280,10 @@ def run(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="bench.residency", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
     parser.add_argument("--latency", action="store_true", help="compare latency bands with LAI's published times instead")
-    parser.add_argument("--vocoder", action="store_true", help="the forecast table of this project's vocoder instead")
-    parser.add_argument("--package", type=Path, help="with --vocoder: an existing package instead of a random-weight build")
     arguments = parser.parse_args(argv)
     from mlprogram.errors import ProgramError
 
     try:
-        if arguments.vocoder:
-            return vocoder(arguments.package)
         return latency() if arguments.latency else published(arguments.only)
     except ProgramError as problem:
         raise InputError(str(problem)) from problem

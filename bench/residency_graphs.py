@@ -145,8 +145,11 @@ class MagpieBlock(nn.Module):
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(nn.Conv1d(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2)
-                                   for dilation in (1, 3, 5) for d in (dilation, 1))
+        self.convs = nn.ModuleList(
+            nn.Conv1d(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2)
+            for dilation in (1, 3, 5)
+            for d in (dilation, 1)
+        )
         self.snakes = nn.ModuleList(PolySnake(channels) for _ in range(6))
 
     def forward(self, x: Tensor) -> Tensor:

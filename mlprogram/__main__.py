@@ -6,10 +6,10 @@
 
 Exit 0: done. Exit 1: `ane --at-least` or `rules --check` was not met. Exit 2: bad input. The last line of stdout is one JSON object.
 """
+
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -58,8 +58,9 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("package", type=Path, help="an .mlpackage folder or a .mlmodel file")
     parser.add_argument("--function", default="main", help="function of a package with several")
-    parser.add_argument("--shape", type=shape_argument, action="append", default=[], metavar="NAME=n,n,...",
-                        help="shape of an input; else its default")
+    parser.add_argument(
+        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=n,n,...", help="shape of an input; else its default"
+    )
 
 
 def _add_forecast(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +77,6 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
     arguments = build_parser().parse_args(argv)
-    logging.getLogger("coremltools").setLevel(logging.ERROR)  # its remarks about libraries of macOS
     try:
         return import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
     except ProgramError as problem:

@@ -6,19 +6,20 @@
 
 Two constants that point at the same bytes give the same array object, so shared weights are held once.
 """
+
 from __future__ import annotations
 
 import math
 from typing import Any
 
 import numpy as np
-from coremltools.proto import MIL_pb2
 
 from mlprogram.constexpr import CONSTEXPR
 from mlprogram.dtypes import dtype_of
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Operation, tensor_shape
 from mlprogram.package import Package
+from mlprogram.protos import MIL_pb2
 from mlprogram.weights import BlobFile, unpack_bits
 
 

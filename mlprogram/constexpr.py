@@ -6,6 +6,7 @@
 Definitions: coremltools 9.0, mil/ops/defs/iOS16/constexpr_ops.py and iOS18/compression.py. The two generations share names and differ in
 their parameters, so one function serves both. Arithmetic is in float32 and the caller rounds once to the declared type.
 """
+
 from __future__ import annotations
 
 import math
@@ -37,8 +38,9 @@ def blockwise_shift_scale(data: np.ndarray, scale: np.ndarray, offset: np.ndarra
     return (data.astype(np.float32) - shift) * _spread(scale.astype(np.float32), data.shape)
 
 
-def lut_to_dense(indices: np.ndarray, lut: np.ndarray, shape: np.ndarray | None = None,
-                 vector_axis: np.ndarray | None = None) -> np.ndarray:
+def lut_to_dense(
+    indices: np.ndarray, lut: np.ndarray, shape: np.ndarray | None = None, vector_axis: np.ndarray | None = None
+) -> np.ndarray:
     """Palette entries in place of indices.
 
     iOS 16: packed bits with the final `shape` and one palette [entries]. iOS 18: `lut` [blocks..., entries, vector] with the rank of
@@ -57,7 +59,7 @@ def lut_to_dense(indices: np.ndarray, lut: np.ndarray, shape: np.ndarray | None 
         return dense[..., 0]
     axis = int(vector_axis) % indices.ndim
     moved = np.moveaxis(dense, -1, axis + 1)  # the vector next to the axis it extends
-    return moved.reshape(*indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1:])
+    return moved.reshape(*indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1 :])
 
 
 def sparse_to_dense(nonzero_data: np.ndarray, mask: np.ndarray, shape: np.ndarray | None = None) -> np.ndarray:
@@ -69,16 +71,18 @@ def sparse_to_dense(nonzero_data: np.ndarray, mask: np.ndarray, shape: np.ndarra
     return dense
 
 
-def lut_to_sparse(indices_mask: np.ndarray, indices_nonzero_data: np.ndarray, lut: np.ndarray,
-                  vector_axis: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def lut_to_sparse(
+    indices_mask: np.ndarray, indices_nonzero_data: np.ndarray, lut: np.ndarray, vector_axis: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Palette entries for the stored indices of a sparse tensor: (mask, values), the mask widened along `vector_axis` if need be."""
     dense = lut_to_dense(sparse_to_dense(indices_nonzero_data, indices_mask), lut, vector_axis=vector_axis)
     mask = indices_mask if lut.shape[-1] == 1 else np.repeat(indices_mask, lut.shape[-1], axis=int(vector_axis))
     return mask, dense[mask != 0]
 
 
-def sparse_blockwise_shift_scale(data_mask: np.ndarray, nonzero_data: np.ndarray, scale: np.ndarray,
-                                 offset: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def sparse_blockwise_shift_scale(
+    data_mask: np.ndarray, nonzero_data: np.ndarray, scale: np.ndarray, offset: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Block scales for the stored values of a sparse tensor: (mask, values)."""
     dense = blockwise_shift_scale(sparse_to_dense(nonzero_data, data_mask), scale, offset)
     return data_mask, dense[data_mask != 0]
@@ -91,12 +95,14 @@ def _spread(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return blocks
 
 
-CONSTEXPR = MappingProxyType({
-    "constexpr_affine_dequantize": affine_dequantize,
-    "constexpr_blockwise_shift_scale": blockwise_shift_scale,
-    "constexpr_cast": cast,
-    "constexpr_lut_to_dense": lut_to_dense,
-    "constexpr_lut_to_sparse": lut_to_sparse,
-    "constexpr_sparse_blockwise_shift_scale": sparse_blockwise_shift_scale,
-    "constexpr_sparse_to_dense": sparse_to_dense,
-})
+CONSTEXPR = MappingProxyType(
+    {
+        "constexpr_affine_dequantize": affine_dequantize,
+        "constexpr_blockwise_shift_scale": blockwise_shift_scale,
+        "constexpr_cast": cast,
+        "constexpr_lut_to_dense": lut_to_dense,
+        "constexpr_lut_to_sparse": lut_to_sparse,
+        "constexpr_sparse_blockwise_shift_scale": sparse_blockwise_shift_scale,
+        "constexpr_sparse_to_dense": sparse_to_dense,
+    }
+)

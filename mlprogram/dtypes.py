@@ -6,6 +6,7 @@
 Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the next wider signed type, because PyTorch
 has next to no arithmetic for them.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,27 +34,29 @@ class DType:
         return self.kind == "float"
 
 
-_BY_PROTO = MappingProxyType({  # numbers: enum DataType in coremltools' MIL.proto
-    1: DType("bool", 8, "bool", np.bool_, torch.bool),
-    2: DType("string", 0, "string", np.str_, None),
-    10: DType("fp16", 16, "float", np.float16, torch.float16),
-    11: DType("fp32", 32, "float", np.float32, torch.float32),
-    12: DType("fp64", 64, "float", np.float64, torch.float64),
-    21: DType("int8", 8, "int", np.int8, torch.int8),
-    22: DType("int16", 16, "int", np.int16, torch.int16),
-    23: DType("int32", 32, "int", np.int32, torch.int32),
-    24: DType("int64", 64, "int", np.int64, torch.int64),
-    25: DType("int4", 4, "int", np.int8, torch.int8),
-    31: DType("uint8", 8, "uint", np.uint8, torch.uint8),
-    32: DType("uint16", 16, "uint", np.uint16, torch.int32),
-    33: DType("uint32", 32, "uint", np.uint32, torch.int64),
-    34: DType("uint64", 64, "uint", np.uint64, torch.int64),
-    35: DType("uint4", 4, "uint", np.uint8, torch.uint8),
-    36: DType("uint2", 2, "uint", np.uint8, torch.uint8),
-    37: DType("uint1", 1, "uint", np.uint8, torch.uint8),
-    38: DType("uint6", 6, "uint", np.uint8, torch.uint8),
-    39: DType("uint3", 3, "uint", np.uint8, torch.uint8),
-})
+_BY_PROTO = MappingProxyType(
+    {  # numbers: enum DataType in coremltools' MIL.proto
+        1: DType("bool", 8, "bool", np.bool_, torch.bool),
+        2: DType("string", 0, "string", np.str_, None),
+        10: DType("fp16", 16, "float", np.float16, torch.float16),
+        11: DType("fp32", 32, "float", np.float32, torch.float32),
+        12: DType("fp64", 64, "float", np.float64, torch.float64),
+        21: DType("int8", 8, "int", np.int8, torch.int8),
+        22: DType("int16", 16, "int", np.int16, torch.int16),
+        23: DType("int32", 32, "int", np.int32, torch.int32),
+        24: DType("int64", 64, "int", np.int64, torch.int64),
+        25: DType("int4", 4, "int", np.int8, torch.int8),
+        31: DType("uint8", 8, "uint", np.uint8, torch.uint8),
+        32: DType("uint16", 16, "uint", np.uint16, torch.int32),
+        33: DType("uint32", 32, "uint", np.uint32, torch.int64),
+        34: DType("uint64", 64, "uint", np.uint64, torch.int64),
+        35: DType("uint4", 4, "uint", np.uint8, torch.uint8),
+        36: DType("uint2", 2, "uint", np.uint8, torch.uint8),
+        37: DType("uint1", 1, "uint", np.uint8, torch.uint8),
+        38: DType("uint6", 6, "uint", np.uint8, torch.uint8),
+        39: DType("uint3", 3, "uint", np.uint8, torch.uint8),
+    }
+)
 BY_NAME = MappingProxyType({t.name: t for t in _BY_PROTO.values()})
 
 

@@ -10,6 +10,7 @@ activation tables (ane-guide: within 0.006, about half a unit in the last place)
 
 Sources: ane-guide = sbryngelson/ane-guide, part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
 """
+
 from __future__ import annotations
 
 import math
@@ -30,7 +31,7 @@ class EngineModel:
     """The constants of the model."""
 
     block: int = 32  # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number, chosen here
-    sum_limit: float = 2.0 ** 15  # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
+    sum_limit: float = 2.0**15  # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
     exp_limit: float = 11.094  # ln 65504: exp gives infinity from here (ane-guide)
     log_of_zero: float = -45440.0  # what log gives at zero (ane-guide)
     seam_error: float = 0.12  # worst error of sin and cos at the seams of their argument reduction, 0.04 to 0.12 (ane-guide)
@@ -60,22 +61,44 @@ def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
 
 
-def engine_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, strides: list[int] | None = None, pad_type: str = "valid",
-                pad: list[int] | None = None, dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+def engine_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    strides: list[int] | None = None,
+    pad_type: str = "valid",
+    pad: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
     """conv, accumulated over blocks of input channels."""
     grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
-    parts = (conv(grouped[:, :, b].flatten(1, 2), weight[:, b], None, strides, pad_type, pad, dilations, groups)
-             for b in _blocks(weight.shape[1]))
+    parts = (
+        conv(grouped[:, :, b].flatten(1, 2), weight[:, b], None, strides, pad_type, pad, dilations, groups)
+        for b in _blocks(weight.shape[1])
+    )
     return _with_bias(_accumulate(parts, weight[0].numel()), bias)
 
 
-def engine_conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, pad: list[int] | None = None,
-                          output_shape: list[int] | None = None, pad_type: str = "valid", strides: list[int] | None = None,
-                          dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+def engine_conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    pad: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pad_type: str = "valid",
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
     """conv_transpose, accumulated over blocks of input channels."""
     grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
-    parts = (conv_transpose(grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), None, pad, output_shape, pad_type, strides,
-                            dilations, groups) for b in _blocks(kernels.shape[1]))
+    parts = (
+        conv_transpose(
+            grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), None, pad, output_shape, pad_type, strides, dilations, groups
+        )
+        for b in _blocks(kernels.shape[1])
+    )
     return _with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
 
@@ -134,9 +157,15 @@ def _seam(x: Tensor) -> Tensor:
     return ENGINE.seam_error * (1 - distance / ENGINE.seam_reach).clamp(min=0)
 
 
-def engine_slice_by_index(x: Tensor, begin: list[int], end: list[int], stride: list[int] | None = None,
-                          begin_mask: list[bool] | None = None, end_mask: list[bool] | None = None,
-                          squeeze_mask: list[bool] | None = None) -> Tensor:
+def engine_slice_by_index(
+    x: Tensor,
+    begin: list[int],
+    end: list[int],
+    stride: list[int] | None = None,
+    begin_mask: list[bool] | None = None,
+    end_mask: list[bool] | None = None,
+    squeeze_mask: list[bool] | None = None,
+) -> Tensor:
     """slice_by_index; one that starts inside the last axis overflows above fp16_max / slice_gain."""
     y = slice_by_index(x, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
@@ -144,16 +173,18 @@ def engine_slice_by_index(x: Tensor, begin: list[int], end: list[int], stride: l
     return torch.where(y.abs() * ENGINE.slice_gain > ENGINE.fp16_max, y.sign() * math.inf, y)
 
 
-ENGINE_KERNELS = MappingProxyType({
-    "conv": kernel(engine_conv),
-    "conv_transpose": kernel(engine_conv_transpose),
-    "cos": kernel(engine_cos),
-    "einsum": kernel(engine_einsum),
-    "exp": kernel(engine_exp),
-    "linear": kernel(engine_linear),
-    "log": kernel(engine_log),
-    "matmul": kernel(engine_matmul),
-    "scaled_dot_product_attention": kernel(engine_attention),
-    "sin": kernel(engine_sin),
-    "slice_by_index": kernel(engine_slice_by_index),
-})
+ENGINE_KERNELS = MappingProxyType(
+    {
+        "conv": kernel(engine_conv),
+        "conv_transpose": kernel(engine_conv_transpose),
+        "cos": kernel(engine_cos),
+        "einsum": kernel(engine_einsum),
+        "exp": kernel(engine_exp),
+        "linear": kernel(engine_linear),
+        "log": kernel(engine_log),
+        "matmul": kernel(engine_matmul),
+        "scaled_dot_product_attention": kernel(engine_attention),
+        "sin": kernel(engine_sin),
+        "slice_by_index": kernel(engine_slice_by_index),
+    }
+)

@@ -1,10 +1,10 @@
 """The one exception of this package: every message says what was wrong, where, and what would be right.
 
-    from mlprogram import Program, ProgramError
-    try:
-        Program("missing.mlpackage")
-    except ProgramError as error:
-        print(error)
+from mlprogram import Program, ProgramError
+try:
+    Program("missing.mlpackage")
+except ProgramError as error:
+    print(error)
 """
 
 

@@ -1,7 +1,8 @@
 """Run a plan: the loop over steps, control flow and states, and errors that say where they happened.
 
-    run_block(plan.body, environment, Run(hook=None, generator=None, states={}))
+run_block(plan.body, environment, Run(hook=None, generator=None, states={}))
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -77,8 +78,10 @@ def _finish(step: Step, output: Output, value: Any) -> Any:
         value = value.to(output.dtype)
     declared = output.shape
     if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
-        raise ProgramError(f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
-                           f"{['any' if n is None else n for n in declared]} for '{output.name}'")
+        raise ProgramError(
+            f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
+            f"{['any' if n is None else n for n in declared]} for '{output.name}'"
+        )
     return value
 
 

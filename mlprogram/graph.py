@@ -1,19 +1,19 @@
 """A function of an ML program as plain records: operations, values, nested blocks. No tensor is computed here.
 
-    from mlprogram.graph import read_function
-    from mlprogram.package import open_package
-    [op.op_type for op in read_function(open_package("Vocoder.mlpackage"), "main").body.operations]
+from mlprogram.graph import read_function
+from mlprogram.package import open_package
+[op.op_type for op in read_function(open_package("Vocoder.mlpackage"), "main").body.operations]
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coremltools.proto import MIL_pb2
-
 from mlprogram.dtypes import DType, dtype_of
 from mlprogram.errors import ProgramError
 from mlprogram.package import Package
+from mlprogram.protos import MIL_pb2
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """What a program takes and gives: tensor specifications, and the check of what a caller hands over.
 
-    program.inputs["packed"].shapes  # every allowed shape of an enumerated input
-    check_inputs(specs, states, {"packed": array})  # raises ProgramError with the allowed shapes, or returns tensors
+program.inputs["packed"].shapes  # every allowed shape of an enumerated input
+check_inputs(specs, states, {"packed": array})  # raises ProgramError with the allowed shapes, or returns tensors
 """
+
 from __future__ import annotations
 
 import warnings
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from coremltools.proto import FeatureTypes_pb2, Model_pb2
 
 from mlprogram.dtypes import BY_NAME
 from mlprogram.errors import NonFiniteInput, ProgramError
 from mlprogram.graph import Function, ValueType
 from mlprogram.package import Package
+from mlprogram.protos import FeatureTypes_pb2, Model_pb2
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class TensorSpec:
         if self.shapes:
             return shape in self.shapes
         if self.ranges:
-            return len(shape) == len(self.ranges) and all(low <= n and (high is None or n <= high)
-                                                          for n, (low, high) in zip(shape, self.ranges, strict=True))
+            return len(shape) == len(self.ranges) and all(
+                low <= n and (high is None or n <= high) for n, (low, high) in zip(shape, self.ranges, strict=True)
+            )
         return len(shape) == len(self.shape) and all(want in (-1, n) for n, want in zip(shape, self.shape, strict=True))
 
     def allowed(self) -> str:
@@ -120,8 +122,9 @@ def _default(feature: Model_pb2.FeatureDescription) -> float | None:
     return 0.0 if kind is None else float(getattr(feature.type.multiArrayType, kind))
 
 
-def check_inputs(specs: Mapping[str, TensorSpec], given: Mapping[str, Any],
-                 paired: bool) -> tuple[dict[str, torch.Tensor], dict[str, tuple[int, int]]]:
+def check_inputs(
+    specs: Mapping[str, TensorSpec], given: Mapping[str, Any], paired: bool
+) -> tuple[dict[str, torch.Tensor], dict[str, tuple[int, int]]]:
     """Tensors in program order for what the caller gave, and {name: (NaN count, infinity count)} for inputs that are not finite.
 
     Any float type is taken for a float input and any integer type for an integer one when its values fit. `paired`: enumerated inputs
@@ -187,6 +190,9 @@ def _count_nonfinite(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             found[name] = (int(tensor.isnan().sum()), int(tensor.isinf().sum()))
-            warnings.warn(f"input '{name}' holds {found[name][0]} NaN and {found[name][1]} infinite values of {tensor.numel()}",
-                          NonFiniteInput, stacklevel=4)
+            warnings.warn(
+                f"input '{name}' holds {found[name][0]} NaN and {found[name][1]} infinite values of {tensor.numel()}",
+                NonFiniteInput,
+                stacklevel=4,
+            )
     return found

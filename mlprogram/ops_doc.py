@@ -5,6 +5,7 @@
 
 tests/test_mlprogram_docs.py holds the file against the code and refuses an operation that no test covers.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -31,8 +32,10 @@ def render() -> str:
     count = sum(map(len, FAMILIES.values())) + len(CONSTEXPR) + len(CONTROL)
     parts = [_HEAD, f"{count} operations.\n"]
     for family, kernels in FAMILIES.items():
-        rows = [f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ENGINE_KERNELS else ''} | {_first_line(k.run)} |"
-                for name, k in sorted(kernels.items())]
+        rows = [
+            f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ENGINE_KERNELS else ''} | {_first_line(k.run)} |"
+            for name, k in sorted(kernels.items())
+        ]
         parts.append(_table(family, "| operation | fp16 | engine | result |\n| --- | --- | --- | --- |", rows))
     rows = [f"| {name} | {_first_line(function)} |" for name, function in sorted(CONSTEXPR.items())]
     head = "| operation | result |\n| --- | --- |"

@@ -6,17 +6,18 @@
 
 No Core ML object is ever built: the specification is read as a protobuf and the weights are mapped from their file.
 """
+
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import coremltools as ct
-from coremltools.proto import Model_pb2
 from google.protobuf.message import DecodeError
 
 from mlprogram.errors import ProgramError
+from mlprogram.protos import Model_pb2
+from mlprogram.protos import coremltools as ct
 from mlprogram.weights import BlobFile
 
 _NEWEST = max(value for name, value in vars(ct).items() if name.startswith("_SPECIFICATION_VERSION_IOS"))
@@ -53,7 +54,7 @@ def open_package(path: str | Path) -> Package:
     model, weights = _locate(path) if path.is_dir() else (path, path.parent / "weights")
     spec = _read_spec(model)
     if spec.WhichOneof("Type") != "mlProgram":
-        raise ProgramError(f"{model}: holds a {spec.WhichOneof('Type')}, not an ML program; convert with convert_to=\"mlprogram\"")
+        raise ProgramError(f'{model}: holds a {spec.WhichOneof("Type")}, not an ML program; convert with convert_to="mlprogram"')
     return Package(path, spec, weights)
 
 
@@ -66,8 +67,9 @@ def _locate(folder: Path) -> tuple[Path, Path]:
         entries = content["itemInfoEntries"]
         model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise ProgramError(f"{manifest}: not a package manifest ({type(error).__name__}: {error}); "
-                           "it must name a rootModelIdentifier") from error
+        raise ProgramError(
+            f"{manifest}: not a package manifest ({type(error).__name__}: {error}); it must name a rootModelIdentifier"
+        ) from error
     if not model.is_file():
         raise ProgramError(f"{folder}: the manifest names {model.relative_to(folder)}, which is missing; copy the whole package")
     return model, model.parent / "weights"
@@ -82,6 +84,8 @@ def _read_spec(model: Path) -> Model_pb2.Model:
     if not spec.specificationVersion:
         raise ProgramError(f"{model}: not a Core ML specification, it has no specification version")
     if spec.specificationVersion > _NEWEST:
-        raise ProgramError(f"{model}: specification version {spec.specificationVersion} is newer than {_NEWEST}, the last one coremltools "
-                           f"{ct.__version__} knows; install a newer coremltools")
+        raise ProgramError(
+            f"{model}: specification version {spec.specificationVersion} is newer than {_NEWEST}, the last one coremltools "
+            f"{ct.__version__} knows; install a newer coremltools"
+        )
     return spec

@@ -6,6 +6,7 @@
 Every value of the function, nested blocks included, gets a place (slot) in one list, the environment. A step reads slots, writes slots and
 clears the slots of values it is the last to use.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -179,8 +180,14 @@ class _Planner:
         outputs = []
         for value in op.outputs:
             is_tensor = value.container == "tensor"
-            outputs.append(Output(self._declare(value, scope), value.name, self._precision.working(value.dtype) if is_tensor else None,
-                                  value.shape if is_tensor else None))
+            outputs.append(
+                Output(
+                    self._declare(value, scope),
+                    value.name,
+                    self._precision.working(value.dtype) if is_tensor else None,
+                    value.shape if is_tensor else None,
+                )
+            )
         return tuple(outputs)
 
     def _slot(self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str) -> int:

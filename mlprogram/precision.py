@@ -10,6 +10,7 @@
 | exact64 | fp64 (fp32 tensors too) | fp64 |
 | engine | as declared | as mlprogram/engine.py models the Neural Engine |
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -6,6 +6,7 @@
 
 Run one from a shell with random inputs: see docs/mlprogram.md.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -81,8 +82,13 @@ class Program:
         return {v.name: torch.zeros(v.shape, dtype=self.precision.working(v.dtype)) for v in self._states.values()}
 
     @torch.no_grad()
-    def __call__(self, inputs: Mapping[str, Any], hook: Hook | None = None, state: dict[str, torch.Tensor] | None = None,
-                 generator: torch.Generator | None = None) -> dict[str, torch.Tensor]:
+    def __call__(
+        self,
+        inputs: Mapping[str, Any],
+        hook: Hook | None = None,
+        state: dict[str, torch.Tensor] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, torch.Tensor]:
         """Run the program.
 
         `inputs`: name -> np.ndarray or torch.Tensor. `hook(name, op_type, value)` sees every produced tensor in its working type

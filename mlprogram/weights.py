@@ -7,6 +7,7 @@ Layout (MIL blob storage, version 2, little-endian): a 64-byte header (uint32 co
 (uint32 sentinel 0xDEADBEEF, uint32 type, uint64 bytes, uint64 offset of the data, uint64 padding bits) that a program points to, and the
 data.
 """
+
 from __future__ import annotations
 
 import struct
@@ -44,7 +45,7 @@ class BlobFile:
         expected = (count * dtype.bits + 7) // 8
         if size < expected:
             raise ProgramError(f"{self.path}: the tensor at {offset} holds {size} bytes, but {count} {dtype.name} values need {expected}")
-        data = self._bytes[start:start + expected]
+        data = self._bytes[start : start + expected]
         return unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)
 
     def _record(self, offset: int) -> tuple[int, int]:

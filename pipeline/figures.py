@@ -28,7 +28,7 @@ class Figure:
     value: float
     limit: float
     at_least: bool
-    unit: str
+    unit: str = "dB"
 
     @property
     def holds(self) -> bool:

@@ -1,6 +1,6 @@
 """Small programs to examine: a function of the Builder as a package, its profile, and the rules that fire on it.
 
-    profile = profile_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
+profile = profile_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
 """
 
 import uuid
@@ -18,8 +18,13 @@ from mlprogram.examine.rules import load_rules
 from tests.mlprogram_build import save
 
 
-def package_of(inputs: dict[str, tuple[int, ...]], build: Callable[..., Any], folder: Path, dtype: type = types.fp16,
-               target: ct.target = ct.target.iOS17) -> Path:
+def package_of(
+    inputs: dict[str, tuple[int, ...]],
+    build: Callable[..., Any],
+    folder: Path,
+    dtype: type = types.fp16,
+    target: ct.target = ct.target.iOS17,
+) -> Path:
     """Write a package whose function is `build` of inputs with these shapes; names that start with `i` are int32."""
     held = {n: mb.placeholder(shape=s, dtype=types.int32 if n.startswith("i") else dtype) for n, s in inputs.items()}
     with Function(held, opset_version=target) as function:

@@ -18,6 +18,7 @@ from pipeline.demo.data import heldout
 from pipeline.errors import InputError
 from pipeline.export import package_sha256
 from pipeline.features import excerpt, text_encoder, vocoder_inputs
+from pipeline.figures import snr_db
 from pipeline.manifest import Manifest
 from vocoder import check
 from vocoder.convert import main
@@ -93,7 +94,7 @@ def test_flat_over_bucket_fills(built: Path, checkpoint: Checkpoint, speech: Voc
     """9 % to 65 % full, the same audio within fp16's own error."""
     program = VocoderPackage(built / f"{NAME}.json").program
     reference = render_reference(checkpoint.vocoder(), speech)
-    values = [check.snr_db(reference, run_program(program, speech, bucket)) for bucket in (20, 40, 60, 140)]
+    values = [snr_db(reference, run_program(program, speech, bucket)) for bucket in (20, 40, 60, 140)]
     assert min(values) >= 45
     assert max(values) - min(values) <= 1.0
 
@@ -101,7 +102,7 @@ def test_flat_over_bucket_fills(built: Path, checkpoint: Checkpoint, speech: Voc
 def test_fp32_package_equals_pytorch(checkpoint: Checkpoint, tmp_path: Path, speech: VocoderInputs) -> None:
     assert build_again(checkpoint, tmp_path, "--precision", "fp32") == 0
     package = VocoderPackage(tmp_path / "KokoroVocoder-tiny-fp32.json", precision="exact")
-    assert check.snr_db(render_reference(checkpoint.vocoder(), speech), package.render(speech)) >= 100
+    assert snr_db(render_reference(checkpoint.vocoder(), speech), package.render(speech)) >= 100
 
 
 def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:

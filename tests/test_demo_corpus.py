@@ -1,6 +1,6 @@
 """The demo voice's text, phone map, alignment and measured features.
 
-    pytest tests/test_demo_corpus.py
+pytest tests/test_demo_corpus.py
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The bundled checkpoint: it loads strictly, keeps to its limits, and two held-out sentences reproduce figures.json.
 
-    pytest tests/test_demo_judge.py
+pytest tests/test_demo_judge.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """Text encoder against upstream's class, and the alignment.
 
-    pytest tests/test_demo_text_encoder.py
+pytest tests/test_demo_text_encoder.py
 """
 
 import importlib

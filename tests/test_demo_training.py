@@ -1,6 +1,6 @@
 """Training on a tiny model: it learns, repeats itself, resumes, and its checkpoint is what a strict loader expects.
 
-    pytest tests/test_demo_training.py
+pytest tests/test_demo_training.py
 """
 
 import json

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A convolution and a sine with two enumerated widths."""
+
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -31,8 +32,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
     traced = torch.jit.trace(Net().eval(), torch.zeros(1, 4, 1, 16))
-    model = ct.convert(traced, inputs=[ct.TensorType("x", shape=shapes, dtype=np.float16)], outputs=[ct.TensorType("y", dtype=np.float16)],
-                       minimum_deployment_target=ct.target.iOS17, skip_model_load=True)
+    model = ct.convert(
+        traced,
+        inputs=[ct.TensorType("x", shape=shapes, dtype=np.float16)],
+        outputs=[ct.TensorType("y", dtype=np.float16)],
+        minimum_deployment_target=ct.target.iOS17,
+        skip_model_load=True,
+    )
     path = tmp_path_factory.mktemp("package") / "net.mlpackage"
     model.save(str(path))
     return path
@@ -84,21 +90,28 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert files[1].read_bytes()[:4] == b"\x89PNG" and files[1].stat().st_size > 5000
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["ane", "{package}", "--chip", "m9"], "chip 'm9' is not in mlprogram/data/ane_rules.json; it has m1, m2, m3, m4, m5, a14, a15, a16,"),
-    (["ane", "{folder}"], "not an .mlpackage"),
-    (["describe", "{folder}/none.mlpackage"], "nothing there"),
-    (["describe", "{package}", "--shape", "x=1,4,1,17"], "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]"),
-    (["describe", "{package}", "--shape", "z=1,4"], "unknown input 'z'; the program takes x"),
-    (["describe", "{package}", "--function", "half"], "no function 'half'; this program has main"),
-    (["ane", "{package}", "--all-shapes", "--shape", "x=1,4,1,16"], "exclude each other"),
-    (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file of rules"),
-    (["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"], "must end in one of .png, .svg, .pdf"),
-    (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot use"),
-    (["rules", "--check", "{folder}/none.md"], "cannot use"),
-])
-def test_mistakes_are_one_line_and_exit_2(arguments: list[str], message: str, package: Path, tmp_path: Path,
-                                          capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["ane", "{package}", "--chip", "m9"],
+            "chip 'm9' is not in mlprogram/data/ane_rules.json; it has m1, m2, m3, m4, m5, a14, a15, a16,",
+        ),
+        (["ane", "{folder}"], "not an .mlpackage"),
+        (["describe", "{folder}/none.mlpackage"], "nothing there"),
+        (["describe", "{package}", "--shape", "x=1,4,1,17"], "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]"),
+        (["describe", "{package}", "--shape", "z=1,4"], "unknown input 'z'; the program takes x"),
+        (["describe", "{package}", "--function", "half"], "no function 'half'; this program has main"),
+        (["ane", "{package}", "--all-shapes", "--shape", "x=1,4,1,16"], "exclude each other"),
+        (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file of rules"),
+        (["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"], "must end in one of .png, .svg, .pdf"),
+        (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot use"),
+        (["rules", "--check", "{folder}/none.md"], "cannot use"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    arguments: list[str], message: str, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([a.format(package=package, folder=tmp_path) for a in arguments]) == 2
     error = capsys.readouterr().err.strip().splitlines()
     assert len(error) == 1 and error[0].startswith("error: ") and message in error[0]
@@ -148,10 +161,12 @@ def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.Captur
 
 def test_help_loads_nothing_heavy_and_is_quick() -> None:
     """The command itself, as far as it lies with __main__.py: whatever mlprogram/__init__.py loads comes on top."""
-    script = ("import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram']; sys.modules['mlprogram'] = p\n"
-              "from mlprogram.__main__ import main\n"
-              "try:\n    main(['ane', '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
-              "assert not {'torch', 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n")
+    script = (
+        "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram']; sys.modules['mlprogram'] = p\n"
+        "from mlprogram.__main__ import main\n"
+        "try:\n    main(['ane', '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
+        "assert not {'torch', 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n"
+    )
     best = min(_seconds(script) for _ in range(3))
     assert best < 0.3, best
 

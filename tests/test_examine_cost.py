@@ -21,10 +21,19 @@ small = st.integers(1, 4)
 
 
 @settings(max_examples=50, deadline=None)
-@given(batch=small, groups=small, c_in=small, c_out=small, kernel=st.tuples(small, small), stride=small, dilation=small,
-       extra=st.integers(0, 5))
-def test_conv_macs_are_the_sum_of_ones(batch: int, groups: int, c_in: int, c_out: int, kernel: tuple[int, int], stride: int, dilation: int,
-                                       extra: int) -> None:
+@given(
+    batch=small,
+    groups=small,
+    c_in=small,
+    c_out=small,
+    kernel=st.tuples(small, small),
+    stride=small,
+    dilation=small,
+    extra=st.integers(0, 5),
+)
+def test_conv_macs_are_the_sum_of_ones(
+    batch: int, groups: int, c_in: int, c_out: int, kernel: tuple[int, int], stride: int, dilation: int, extra: int
+) -> None:
     spans = [(k - 1) * dilation + 1 + extra for k in kernel]
     x, w = torch.ones(batch, groups * c_in, *spans), torch.ones(groups * c_out, c_in, *kernel)
     y = F.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)  # each output is the number of its products
@@ -33,8 +42,9 @@ def test_conv_macs_are_the_sum_of_ones(batch: int, groups: int, c_in: int, c_out
 
 @settings(max_examples=50, deadline=None)
 @given(batch=small, groups=small, c_in=small, c_out=small, kernel=small, stride=small, width=st.integers(1, 9))
-def test_conv_transpose_macs_are_the_sum_of_ones(batch: int, groups: int, c_in: int, c_out: int, kernel: int, stride: int,
-                                                 width: int) -> None:
+def test_conv_transpose_macs_are_the_sum_of_ones(
+    batch: int, groups: int, c_in: int, c_out: int, kernel: int, stride: int, width: int
+) -> None:
     x, w = torch.ones(batch, groups * c_in, width), torch.ones(groups * c_in, c_out, kernel)
     y = F.conv_transpose1d(x, w, stride=stride, groups=groups)
     assert count_macs("conv_transpose", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}) == int(y.sum())
@@ -95,8 +105,9 @@ def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_pat
 
 def test_loop_is_counted_as_often_as_it_runs(tmp_path: Path) -> None:
     def build(x):
-        return mb.while_loop(_cond=lambda i, y: mb.less(x=i, y=3), _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)),
-                             loop_vars=(0, x))[1]
+        return mb.while_loop(
+            _cond=lambda i, y: mb.less(x=i, y=3), _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)), loop_vars=(0, x)
+        )[1]
 
     profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
     times = {op.op_type: op.times for op in profile.ops}
@@ -113,25 +124,53 @@ def test_shapes_that_no_value_decides_are_found_without_a_run(tmp_path: Path) ->
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A convolution [64, 32, 1, 4] of fp32 weights, to compress."""
     weight = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
-    return package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=weight), tmp_path_factory.mktemp("plain"), dtype=types.fp32,
-                      target=ct.target.iOS18)
+    return package_of(
+        {"x": (1, 32, 1, 16)},
+        lambda x: mb.conv(x=x, weight=weight),
+        tmp_path_factory.mktemp("plain"),
+        dtype=types.fp32,
+        target=ct.target.iOS18,
+    )
 
 
 VALUES = 64 * 32 * 4
 
 
-@pytest.mark.parametrize(("compress", "kind", "stored"), [
-    (None, "fp32", 4 * VALUES),
-    (lambda m: cto.linear_quantize_weights(m, cto.OptimizationConfig(cto.OpLinearQuantizerConfig("linear_symmetric", weight_threshold=0))),
-     "linear int8", VALUES + 64 * 4),
-    (lambda m: cto.linear_quantize_weights(m, cto.OptimizationConfig(cto.OpLinearQuantizerConfig(
-        "linear_symmetric", dtype="int4", granularity="per_block", block_size=16, weight_threshold=0))),
-     "linear per block int4", VALUES // 2 + 64 * 2 * 4),
-    (lambda m: cto.palettize_weights(m, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=4, weight_threshold=0))),
-     "palette 4-bit", VALUES // 2 + 16 * 4),
-    (lambda m: cto.prune_weights(m, cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0))),
-     "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
-])
+@pytest.mark.parametrize(
+    ("compress", "kind", "stored"),
+    [
+        (None, "fp32", 4 * VALUES),
+        (
+            lambda m: cto.linear_quantize_weights(
+                m, cto.OptimizationConfig(cto.OpLinearQuantizerConfig("linear_symmetric", weight_threshold=0))
+            ),
+            "linear int8",
+            VALUES + 64 * 4,
+        ),
+        (
+            lambda m: cto.linear_quantize_weights(
+                m,
+                cto.OptimizationConfig(
+                    cto.OpLinearQuantizerConfig(
+                        "linear_symmetric", dtype="int4", granularity="per_block", block_size=16, weight_threshold=0
+                    )
+                ),
+            ),
+            "linear per block int4",
+            VALUES // 2 + 64 * 2 * 4,
+        ),
+        (
+            lambda m: cto.palettize_weights(m, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=4, weight_threshold=0))),
+            "palette 4-bit",
+            VALUES // 2 + 16 * 4,
+        ),
+        (
+            lambda m: cto.prune_weights(m, cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0))),
+            "sparse fp32",
+            VALUES // 4 * 4 + VALUES // 8,
+        ),
+    ],
+)
 def test_stored_bytes_by_kind(plain: Path, compress, kind: str, stored: int, tmp_path: Path) -> None:
     path = plain
     if compress is not None:
@@ -140,14 +179,28 @@ def test_stored_bytes_by_kind(plain: Path, compress, kind: str, stored: int, tmp
     assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
-@pytest.mark.parametrize(("compress", "kind", "stored"), [
-    (lambda m: cto.linear_quantize_weights(m, cto.OptimizationConfig(cto.OpLinearQuantizerConfig("linear_symmetric", weight_threshold=0))),
-     "linear int8", VALUES + 64 * 4 + 1),
-    (lambda m: cto.palettize_weights(m, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=6, weight_threshold=0))),
-     "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
-    (lambda m: cto.prune_weights(m, cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0))),
-     "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
-])
+@pytest.mark.parametrize(
+    ("compress", "kind", "stored"),
+    [
+        (
+            lambda m: cto.linear_quantize_weights(
+                m, cto.OptimizationConfig(cto.OpLinearQuantizerConfig("linear_symmetric", weight_threshold=0))
+            ),
+            "linear int8",
+            VALUES + 64 * 4 + 1,
+        ),
+        (
+            lambda m: cto.palettize_weights(m, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=6, weight_threshold=0))),
+            "palette 6-bit",
+            VALUES * 6 // 8 + 64 * 4,
+        ),
+        (
+            lambda m: cto.prune_weights(m, cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0))),
+            "sparse fp32",
+            VALUES // 4 * 4 + VALUES // 8,
+        ),
+    ],
+)
 def test_stored_bytes_of_the_older_forms(compress, kind: str, stored: int, tmp_path: Path) -> None:
     weight = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
     path = package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=weight), tmp_path, dtype=types.fp32)
@@ -157,10 +210,13 @@ def test_stored_bytes_of_the_older_forms(compress, kind: str, stored: int, tmp_p
 
 
 def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
-    pruned = cto.prune_weights(ct.models.MLModel(str(plain), skip_model_load=True), cto.OptimizationConfig(
-        cto.OpMagnitudePrunerConfig(target_sparsity=0.5, weight_threshold=0)))
-    joint = cto.palettize_weights(pruned, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=4, weight_threshold=0)),
-                                  joint_compression=True)
+    pruned = cto.prune_weights(
+        ct.models.MLModel(str(plain), skip_model_load=True),
+        cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.5, weight_threshold=0)),
+    )
+    joint = cto.palettize_weights(
+        pruned, cto.OptimizationConfig(cto.OpPalettizerConfig("uniform", nbits=4, weight_threshold=0)), joint_compression=True
+    )
     joint.save(str(tmp_path / "joint.mlpackage"))
     kinds = open_program(tmp_path / "joint.mlpackage").storage.bytes_by_kind()
     assert list(kinds) == ["sparse + palette 4-bit"] and kinds["sparse + palette 4-bit"] < VALUES

@@ -47,8 +47,10 @@ class FakePlan:
     """Stand-in for MLComputePlan: sin on the CPU, everything else on the engine, constants nowhere."""
 
     def __init__(self, program: OpenProgram) -> None:
-        ops = [SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)], blocks=[])
-               for op in program.function.body.walk()]
+        ops = [
+            SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)], blocks=[])
+            for op in program.function.body.walk()
+        ]
         block = SimpleNamespace(operations=ops)
         self.model_structure = SimpleNamespace(program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)}))
         self.loaded: list[tuple[str, str]] = []
@@ -78,6 +80,7 @@ class Clock:
 @pytest.fixture
 def program(tmp_path: Path) -> OpenProgram:
     """relu, then sin, of one fp16 and one int32 input."""
+
     def build(x: Any, i: Any) -> Any:
         return mb.gather(x=mb.sin(x=mb.relu(x=x)), indices=i, axis=3)
 
@@ -118,8 +121,9 @@ def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram,
         measure(core_ml, program, program.shapes({}))
 
 
-def test_forecast_and_fact_stand_side_by_side(core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch,
-                                              capsys: pytest.CaptureFixture[str]) -> None:
+def test_forecast_and_fact_stand_side_by_side(
+    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
     assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
     out = capsys.readouterr().out

@@ -24,6 +24,7 @@ TENSOR = 64  # bytes
 @pytest.fixture(scope="module")
 def branches(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     """relu -> two branches, exp and sin, each followed by a relu -> add."""
+
     def build(x):
         a = mb.relu(x=x)
         return mb.add(x=mb.relu(x=mb.exp(x=a)), y=mb.relu(x=mb.sin(x=a)))

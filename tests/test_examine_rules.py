@@ -113,16 +113,22 @@ CASES: dict[str, Case] = {
     "pad-reflect": Case("m1", lambda x: mb.pad(x=x, pad=[0, 0, 1, 1], mode="reflect"), lambda x: mb.pad(x=x, pad=[0, 0, 1, 1]), X),
     "pad-channel": Case("m5", lambda x: mb.pad(x=x, pad=[0, 0, 1, 0, 0, 0, 0, 0]), lambda x: mb.pad(x=x, pad=[0, 0, 0, 0, 1, 0, 0, 2]), X),
     "arg-2048": Case("m5", lambda x: mb.reduce_argmax(x=x, axis=3), lambda x: mb.reduce_argmax(x=x, axis=1), {"x": (1, 2048, 1, 2049)}),
-    "linear-rank": Case("m5", lambda x: mb.linear(x=x, weight=weight(3, 8)), lambda x: mb.linear(x=x, weight=weight(3, 8)),
-                        {"x": (1, 1, 4, 1, 8)}, X),
-    "slice-saturates": Case("m2", lambda x: mb.slice_by_index(x=x, begin=[0, 0, 0, 1], end=[1, 4, 1, 8]),
-                            lambda x: mb.slice_by_index(x=x, begin=[0, 1, 0, 0], end=[1, 4, 1, 8]), X),
+    "linear-rank": Case(
+        "m5", lambda x: mb.linear(x=x, weight=weight(3, 8)), lambda x: mb.linear(x=x, weight=weight(3, 8)), {"x": (1, 1, 4, 1, 8)}, X
+    ),
+    "slice-saturates": Case(
+        "m2",
+        lambda x: mb.slice_by_index(x=x, begin=[0, 0, 0, 1], end=[1, 4, 1, 8]),
+        lambda x: mb.slice_by_index(x=x, begin=[0, 1, 0, 0], end=[1, 4, 1, 8]),
+        X,
+    ),
     "small-segment": Case("m5", relu, many, X),
     "last-axis-64": Case("m5", relu, relu, {"x": (1, 4, 8, 1)}, {"x": (1, 4, 1, 32)}),
     "working-set": Case("m1", relu, relu, {"x": (1, 65, 1, 16384)}, {"x": (1, 4, 1, 8)}),
     "weights-int8-fold": Case("m1", lambda x: mb.conv(x=x, weight=affine_weight()), conv, X),
-    "weights-block-fold": Case("m2", lambda x: mb.conv(x=x, weight=int8_weight(True)), lambda x: mb.conv(x=x, weight=int8_weight(False)), X,
-                               target=ct.target.iOS18),
+    "weights-block-fold": Case(
+        "m2", lambda x: mb.conv(x=x, weight=int8_weight(True)), lambda x: mb.conv(x=x, weight=int8_weight(False)), X, target=ct.target.iOS18
+    ),
 }
 ALONE = {"graph-too-wide", "small-segment", "fp32", "weights-block-fold"}  # about a whole graph, or of another type or target
 ELSEWHERE = {"ranged-input", "enumerated-inputs", "state", "rank-5"}  # flexible inputs, states, what coremltools does not write: below
@@ -203,11 +209,14 @@ def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:
     return OpProfile(op, (Tensor("x", shape, "fp16", 16),), (), (Tensor("y", shape, "fp16", 16),), {}, {"x": shape}, 1, 0, 0)
 
 
-@pytest.mark.parametrize(("shapes", "rule_id"), [
-    ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], None),
-    ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)]), ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], "enumerated-inputs"),
-    ([(1, 4, 1, ct.RangeDim(4, 9, 8))], "ranged-input"),
-])
+@pytest.mark.parametrize(
+    ("shapes", "rule_id"),
+    [
+        ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], None),
+        ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)]), ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], "enumerated-inputs"),
+        ([(1, 4, 1, ct.RangeDim(4, 9, 8))], "ranged-input"),
+    ],
+)
 def test_flexible_inputs(shapes: list[Any], rule_id: str | None, tmp_path: Path) -> None:
     forecast = flexible_forecast(shapes, tmp_path)
     assert {f.rule.id for f in forecast.graph_findings} == ({rule_id} if rule_id else set())
@@ -233,8 +242,9 @@ def flexible_forecast(shapes: list[Any], folder: Path) -> Forecast:
 
 
 def test_states_may_leave(tmp_path: Path) -> None:
-    with Function({"x": mb.placeholder((4,), types.fp16), "s": mb.state_tensor_placeholder((4,), types.fp16)},
-                  opset_version=ct.target.iOS18) as function:
+    with Function(
+        {"x": mb.placeholder((4,), types.fp16), "s": mb.state_tensor_placeholder((4,), types.fp16)}, opset_version=ct.target.iOS18
+    ) as function:
         function.set_outputs([mb.add(x=function.inputs["x"], y=mb.read_state(input=function.inputs["s"]))])
     program = open_program(save(function, tmp_path / "state.mlpackage", ct.target.iOS18))
     assert fired(forecast_residency(profile_program(program, program.shapes({})), RULES, "m4"))["state"] == "may_leave"
@@ -267,21 +277,24 @@ def test_data_file_is_complete() -> None:
     assert set(RULES.chips) == {"m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"}
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda c: c["rules"][0].pop("sources"), "'sources' is missing"),
-    (lambda c: c["rules"][0].update(sources=[]), "at least one source"),
-    (lambda c: c["rules"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
-    (lambda c: c["rules"][0].update(confidence="sure"), "one of high, medium, low"),
-    (lambda c: c["rules"][0].update(color="red"), "unknown key 'color'"),
-    (lambda c: c["rules"][0].update(chips=["m1", "m99"]), "chip 'm99' is unknown"),
-    (lambda c: c["rules"][0].update(kind="taste"), "kind 'taste' is unknown"),
-    (lambda c: c["rules"][0].update(effect="explodes"), "effect 'explodes' is unknown"),
-    (lambda c: c["rules"][0]["params"].update(limit=3), "unknown key 'limit'"),
-    (lambda c: c["rules"].append(copy.deepcopy(c["rules"][0])), "stands there twice"),
-    (lambda c: c["chips"]["m1"].update(fp16_tflops=[5, 3]), "two positive numbers"),
-    (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"),
-    (lambda c: c.update(extra=1), "unknown key 'extra'"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["rules"][0].pop("sources"), "'sources' is missing"),
+        (lambda c: c["rules"][0].update(sources=[]), "at least one source"),
+        (lambda c: c["rules"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
+        (lambda c: c["rules"][0].update(confidence="sure"), "one of high, medium, low"),
+        (lambda c: c["rules"][0].update(color="red"), "unknown key 'color'"),
+        (lambda c: c["rules"][0].update(chips=["m1", "m99"]), "chip 'm99' is unknown"),
+        (lambda c: c["rules"][0].update(kind="taste"), "kind 'taste' is unknown"),
+        (lambda c: c["rules"][0].update(effect="explodes"), "effect 'explodes' is unknown"),
+        (lambda c: c["rules"][0]["params"].update(limit=3), "unknown key 'limit'"),
+        (lambda c: c["rules"].append(copy.deepcopy(c["rules"][0])), "stands there twice"),
+        (lambda c: c["chips"]["m1"].update(fp16_tflops=[5, 3]), "two positive numbers"),
+        (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"),
+        (lambda c: c.update(extra=1), "unknown key 'extra'"),
+    ],
+)
 def test_damaged_data_is_refused(change: Callable[[dict[str, Any]], Any], message: str) -> None:
     damaged = content()
     change(damaged)

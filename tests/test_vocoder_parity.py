@@ -8,8 +8,8 @@ from bench.comparison import both_renders
 from bench.random_checkpoint import kokoro_config
 from bench.upstream import upstream_decoder
 from pipeline.config import KokoroConfig
+from pipeline.figures import snr_db
 from pipeline.layers import upstream_state
-from vocoder.check import snr_db
 from vocoder.decoder import Vocoder
 
 

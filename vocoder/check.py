@@ -3,14 +3,13 @@
 figures = check_package(path, vocoder, inputs, buckets, precision="fp16")
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlprogram import Program
 from pipeline.errors import CheckFailed
+from pipeline.figures import Figure, snr_db
 from vocoder.decoder import Vocoder
 from vocoder.facts import ProgramFacts
 from vocoder.package import render_reference, run_program
@@ -20,37 +19,6 @@ LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}  # random weights reach 51 and 122:
 LIMIT_FLAT_DB = 1.0  # SNR may not hang on how full the bucket is
 CHECK_FRAMES = 40  # one second: long enough for every receptive field, short enough for the full-size model on two cores
 MAX_CHECK_FRAMES = 480
-
-
-def snr_db(reference: np.ndarray, other: np.ndarray) -> float:
-    """10 log10(|reference|^2 / |reference - other|^2) in float64."""
-    reference, other = reference.astype(np.float64), other.astype(np.float64)
-    noise = np.square(reference - other).sum()
-    return float(10 * np.log10(np.square(reference).sum() / noise)) if noise else float("inf")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured figure against its limit."""
-
-    name: str
-    value: float
-    limit: float
-    at_least: bool
-
-    @property
-    def holds(self) -> bool:
-        """NaN never holds."""
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
-
-    def line(self) -> tuple[str, str, str, str]:
-        """Cells for a table: name, figure, limit, verdict."""
-        return (
-            self.name,
-            f"{self.value:.1f} dB",
-            f"{'>=' if self.at_least else '<='} {self.limit:g} dB",
-            "holds" if self.holds else "BROKEN",
-        )
 
 
 def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:

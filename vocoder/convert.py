@@ -157,10 +157,6 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from pipeline.checkpoint import open_checkpoint
-    from pipeline.export import quiet_coremltools
-
-    with quiet_coremltools():
-        import coremltools  # noqa: F401  its banner of missing macOS libraries, once, unheard
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     print_report(build(checkpoint, arguments.buckets, arguments.precision, arguments.target, arguments.out))

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mlprogram import Program
+from mlprogram import Program, ProgramError
 from pipeline.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, bucket_for
+from pipeline.errors import InputError
 from pipeline.manifest import Manifest
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs, pack
@@ -31,7 +32,10 @@ class VocoderPackage:
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = self.manifest.buckets
-        self.program = Program(self.manifest.package_path, precision=precision)
+        try:
+            self.program = Program(self.manifest.package_path, precision=precision)
+        except ProgramError as problem:
+            raise InputError(str(problem)) from None
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""

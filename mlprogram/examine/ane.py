@@ -3,6 +3,7 @@
 Every figure is a forecast from the rules in mlprogram/data/ane_rules.json, in two readings (forecast.py) and with latency bands
 (latency.py). On a Mac the device's own answer stands beside it; elsewhere those columns say that they were not measured.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -34,8 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     program = open_program(arguments.package, arguments.function)
     choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
     rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]
-    show(f"{program.package.path}  function {program.function.name}: {LABEL}; rules reviewed {rules.reviewed}",
-         share_table(rows), rule_table(rows, rules), _device_table(rows))
+    show(
+        f"{program.package.path}  function {program.function.name}: {LABEL}; rules reviewed {rules.reviewed}",
+        share_table(rows),
+        rule_table(rows, rules),
+        _device_table(rows),
+    )
     if arguments.per_op:
         show(*(per_op_table(forecast, facts) for forecast, _, facts in rows))
     _write_files(arguments, rows, rules)
@@ -69,20 +74,39 @@ def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -
 
 def inputs_text(profile: Profile) -> str:
     """The shapes of inputs that can vary, or of all if none can."""
-    flexible = [t for t in profile.inputs if t.name in profile.program.inputs
-                and (len(profile.program.inputs[t.name].shapes) > 1 or profile.program.inputs[t.name].ranges)]
+    flexible = [
+        t
+        for t in profile.inputs
+        if t.name in profile.program.inputs and (len(profile.program.inputs[t.name].shapes) > 1 or profile.program.inputs[t.name].ranges)
+    ]
     return ", ".join(f"{t.name} {shape_text(t.shape)}" for t in flexible or profile.inputs)
 
 
 def share_table(rows: list[Row]) -> Any:
     """Shares on the engine as hopeful / cautious, segments, crossings and latency, one row for each shape and chip."""
-    table = new_table(f"{LABEL}: share on the engine and latency, hopeful / cautious reading", "shape", "chip", "% ops", "% MACs",
-                      "% bytes", "segments", "crossings", "hopeful ms", "cautious ms", "whole graph may stay off, then ms")
+    table = new_table(
+        f"{LABEL}: share on the engine and latency, hopeful / cautious reading",
+        "shape",
+        "chip",
+        "% ops",
+        "% MACs",
+        "% bytes",
+        "segments",
+        "crossings",
+        "hopeful ms",
+        "cautious ms",
+        "whole graph may stay off, then ms",
+    )
     for forecast, bands, _ in rows:
         both = (forecast.hopeful, forecast.cautious)
-        table.add_row(inputs_text(forecast.profile), forecast.chip, *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
-                      " / ".join(str(r.cut.engine_segments) for r in both), " / ".join(str(r.cut.crossings) for r in both),
-                      *latency_cells(forecast, bands))
+        table.add_row(
+            inputs_text(forecast.profile),
+            forecast.chip,
+            *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
+            " / ".join(str(r.cut.engine_segments) for r in both),
+            " / ".join(str(r.cut.crossings) for r in both),
+            *latency_cells(forecast, bands),
+        )
     return table
 
 
@@ -100,13 +124,29 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
     """Every rule that concerns an operation here, but for mere notes: what it says, how many operations, which chips."""
     table = new_table(f"{LABEL}: the rules behind it", "rule", "says", "effect", "operations", "chips", "source", "confidence", text=7)
     for rule in rules.rules:
-        hits = [(forecast.chip, f.effect, f.detail) for forecast, _, _ in rows
-                for found in (*(op.findings for op in forecast.ops), forecast.graph_findings) for f in found if f.rule.id == rule.id]
+        hits = [
+            (forecast.chip, f.effect, f.detail)
+            for forecast, _, _ in rows
+            for found in (*(op.findings for op in forecast.ops), forecast.graph_findings)
+            for f in found
+            if f.rule.id == rule.id
+        ]
         if hits and rule.effect != "note":
-            most = max(Counter((id(forecast), f.rule.id) for forecast, _, _ in rows for op in forecast.ops for f in op.findings
-                               if f.rule.id == rule.id).values(), default=0)
-            table.add_row(rule.id, rule.says, " or ".join(dict.fromkeys(h[1] for h in hits)), f"up to {most}" if most else "whole graph",
-                          " ".join(dict.fromkeys(h[0] for h in hits)), " ".join(rule.sources), rule.confidence)
+            most = max(
+                Counter(
+                    (id(forecast), f.rule.id) for forecast, _, _ in rows for op in forecast.ops for f in op.findings if f.rule.id == rule.id
+                ).values(),
+                default=0,
+            )
+            table.add_row(
+                rule.id,
+                rule.says,
+                " or ".join(dict.fromkeys(h[1] for h in hits)),
+                f"up to {most}" if most else "whole graph",
+                " ".join(dict.fromkeys(h[0] for h in hits)),
+                " ".join(rule.sources),
+                rule.confidence,
+            )
     return table
 
 
@@ -126,8 +166,9 @@ def _device_table(rows: list[Row]) -> Any:
 
 def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
     """Every operation of one forecast: verdict, rules with what is over their limit, and the device's answer."""
-    table = new_table(f"{LABEL}: {forecast.chip}, {inputs_text(forecast.profile)}", "type", "name", "verdict", "rules", "MMAC", "MB",
-                      "device", text=4)
+    table = new_table(
+        f"{LABEL}: {forecast.chip}, {inputs_text(forecast.profile)}", "type", "name", "verdict", "rules", "MMAC", "MB", "device", text=4
+    )
     for op in forecast.ops:
         rules = "; ".join(f"{f.rule.id} ({f.effect}): {f.detail}" for f in op.findings if f.effect != "note")
         device = NOT_MEASURED if facts is None else facts.placement.get(op.profile.name, "not in the plan")
@@ -137,8 +178,14 @@ def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
 
 def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) -> dict[str, Any]:
     """Everything for JSON."""
-    return {"package": str(program.package.path), "function": program.function.name, "label": LABEL, "rules": rules.path,
-            "rules_reviewed": rules.reviewed, "forecasts": [_forecast(*row, per_op) for row in rows]}
+    return {
+        "package": str(program.package.path),
+        "function": program.function.name,
+        "label": LABEL,
+        "rules": rules.path,
+        "rules_reviewed": rules.reviewed,
+        "forecasts": [_forecast(*row, per_op) for row in rows],
+    }
 
 
 def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: bool) -> dict[str, Any]:
@@ -151,22 +198,41 @@ def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: boo
         "device": _facts(facts),
     }
     if per_op:
-        result["ops"] = [{"name": op.profile.name, "op_type": op.profile.op_type, "verdict": op.verdict, "macs": op.profile.macs,
-                          "bytes_moved": op.profile.bytes_moved, "findings": [
-                              {"rule": f.rule.id, "effect": f.effect, "detail": f.detail, "sources": list(f.rule.sources)}
-                              for f in op.findings]} for op in forecast.ops]
+        result["ops"] = [
+            {
+                "name": op.profile.name,
+                "op_type": op.profile.op_type,
+                "verdict": op.verdict,
+                "macs": op.profile.macs,
+                "bytes_moved": op.profile.bytes_moved,
+                "findings": [
+                    {"rule": f.rule.id, "effect": f.effect, "detail": f.detail, "sources": list(f.rule.sources)} for f in op.findings
+                ],
+            }
+            for op in forecast.ops
+        ]
     return result
 
 
 def _reading(reading: Reading | None, band: Band | None) -> dict[str, Any] | None:
     if reading is None or band is None:
         return None
-    return {"share": dict(reading.shares), "segments": reading.cut.engine_segments, "crossings": reading.cut.crossings,
-            "crossing_bytes": reading.cut.crossing_bytes, "latency_ms": [band.low_ms, band.high_ms], "parts_ms": dict(band.parts)}
+    return {
+        "share": dict(reading.shares),
+        "segments": reading.cut.engine_segments,
+        "crossings": reading.cut.crossings,
+        "crossing_bytes": reading.cut.crossing_bytes,
+        "latency_ms": [band.low_ms, band.high_ms],
+        "parts_ms": dict(band.parts),
+    }
 
 
 def _facts(facts: Facts | None) -> Any:
     if facts is None:
         return NOT_MEASURED
-    return {"chip": facts.chip, "share_of_ops": facts.share_on_engine(), "placement": dict(facts.placement),
-            "timings": {unit: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for unit, t in facts.timings.items()}}
+    return {
+        "chip": facts.chip,
+        "share_of_ops": facts.share_on_engine(),
+        "placement": dict(facts.placement),
+        "timings": {unit: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for unit, t in facts.timings.items()},
+    }

@@ -5,6 +5,7 @@
 A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json (`on_chip_mib` from its chip table). Rules about a whole
 graph or a run of operations (graph_after, flexible_input, small_segment) are in forecast.py.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,8 @@ def op_types(op: OpProfile, params: Params) -> str | None:
 def axis_names(rank: int) -> tuple[str, ...]:
     """What Core ML takes each axis for: (N, W), (N, C, W), (N, C, H, W); axes between N and C of rank 5 count as height."""
     return {0: (), 1: ("width",), 2: ("batch", "width"), 3: ("batch", "channels", "width")}.get(
-        rank, ("batch", "channels", *["height"] * (rank - 3), "width"))
+        rank, ("batch", "channels", *["height"] * (rank - 3), "width")
+    )
 
 
 def axis_limit(op: OpProfile, params: Params) -> str | None:
@@ -124,7 +126,7 @@ def pad_mode(op: OpProfile, params: Params) -> str | None:
 def pad_axes(op: OpProfile, params: Params) -> str | None:
     """Padding on an axis before the last ones."""
     amounts = op.attributes.get("pad") or [] if op.op_type == "pad" else []
-    before = amounts[:-2 * params["last"]] if len(amounts) > 2 * params["last"] else []
+    before = amounts[: -2 * params["last"]] if len(amounts) > 2 * params["last"] else []
     return f"padding {amounts} touches an axis before the last {params['last']}" if any(before) else None
 
 
@@ -163,9 +165,9 @@ def padded_bytes(tensor: Tensor, step: int) -> int:
 def working_set(op: OpProfile, params: Params) -> str | None:
     """A tensor that does not fit on the chip; its size is the chip's, not the rule's."""
     largest = max(_tensors(op), key=lambda t: t.bytes, default=None)
-    if largest is None or largest.bytes <= params["on_chip_mib"] * 2 ** 20:
+    if largest is None or largest.bytes <= params["on_chip_mib"] * 2**20:
         return None
-    return f"'{largest.name}' has {largest.bytes / 2 ** 20:.1f} MiB > {params['on_chip_mib']:g} MiB"
+    return f"'{largest.name}' has {largest.bytes / 2**20:.1f} MiB > {params['on_chip_mib']:g} MiB"
 
 
 def weight_kind(op: OpProfile, params: Params) -> str | None:
@@ -173,7 +175,30 @@ def weight_kind(op: OpProfile, params: Params) -> str | None:
     return next((w.kind for w in op.weights if any(w.kind.startswith(s) for s in params["starts_with"])), None)
 
 
-CHECKS: Mapping[str, Check] = MappingProxyType({f.__name__: f for f in (
-    op_types, axis_limit, rank_limit, rank_other, op_rank, conv_rank, kernel_size, stride_factors, dilation_factors, dilated_taps,
-    dilated_width, dtype, dtype_out, pad_mode, pad_axes, reduced_axis, slice_offset, last_axis, working_set,
-    weight_kind)})
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        f.__name__: f
+        for f in (
+            op_types,
+            axis_limit,
+            rank_limit,
+            rank_other,
+            op_rank,
+            conv_rank,
+            kernel_size,
+            stride_factors,
+            dilation_factors,
+            dilated_taps,
+            dilated_width,
+            dtype,
+            dtype_out,
+            pad_mode,
+            pad_axes,
+            reduced_axis,
+            slice_offset,
+            last_axis,
+            working_set,
+            weight_kind,
+        )
+    }
+)

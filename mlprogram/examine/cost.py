@@ -6,6 +6,7 @@ Multiply-accumulates (MACs) are counted for convolutions, matrix products, atten
 them one FLOP for each output element of an elementwise operation or activation, one for each input element of a reduction, and five for
 each element of a normalization or softmax. Moving data costs no FLOP. A transposed convolution counts its full output, before the crop.
 """
+
 from __future__ import annotations
 
 import math

@@ -7,6 +7,7 @@ Definitions: MACs and FLOPs as in cost.py. Bytes moved are the run-time operands
 plus its weights as stored, as if every operation made a round trip; a change of shape moves nothing and a slice reads what it writes. The
 live peak is the largest sum of activation bytes alive at once in program order.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -39,8 +40,11 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
         "function": program.function.name,
         "functions": list(program.package.function_names()),
         "shapes_from": profile.shapes_from,
-        "inputs": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "allowed": program.inputs[t.name].allowed()}
-                   for t in profile.inputs if t.name in program.inputs],
+        "inputs": [
+            {"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "allowed": program.inputs[t.name].allowed()}
+            for t in profile.inputs
+            if t.name in program.inputs
+        ],
         "outputs": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in profile.outputs],
         "op_counts": count_by_type(profile.ops),
         "result_dtypes": dict(Counter(t.dtype for op in profile.ops for t in op.outputs).most_common()),
@@ -55,8 +59,13 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
 
 def _sum(ops: Iterable[OpProfile]) -> dict[str, int]:
     ops = list(ops)
-    return {"ops": len(ops), "macs": sum(op.macs for op in ops), "flops": sum(op.flops for op in ops),
-            "activation_bytes": sum(op.activation_bytes for op in ops), "weight_bytes": sum(op.weight_bytes for op in ops)}
+    return {
+        "ops": len(ops),
+        "macs": sum(op.macs for op in ops),
+        "flops": sum(op.flops for op in ops),
+        "activation_bytes": sum(op.activation_bytes for op in ops),
+        "weight_bytes": sum(op.weight_bytes for op in ops),
+    }
 
 
 def _totals(profile: Profile) -> dict[str, int]:
@@ -64,14 +73,27 @@ def _totals(profile: Profile) -> dict[str, int]:
 
 
 def _op(op: OpProfile) -> dict[str, Any]:
-    return {"name": op.name, "op_type": op.op_type, "reads": [list(t.shape) for t in op.activations],
-            "writes": [list(t.shape) for t in op.outputs], "weights": [list(w.tensor.shape) for w in op.weights], "times": op.times,
-            "macs": op.macs, "flops": op.flops, "bytes_moved": op.bytes_moved}
+    return {
+        "name": op.name,
+        "op_type": op.op_type,
+        "reads": [list(t.shape) for t in op.activations],
+        "writes": [list(t.shape) for t in op.outputs],
+        "weights": [list(w.tensor.shape) for w in op.weights],
+        "times": op.times,
+        "macs": op.macs,
+        "flops": op.flops,
+        "bytes_moved": op.bytes_moved,
+    }
 
 
 def _tables(d: dict[str, Any]) -> list[Any]:
-    return [f"{d['package']}  function {d['function']} of {', '.join(d['functions'])}; shapes from {d['shapes_from']}",
-            _interface_table(d), _weight_table(d), _type_table(d), _top_table(d)]
+    return [
+        f"{d['package']}  function {d['function']} of {', '.join(d['functions'])}; shapes from {d['shapes_from']}",
+        _interface_table(d),
+        _weight_table(d),
+        _type_table(d),
+        _top_table(d),
+    ]
 
 
 def _interface_table(d: dict[str, Any]) -> Any:
@@ -94,9 +116,17 @@ def _weight_table(d: dict[str, Any]) -> Any:
 def _type_table(d: dict[str, Any]) -> Any:
     totals = d["totals"]
     moved = totals["bytes_moved"] or 1
-    table = new_table(f"operations; results in {', '.join(f'{n} {t}' for t, n in d['result_dtypes'].items())}; "
-                      f"live peak {mega(totals['live_peak_bytes'])} MB", "type", "count", "MMAC", "MFLOP", "activations MB", "weights MB",
-                      "% of bytes")
+    table = new_table(
+        f"operations; results in {', '.join(f'{n} {t}' for t, n in d['result_dtypes'].items())}; "
+        f"live peak {mega(totals['live_peak_bytes'])} MB",
+        "type",
+        "count",
+        "MMAC",
+        "MFLOP",
+        "activations MB",
+        "weights MB",
+        "% of bytes",
+    )
     rows = sorted(d["by_type"].items(), key=lambda item: item[1]["activation_bytes"] + item[1]["weight_bytes"], reverse=True)
     for name, row in (*rows, ("all", totals)):
         share = percent((row["activation_bytes"] + row["weight_bytes"]) / moved)
@@ -105,8 +135,9 @@ def _type_table(d: dict[str, Any]) -> Any:
 
 
 def _top_table(d: dict[str, Any]) -> Any:
-    table = new_table(f"the {len(d['top'])} operations with the most {d['top_by']}", "type", "name", "reads", "weights", "writes", "MMAC",
-                      "MB", text=5)
+    table = new_table(
+        f"the {len(d['top'])} operations with the most {d['top_by']}", "type", "name", "reads", "weights", "writes", "MMAC", "MB", text=5
+    )
     for op in d["top"]:
         shapes = [", ".join(shape_text(tuple(s)) for s in op[key]) for key in ("reads", "weights", "writes")]
         table.add_row(op["op_type"], op["name"], *shapes, mega(op["macs"]), mega(op["bytes_moved"]))

@@ -6,6 +6,7 @@
 The only file that calls Core ML. It decides nothing and guesses nothing: off a Mac `load_core_ml` gives None, and reports then say
 NOT_MEASURED. `CoreML` holds the coremltools objects it needs, so that a test can hand over stand-ins.
 """
+
 from __future__ import annotations
 
 import statistics
@@ -132,5 +133,9 @@ def _random_inputs(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], 
     """Normal noise for float inputs and zeros for whole numbers, in the declared types."""
     rng = np.random.default_rng(seed)
     kinds = {"fp16": np.float16, "fp32": np.float32}
-    return {name: rng.standard_normal(shape).astype(kinds[program.inputs[name].dtype]) if program.inputs[name].dtype in kinds
-            else np.zeros(shape, np.int32) for name, shape in shapes.items()}
+    return {
+        name: rng.standard_normal(shape).astype(kinds[program.inputs[name].dtype])
+        if program.inputs[name].dtype in kinds
+        else np.zeros(shape, np.int32)
+        for name, shape in shapes.items()
+    }

@@ -8,6 +8,7 @@ Two readings, because published observations disagree. In the hopeful one an ope
 a `graph_may_fail` rule applies, there is a third possibility: the compiler gives up and nothing is on the engine (`fallen`). Only a
 device decides.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -94,14 +95,17 @@ def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
     perhaps = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))
     cautious = _settle(profile, perhaps, held, findings)
     fallen = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
-    ops = tuple(OpForecast(op, tuple(found), i not in off, i not in cautious.off)
-                for i, (op, found) in enumerate(zip(profile.ops, findings, strict=True)))
+    ops = tuple(
+        OpForecast(op, tuple(found), i not in off, i not in cautious.off)
+        for i, (op, found) in enumerate(zip(profile.ops, findings, strict=True))
+    )
     return Forecast(chip, profile, ops, graph, hopeful, cautious, fallen)
 
 
 def _op_findings(op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float) -> list[Finding]:
-    details = ((rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib}))
-               for rule, effect in held if rule.kind in CHECKS)
+    details = (
+        (rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib})) for rule, effect in held if rule.kind in CHECKS
+    )
     return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
 
 
@@ -110,8 +114,13 @@ def _graph_findings(findings: list[list[Finding]], held: tuple[tuple[Rule, str],
     result = []
     for rule, effect in held:
         named = rule.params["rules"] if rule.kind == "graph_after" else ()
-        broken = Counter(f.rule.id for found in findings if all(f.rule.id in named for f in found if f.effect == "leaves")
-                         for f in found if f.rule.id in named)
+        broken = Counter(
+            f.rule.id
+            for found in findings
+            if all(f.rule.id in named for f in found if f.effect == "leaves")
+            for f in found
+            if f.rule.id in named
+        )
         if broken:
             result.append(Finding(rule, effect, "; ".join(f"{count} by {name}" for name, count in broken.items())))
     return result
@@ -119,8 +128,10 @@ def _graph_findings(findings: list[list[Finding]], held: tuple[tuple[Rule, str],
 
 def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
     specs = profile.program.inputs.values()
-    flexible = {"ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
-                "enumerated": [s.name for s in specs if len(s.shapes) > 1]}
+    flexible = {
+        "ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
+        "enumerated": [s.name for s in specs if len(s.shapes) > 1],
+    }
     result = []
     for rule, effect in held:
         names = flexible[rule.params["flexibility"]] if rule.kind == "flexible_input" else []

@@ -11,6 +11,7 @@ operations cost their assumed factor; the highest price for a segment.
 What leaves the engine is priced on the CPU. Static estimates of this kind were within 31 % (median) on 68 graphs in ane-guide, chapter
 18: a tool to order variants, not to time them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from mlprogram.examine.rules import Chip
 
 _LOW, _HIGH = 0, 1
 _ROW_BYTES = 64  # step of the last axis where no rule of the chip says otherwise
-_MIB = 2 ** 20
+_MIB = 2**20
 PARTS = ("engine arithmetic", "engine memory", "segments", "crossings", "CPU arithmetic", "CPU memory")
 
 
@@ -56,8 +57,12 @@ def latency_bands(forecast: Forecast, chip: Chip) -> Bands:
 
 def _band(forecast: Forecast, reading: Reading, chip: Chip, moved: list[float]) -> Band:
     low = _low_parts(forecast.profile, reading, chip, moved)
-    low_ms = (max(low["engine arithmetic"], low["engine memory"]) + low["segments"] + low["crossings"]
-              + max(low["CPU arithmetic"], low["CPU memory"]))
+    low_ms = (
+        max(low["engine arithmetic"], low["engine memory"])
+        + low["segments"]
+        + low["crossings"]
+        + max(low["CPU arithmetic"], low["CPU memory"])
+    )
     high_ms, high = _high_parts(forecast, reading, chip)
     return Band(low_ms, max(low_ms, high_ms), {name: (low[name], high[name]) for name in PARTS})
 

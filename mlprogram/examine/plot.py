@@ -1,7 +1,8 @@
 """Draw a forecast: for each chip and reading, the segments in order, engine against the rest, as wide as the bytes they move.
 
-    plot_segments([forecast_residency(profile, rules, "m1")], rules, Path("segments.png"))
+plot_segments([forecast_residency(profile, rules, "m1")], rules, Path("segments.png"))
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -43,8 +44,15 @@ def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> No
     left = 0.0
     for segment in reading.cut.segments:
         width = sum(forecast.profile.ops[i].bytes_moved for i in segment.ops) / 1e6
-        axes.barh(place + _LANES[segment.on_engine], width, left=left, height=0.42, color=_COLOURS[segment.on_engine], edgecolor="white",
-                  linewidth=0.3)
+        axes.barh(
+            place + _LANES[segment.on_engine],
+            width,
+            left=left,
+            height=0.42,
+            color=_COLOURS[segment.on_engine],
+            edgecolor="white",
+            linewidth=0.3,
+        )
         left += width
     cut = reading.cut
     text = f" {percent(reading.share('macs'))} % of MACs, {cut.engine_segments} engine segments, {cut.crossings} crossings"

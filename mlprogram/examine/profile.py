@@ -1,9 +1,10 @@
 """A function of a package as costed operations for one choice of input shapes. Everything else in this folder reads this record.
 
-    program = open_program("KokoroVocoder.mlpackage")
-    profile = profile_program(program, program.shapes({"features": (1, 3157, 1, 41)}))
-    sum(op.macs for op in profile.ops), profile.live_peak_bytes()
+program = open_program("KokoroVocoder.mlpackage")
+profile = profile_program(program, program.shapes({"features": (1, 3157, 1, 41)}))
+sum(op.macs for op in profile.ops), profile.live_peak_bytes()
 """
+
 from __future__ import annotations
 
 import math
@@ -168,8 +169,11 @@ def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]])
     """Cost every operation for these input shapes, which `OpenProgram.shapes` has checked."""
     found = infer_shapes(program.plan, program.function, shapes)
     types = program.plan.types
-    ops = tuple(_profile_op(op, program, found) for op in program.function.body.walk()
-                if op.op_type != "const" and not op.op_type.startswith("constexpr_"))
+    ops = tuple(
+        _profile_op(op, program, found)
+        for op in program.function.body.walk()
+        if op.op_type != "const" and not op.op_type.startswith("constexpr_")
+    )
     inputs = tuple(_tensor(value, found.of[value.name]) for value in program.function.inputs if value.name in found.of)
     outputs = tuple(_tensor(types[name], found.of[name]) for name in program.function.body.outputs if name in found.of)
     return Profile(program, inputs, outputs, ops, found.how)

@@ -1,7 +1,8 @@
 """Small things every report of this folder shares: the console, number formats, and the last line.
 
-    table = new_table("weights", "kind", "MB"); table.add_row("fp16", mega(106_000_000)); show(table); last_line({"weights": 1})
+table = new_table("weights", "kind", "MB"); table.add_row("fp16", mega(106_000_000)); show(table); last_line({"weights": 1})
 """
+
 from __future__ import annotations
 
 import json

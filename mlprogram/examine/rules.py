@@ -5,6 +5,7 @@
 
 Needs neither torch nor coremltools, so a command line can name the chips before anything heavy is loaded.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,13 +20,36 @@ from mlprogram.errors import ProgramError
 
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
 CONFIDENCES = ("high", "medium", "low")
-KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType({kind: frozenset(params.split()) for kind, params in {
-    "op_types": "ops", "axis_limit": "spatial channel", "rank_limit": "max", "rank_other": "prefer", "conv_rank": "ops max_spatial",
-    "kernel_size": "ops width height", "stride_factors": "ops native slower_up_to", "dilation_factors": "ops native slower_up_to",
-    "dilated_taps": "min_kernel", "dilated_width": "limit extra", "graph_after": "rules", "flexible_input": "flexibility min_inputs",
-    "dtype": "any_of", "dtype_out": "any_of", "pad_mode": "modes", "pad_axes": "last", "reduced_axis": "ops max", "op_rank": "ops max",
-    "slice_offset": "ops", "small_segment": "max_ops max_weight_mb", "last_axis": "bytes", "working_set": "", "weight_kind": "starts_with",
-}.items()})
+KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        kind: frozenset(params.split())
+        for kind, params in {
+            "op_types": "ops",
+            "axis_limit": "spatial channel",
+            "rank_limit": "max",
+            "rank_other": "prefer",
+            "conv_rank": "ops max_spatial",
+            "kernel_size": "ops width height",
+            "stride_factors": "ops native slower_up_to",
+            "dilation_factors": "ops native slower_up_to",
+            "dilated_taps": "min_kernel",
+            "dilated_width": "limit extra",
+            "graph_after": "rules",
+            "flexible_input": "flexibility min_inputs",
+            "dtype": "any_of",
+            "dtype_out": "any_of",
+            "pad_mode": "modes",
+            "pad_axes": "last",
+            "reduced_axis": "ops max",
+            "op_rank": "ops max",
+            "slice_offset": "ops",
+            "small_segment": "max_ops max_weight_mb",
+            "last_axis": "bytes",
+            "working_set": "",
+            "weight_kind": "starts_with",
+        }.items()
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -89,8 +113,11 @@ class Rules:
     def for_chip(self, name: str) -> tuple[tuple[Rule, str], ...]:
         """(rule, effect) for a chip. A rule that only may hold for it can at most make an operation leave perhaps."""
         softer = {"leaves": "may_leave"}
-        return tuple((rule, rule.effect if name in rule.chips else softer.get(rule.effect, rule.effect))
-                     for rule in self.rules if name in (*rule.chips, *rule.maybe_chips))
+        return tuple(
+            (rule, rule.effect if name in rule.chips else softer.get(rule.effect, rule.effect))
+            for rule in self.rules
+            if name in (*rule.chips, *rule.maybe_chips)
+        )
 
 
 def load_rules(path: str | Path | None = None) -> Rules:
@@ -111,8 +138,10 @@ def parse_rules(content: Any, name: str) -> Rules:
     _keys(content, {"about", "reviewed", "sources", "chips", "rules"}, set(), name)
     sources = {key: Source(**_checked(value, Source, f"{name}: source {key}")) for key, value in content["sources"].items()}
     chips = {key: _chip(value, sources, f"{name}: chip {key}") for key, value in content["chips"].items()}
-    rules = tuple(_rule(value, sources, chips, f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}")
-                  for i, value in enumerate(content["rules"]))
+    rules = tuple(
+        _rule(value, sources, chips, f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}")
+        for i, value in enumerate(content["rules"])
+    )
     repeated = sorted({r.id for r in rules if sum(r.id == other.id for other in rules) > 1})
     if repeated:
         raise ProgramError(f"{name}: rule {repeated[0]} stands there twice; ids are unique")

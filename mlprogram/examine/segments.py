@@ -6,6 +6,7 @@
 Operations are grouped by dependency, not by their order in the file: two that need nothing of each other's unit share a segment. So the
 count is the smallest a scheduler can reach with this placement.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

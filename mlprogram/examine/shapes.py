@@ -6,6 +6,7 @@
 The executor's own plan runs on PyTorch's fake tensors, which carry a shape and no data, so 30 seconds of audio cost no memory. A program
 whose shapes depend on values cannot be known so; it is run once on zeros, and `how` says which of the two it was.
 """
+
 from __future__ import annotations
 
 import math

@@ -6,6 +6,7 @@
 A weight is a constant that an operation takes as a tensor (an axis or a stride is not one). The kind is the element type, or the chain of
 compressions that lead to the value: `linear int8`, `linear per block int4`, `palette 6-bit`, `sparse fp16`, `sparse + palette 4-bit`.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,13 +16,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from coremltools.proto import MIL_pb2
 
 from mlprogram.dtypes import dtype_of
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Function, Operation, tensor_shape
 from mlprogram.ops import KERNELS
 from mlprogram.plan import Plan
+from mlprogram.protos import MIL_pb2
 
 _PREFIX = "constexpr_"
 
@@ -99,8 +100,13 @@ def _parts(op: Operation, producers: Mapping[str, Operation]) -> Iterator[tuple[
 
 def _methods(op: Operation, producers: Mapping[str, Operation]) -> list[str]:
     """What was done to a weight, the last step of decompression first."""
-    inner = [m for names in op.inputs.values() for n in names if n in producers and producers[n].op_type != "const"
-             for m in _methods(producers[n], producers)]
+    inner = [
+        m
+        for names in op.inputs.values()
+        for n in names
+        if n in producers and producers[n].op_type != "const"
+        for m in _methods(producers[n], producers)
+    ]
     return list(dict.fromkeys([_method(op, producers), *inner]))
 
 

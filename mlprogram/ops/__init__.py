@@ -5,6 +5,7 @@
 
 One module for each family; constexpr operations are in mlprogram/constexpr.py, control flow and states in mlprogram/execute.py.
 """
+
 from __future__ import annotations
 
 from collections import ChainMap
@@ -28,29 +29,33 @@ from mlprogram.ops.resize import RESIZE
 from mlprogram.ops.sampling import SAMPLING
 from mlprogram.ops.slicing import SLICING
 
-FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType({
-    "elementwise": ELEMENTWISE,
-    "activations": ACTIVATION,
-    "convolutions": CONV,
-    "matrix products": LINEAR,
-    "recurrent layers": RECURRENT,
-    "normalizations": NORMALIZE,
-    "pooling": POOL,
-    "reductions": REDUCTION,
-    "layout": LAYOUT,
-    "slices": SLICING,
-    "indices": INDEXING,
-    "resizing": RESIZE,
-    "sampling": SAMPLING,
-    "quantization": QUANTIZATION,
-    "lists, random numbers, classifiers, boxes": MISC,
-})
+FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
+    {
+        "elementwise": ELEMENTWISE,
+        "activations": ACTIVATION,
+        "convolutions": CONV,
+        "matrix products": LINEAR,
+        "recurrent layers": RECURRENT,
+        "normalizations": NORMALIZE,
+        "pooling": POOL,
+        "reductions": REDUCTION,
+        "layout": LAYOUT,
+        "slices": SLICING,
+        "indices": INDEXING,
+        "resizing": RESIZE,
+        "sampling": SAMPLING,
+        "quantization": QUANTIZATION,
+        "lists, random numbers, classifiers, boxes": MISC,
+    }
+)
 KERNELS: Mapping[str, Kernel] = MappingProxyType(dict(ChainMap(*map(dict, FAMILIES.values()))))
-CONTROL: Mapping[str, str] = MappingProxyType({
-    "cond": "One of two blocks, by a scalar.",
-    "while_loop": "A block again and again while another gives true.",
-    "read_state": "The value of a state.",
-    "write_state": "A new value for a state (coreml_update_state is stored as write_state and read_state).",
-})
+CONTROL: Mapping[str, str] = MappingProxyType(
+    {
+        "cond": "One of two blocks, by a scalar.",
+        "while_loop": "A block again and again while another gives true.",
+        "read_state": "The value of a state.",
+        "write_state": "A new value for a state (coreml_update_state is stored as write_state and read_state).",
+    }
+)
 
 __all__ = ["CONTROL", "FAMILIES", "KERNELS", "Kernel"]

@@ -4,6 +4,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/activation.py. Per-channel parameters have shape [C] and belong to axis 1.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -106,22 +107,24 @@ def _per_channel(parameter: Tensor, x: Tensor) -> Tensor:
     return parameter.reshape(-1, *[1] * (x.dim() - 2))  # [C, 1, ...] lines up with axis 1
 
 
-ACTIVATION = MappingProxyType({
-    "clamped_relu": kernel(clamped_relu),
-    "elu": kernel(elu),
-    "gelu": kernel(gelu),
-    "leaky_relu": kernel(leaky_relu, half=True),
-    "linear_activation": kernel(linear_activation),
-    "prelu": kernel(prelu),
-    "relu": kernel(relu, half=True),
-    "relu6": kernel(relu6, half=True),
-    "scaled_tanh": kernel(scaled_tanh),
-    "sigmoid": kernel(sigmoid),
-    "sigmoid_hard": kernel(sigmoid_hard),
-    "silu": kernel(silu),
-    "softmax": kernel(softmax),
-    "softplus": kernel(softplus),
-    "softplus_parametric": kernel(softplus_parametric),
-    "softsign": kernel(softsign),
-    "thresholded_relu": kernel(thresholded_relu, half=True),
-})
+ACTIVATION = MappingProxyType(
+    {
+        "clamped_relu": kernel(clamped_relu),
+        "elu": kernel(elu),
+        "gelu": kernel(gelu),
+        "leaky_relu": kernel(leaky_relu, half=True),
+        "linear_activation": kernel(linear_activation),
+        "prelu": kernel(prelu),
+        "relu": kernel(relu, half=True),
+        "relu6": kernel(relu6, half=True),
+        "scaled_tanh": kernel(scaled_tanh),
+        "sigmoid": kernel(sigmoid),
+        "sigmoid_hard": kernel(sigmoid_hard),
+        "silu": kernel(silu),
+        "softmax": kernel(softmax),
+        "softplus": kernel(softplus),
+        "softplus_parametric": kernel(softplus_parametric),
+        "softsign": kernel(softsign),
+        "thresholded_relu": kernel(thresholded_relu, half=True),
+    }
+)

@@ -5,6 +5,7 @@
 x [N, C_in, *D], weight [C_out, C_in / groups, *K] (conv) or [C_in, C_out / groups, *K] (conv_transpose), bias [C_out].
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/conv.py.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -20,8 +21,16 @@ _CONV = (torch.conv1d, torch.conv2d, torch.conv3d)
 _CONV_TRANSPOSE = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 
 
-def conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, strides: list[int] | None = None, pad_type: str = "valid",
-         pad: list[int] | None = None, dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+def conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    strides: list[int] | None = None,
+    pad_type: str = "valid",
+    pad: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
     """[N, C_out, *D_out]. Symmetric padding is left to the convolution, the rest is added before it."""
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
@@ -36,9 +45,17 @@ def conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, strides: list[in
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
 
-def conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, pad: list[int] | None = None,
-                   output_shape: list[int] | None = None, pad_type: str = "valid", strides: list[int] | None = None,
-                   dilations: list[int] | None = None, groups: int = 1) -> Tensor:
+def conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    pad: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pad_type: str = "valid",
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
     """[N, C_out, *D_out]: the full transposed convolution, cropped (or grown at the end) to the size the parameters ask for."""
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank

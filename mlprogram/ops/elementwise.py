@@ -5,6 +5,7 @@
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/elementwise_unary.py and elementwise_binary.py. Shapes broadcast as in NumPy. A result
 gets the declared type from the executor, so `cast` gives its input back.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from mlprogram.ops.kernel import Kernel, kernel
 def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor) -> Tensor:
         return function(x)
+
     run.__doc__ = function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
     return kernel(run, half)
 
@@ -26,6 +28,7 @@ def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
 def _binary(function: Callable[[Tensor, Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor, y: Tensor) -> Tensor:
         return function(x, y)
+
     run.__doc__ = f"As torch.{function.__name__}."
     return kernel(run, half)
 
@@ -85,52 +88,54 @@ def select(cond: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.where(cond, a, b)
 
 
-ELEMENTWISE = MappingProxyType({
-    "abs": _unary(torch.abs, half=True),
-    "acos": _unary(torch.acos),
-    "asin": _unary(torch.asin),
-    "atan": _unary(torch.atan),
-    "atanh": _unary(torch.atanh),
-    "cast": kernel(cast, half=True),
-    "ceil": _unary(torch.ceil, half=True),
-    "clip": kernel(clip, half=True),
-    "cos": _unary(torch.cos, half=True),
-    "cosh": _unary(torch.cosh),
-    "erf": _unary(torch.erf),
-    "exp": _unary(torch.exp, half=True),
-    "exp2": _unary(torch.exp2),
-    "floor": _unary(torch.floor, half=True),
-    "identity": _unary(identity, half=True),
-    "inverse": kernel(inverse),
-    "log": kernel(log),
-    "logical_not": _unary(torch.logical_not),
-    "round": _unary(torch.round, half=True),
-    "rsqrt": kernel(rsqrt),
-    "sign": _unary(torch.sign, half=True),
-    "sin": _unary(torch.sin, half=True),
-    "sinh": _unary(torch.sinh),
-    "sqrt": _unary(torch.sqrt, half=True),
-    "square": _unary(square, half=True),
-    "tan": _unary(torch.tan),
-    "tanh": _unary(torch.tanh),
-    "threshold": kernel(threshold, half=True),
-    "add": _binary(torch.add, half=True),
-    "equal": _binary(torch.eq, half=True),
-    "floor_div": _binary(torch.floor_divide),
-    "greater": _binary(torch.gt, half=True),
-    "greater_equal": _binary(torch.ge, half=True),
-    "less": _binary(torch.lt, half=True),
-    "less_equal": _binary(torch.le, half=True),
-    "logical_and": _binary(torch.logical_and),
-    "logical_or": _binary(torch.logical_or),
-    "logical_xor": _binary(torch.logical_xor),
-    "maximum": _binary(torch.maximum, half=True),
-    "minimum": _binary(torch.minimum, half=True),
-    "mod": _binary(torch.remainder),
-    "mul": _binary(torch.mul, half=True),
-    "not_equal": _binary(torch.ne, half=True),
-    "pow": kernel(power),
-    "real_div": kernel(real_div, half=True),
-    "select": kernel(select, half=True),
-    "sub": _binary(torch.sub, half=True),
-})
+ELEMENTWISE = MappingProxyType(
+    {
+        "abs": _unary(torch.abs, half=True),
+        "acos": _unary(torch.acos),
+        "asin": _unary(torch.asin),
+        "atan": _unary(torch.atan),
+        "atanh": _unary(torch.atanh),
+        "cast": kernel(cast, half=True),
+        "ceil": _unary(torch.ceil, half=True),
+        "clip": kernel(clip, half=True),
+        "cos": _unary(torch.cos, half=True),
+        "cosh": _unary(torch.cosh),
+        "erf": _unary(torch.erf),
+        "exp": _unary(torch.exp, half=True),
+        "exp2": _unary(torch.exp2),
+        "floor": _unary(torch.floor, half=True),
+        "identity": _unary(identity, half=True),
+        "inverse": kernel(inverse),
+        "log": kernel(log),
+        "logical_not": _unary(torch.logical_not),
+        "round": _unary(torch.round, half=True),
+        "rsqrt": kernel(rsqrt),
+        "sign": _unary(torch.sign, half=True),
+        "sin": _unary(torch.sin, half=True),
+        "sinh": _unary(torch.sinh),
+        "sqrt": _unary(torch.sqrt, half=True),
+        "square": _unary(square, half=True),
+        "tan": _unary(torch.tan),
+        "tanh": _unary(torch.tanh),
+        "threshold": kernel(threshold, half=True),
+        "add": _binary(torch.add, half=True),
+        "equal": _binary(torch.eq, half=True),
+        "floor_div": _binary(torch.floor_divide),
+        "greater": _binary(torch.gt, half=True),
+        "greater_equal": _binary(torch.ge, half=True),
+        "less": _binary(torch.lt, half=True),
+        "less_equal": _binary(torch.le, half=True),
+        "logical_and": _binary(torch.logical_and),
+        "logical_or": _binary(torch.logical_or),
+        "logical_xor": _binary(torch.logical_xor),
+        "maximum": _binary(torch.maximum, half=True),
+        "minimum": _binary(torch.minimum, half=True),
+        "mod": _binary(torch.remainder),
+        "mul": _binary(torch.mul, half=True),
+        "not_equal": _binary(torch.ne, half=True),
+        "pow": kernel(power),
+        "real_div": kernel(real_div, half=True),
+        "select": kernel(select, half=True),
+        "sub": _binary(torch.sub, half=True),
+    }
+)

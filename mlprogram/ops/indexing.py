@@ -5,6 +5,7 @@
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their later versions. Negative indices count
 from the end; an index outside its axis is an error here, whatever validate_indices says (Core ML leaves it undefined).
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -22,7 +23,7 @@ def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, valid
     if batch_dims:
         return _batched_gather(x, places, axis, batch_dims)
     y = x.index_select(axis, places.flatten())
-    return y.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1:])
+    return y.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
 def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
@@ -53,8 +54,9 @@ def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode:
     return _combine(data, places, updates, mode)
 
 
-def scatter_along_axis(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add",
-                       validate_indices: bool = False) -> Tensor:
+def scatter_along_axis(
+    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False
+) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
     return _combine(data, torch.take_along_dim(_places(data), _checked(indices, data.shape[axis]), axis), updates, mode)
 
@@ -100,8 +102,15 @@ def argsort(x: Tensor, axis: int = -1, ascending: bool = False) -> Tensor:
     return torch.sort(x, dim=axis, descending=not ascending, stable=True)[1]
 
 
-def topk(x: Tensor, k: int = 1, axis: int = -1, ascending: bool = False, sort: bool = True, return_indices: bool = True,
-         output_indices_dtype: str = "int32") -> tuple[Tensor, ...]:
+def topk(
+    x: Tensor,
+    k: int = 1,
+    axis: int = -1,
+    ascending: bool = False,
+    sort: bool = True,
+    return_indices: bool = True,
+    output_indices_dtype: str = "int32",
+) -> tuple[Tensor, ...]:
     """The k largest (or smallest) values along `axis`, sorted, and their places; k = -1 for all."""
     values, places = torch.sort(x, dim=axis, descending=not ascending, stable=True)
     count = x.shape[axis] if k == -1 else k
@@ -149,20 +158,22 @@ def band_part(x: Tensor, lower: int = -1, upper: int = -1) -> Tensor:
     return torch.where(keep, x, torch.zeros((), dtype=x.dtype))
 
 
-INDEXING = MappingProxyType({
-    "argsort": kernel(argsort, half=True),
-    "band_part": kernel(band_part, half=True),
-    "fill": kernel(fill),
-    "fill_like": kernel(fill_like, half=True),
-    "gather": kernel(gather, half=True),
-    "gather_along_axis": kernel(gather_along_axis, half=True),
-    "gather_nd": kernel(gather_nd, half=True),
-    "non_zero": kernel(non_zero, half=True),
-    "one_hot": kernel(one_hot),
-    "range_1d": kernel(range_1d),
-    "scatter": kernel(scatter),
-    "scatter_along_axis": kernel(scatter_along_axis),
-    "scatter_nd": kernel(scatter_nd),
-    "shape": kernel(shape, half=True),
-    "topk": kernel(topk, half=True),
-})
+INDEXING = MappingProxyType(
+    {
+        "argsort": kernel(argsort, half=True),
+        "band_part": kernel(band_part, half=True),
+        "fill": kernel(fill),
+        "fill_like": kernel(fill_like, half=True),
+        "gather": kernel(gather, half=True),
+        "gather_along_axis": kernel(gather_along_axis, half=True),
+        "gather_nd": kernel(gather_nd, half=True),
+        "non_zero": kernel(non_zero, half=True),
+        "one_hot": kernel(one_hot),
+        "range_1d": kernel(range_1d),
+        "scatter": kernel(scatter),
+        "scatter_along_axis": kernel(scatter_along_axis),
+        "scatter_nd": kernel(scatter_nd),
+        "shape": kernel(shape, half=True),
+        "topk": kernel(topk, half=True),
+    }
+)

@@ -7,6 +7,7 @@
 once, which is what the `declared` precision means. For every other function fp16 tensors are widened first and its result is rounded to
 the declared type.
 """
+
 from __future__ import annotations
 
 import inspect

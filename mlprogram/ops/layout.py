@@ -4,6 +4,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and tensor_operation.py, and their later versions.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -25,7 +26,7 @@ def reshape(x: Tensor, shape: list[int]) -> Tensor:
 def reshape_like(x: Tensor, ref_tensors: Tensors, begins: Scalars, ends: Scalars, end_masks: Scalars) -> Tensor:
     """x in the shape joined from slices of the reference tensors' shapes."""
     pieces = zip(ref_tensors, begins, ends, end_masks, strict=True)
-    return x.reshape([n for ref, begin, end, open_end in pieces for n in ref.shape[begin:None if open_end else end]])
+    return x.reshape([n for ref, begin, end, open_end in pieces for n in ref.shape[begin : None if open_end else end]])
 
 
 def flatten2d(x: Tensor, axis: int = 1) -> Tensor:
@@ -122,15 +123,15 @@ def sliding_windows(x: Tensor, axis: int, size: int, stride: int = 1) -> Tensor:
 def depth_to_space(x: Tensor, block_size: int) -> Tensor:
     """[N, C b^2, H, W] -> [N, C, H b, W b], block position before channel in the depth axis (as TensorFlow)."""
     n, c, h, w = x.shape
-    x = x.reshape(n, block_size, block_size, c // block_size ** 2, h, w)
-    return x.permute(0, 3, 4, 1, 5, 2).reshape(n, c // block_size ** 2, h * block_size, w * block_size)
+    x = x.reshape(n, block_size, block_size, c // block_size**2, h, w)
+    return x.permute(0, 3, 4, 1, 5, 2).reshape(n, c // block_size**2, h * block_size, w * block_size)
 
 
 def space_to_depth(x: Tensor, block_size: int) -> Tensor:
     """[N, C, H, W] -> [N, C b^2, H / b, W / b], the inverse of depth_to_space."""
     n, c, h, w = x.shape
     x = x.reshape(n, c, h // block_size, block_size, w // block_size, block_size)
-    return x.permute(0, 3, 5, 1, 2, 4).reshape(n, c * block_size ** 2, h // block_size, w // block_size)
+    return x.permute(0, 3, 5, 1, 2, 4).reshape(n, c * block_size**2, h // block_size, w // block_size)
 
 
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
@@ -165,26 +166,28 @@ def crop(x: Tensor, crop_height: list[int], crop_width: list[int]) -> Tensor:
     return F.pad(x, [-k for k in (*crop_width, *crop_height)])
 
 
-LAYOUT = MappingProxyType({
-    "batch_to_space": kernel(batch_to_space, half=True),
-    "concat": kernel(concat, half=True),
-    "crop": kernel(crop, half=True),
-    "depth_to_space": kernel(depth_to_space, half=True),
-    "expand_dims": kernel(expand_dims, half=True),
-    "flatten2d": kernel(flatten2d, half=True),
-    "pad": kernel(pad, half=True),
-    "pixel_shuffle": kernel(pixel_shuffle, half=True),
-    "pixel_unshuffle": kernel(pixel_unshuffle, half=True),
-    "reshape": kernel(reshape, half=True),
-    "reshape_like": kernel(reshape_like, half=True),
-    "reverse": kernel(reverse, half=True),
-    "reverse_sequence": kernel(reverse_sequence, half=True),
-    "sliding_windows": kernel(sliding_windows, half=True),
-    "space_to_batch": kernel(space_to_batch, half=True),
-    "space_to_depth": kernel(space_to_depth, half=True),
-    "split": kernel(split, half=True),
-    "squeeze": kernel(squeeze, half=True),
-    "stack": kernel(stack, half=True),
-    "tile": kernel(tile, half=True),
-    "transpose": kernel(transpose, half=True),
-})
+LAYOUT = MappingProxyType(
+    {
+        "batch_to_space": kernel(batch_to_space, half=True),
+        "concat": kernel(concat, half=True),
+        "crop": kernel(crop, half=True),
+        "depth_to_space": kernel(depth_to_space, half=True),
+        "expand_dims": kernel(expand_dims, half=True),
+        "flatten2d": kernel(flatten2d, half=True),
+        "pad": kernel(pad, half=True),
+        "pixel_shuffle": kernel(pixel_shuffle, half=True),
+        "pixel_unshuffle": kernel(pixel_unshuffle, half=True),
+        "reshape": kernel(reshape, half=True),
+        "reshape_like": kernel(reshape_like, half=True),
+        "reverse": kernel(reverse, half=True),
+        "reverse_sequence": kernel(reverse_sequence, half=True),
+        "sliding_windows": kernel(sliding_windows, half=True),
+        "space_to_batch": kernel(space_to_batch, half=True),
+        "space_to_depth": kernel(space_to_depth, half=True),
+        "split": kernel(split, half=True),
+        "squeeze": kernel(squeeze, half=True),
+        "stack": kernel(stack, half=True),
+        "tile": kernel(tile, half=True),
+        "transpose": kernel(transpose, half=True),
+    }
+)

@@ -4,6 +4,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/linear.py and iOS18/transformers.py.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -43,9 +44,11 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | Non
     return torch.matmul(torch.softmax(scores, -1), value)
 
 
-LINEAR = MappingProxyType({
-    "einsum": kernel(einsum),
-    "linear": kernel(linear),
-    "matmul": kernel(matmul),
-    "scaled_dot_product_attention": kernel(attention),
-})
+LINEAR = MappingProxyType(
+    {
+        "einsum": kernel(einsum),
+        "linear": kernel(linear),
+        "matmul": kernel(matmul),
+        "scaled_dot_product_attention": kernel(attention),
+    }
+)

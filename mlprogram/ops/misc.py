@@ -6,6 +6,7 @@ Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_operation.py, random.py,
 tensors and never changed in place. Random operations draw from the caller's generator and ignore `seed`: Core ML's own stream is not
 published.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -83,8 +84,14 @@ def classify(probabilities: Tensor, classes: list) -> tuple[Any, dict]:
     return names[max(range(len(values)), key=values.__getitem__)], dict(zip(names, values, strict=True))
 
 
-def non_maximum_suppression(boxes: Tensor, scores: Tensor, iou_threshold: float, max_boxes: int, score_threshold: float | None = None,
-                            per_class_suppression: bool = False) -> tuple[Tensor, ...]:
+def non_maximum_suppression(
+    boxes: Tensor,
+    scores: Tensor,
+    iou_threshold: float,
+    max_boxes: int,
+    score_threshold: float | None = None,
+    per_class_suppression: bool = False,
+) -> tuple[Tensor, ...]:
     """Boxes in descending order of score without those that overlap a better one by more than `iou_threshold`.
 
     Before iOS 17 (with score_threshold): boxes [N, B, 4], scores [N, B, K] -> boxes, scores, indices [N, max], counts [N]. From iOS
@@ -95,7 +102,7 @@ def non_maximum_suppression(boxes: Tensor, scores: Tensor, iou_threshold: float,
     kept = [_survivors(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression) for b, s in zip(rows, marks, strict=True)]
     places = torch.full((len(kept), max_boxes), -1)
     for i, survivors in enumerate(kept):
-        places[i, :len(survivors)] = torch.tensor(survivors, dtype=torch.long)
+        places[i, : len(survivors)] = torch.tensor(survivors, dtype=torch.long)
     real = (places >= 0).unsqueeze(-1)
     picked = [torch.take_along_dim(t, places.clamp(min=0).unsqueeze(-1), 1) * real for t in (rows, marks)]
     if old:
@@ -122,17 +129,19 @@ def _overlap(a: Tensor, b: Tensor) -> float:
     return float(shared / (a[2:].prod() + b[2:].prod() - shared))
 
 
-MISC = MappingProxyType({
-    "classify": kernel(classify),
-    "list_gather": kernel(list_gather, half=True),
-    "list_length": kernel(list_length, half=True),
-    "list_read": kernel(list_read, half=True),
-    "list_scatter": kernel(list_scatter, half=True),
-    "list_write": kernel(list_write, half=True),
-    "make_list": kernel(make_list),
-    "non_maximum_suppression": kernel(non_maximum_suppression),
-    "random_bernoulli": kernel(random_bernoulli),
-    "random_categorical": kernel(random_categorical),
-    "random_normal": kernel(random_normal),
-    "random_uniform": kernel(random_uniform),
-})
+MISC = MappingProxyType(
+    {
+        "classify": kernel(classify),
+        "list_gather": kernel(list_gather, half=True),
+        "list_length": kernel(list_length, half=True),
+        "list_read": kernel(list_read, half=True),
+        "list_scatter": kernel(list_scatter, half=True),
+        "list_write": kernel(list_write, half=True),
+        "make_list": kernel(make_list),
+        "non_maximum_suppression": kernel(non_maximum_suppression),
+        "random_bernoulli": kernel(random_bernoulli),
+        "random_categorical": kernel(random_categorical),
+        "random_normal": kernel(random_normal),
+        "random_uniform": kernel(random_uniform),
+    }
+)

@@ -4,6 +4,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/normalization.py.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -15,8 +16,9 @@ from torch.nn import functional as F
 from mlprogram.ops.kernel import kernel
 
 
-def batch_norm(x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None,
-               epsilon: float = 1e-5) -> Tensor:
+def batch_norm(
+    x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta per channel (axis 1)."""
     return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
 
@@ -29,8 +31,9 @@ def instance_norm(x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = 
     return y if beta is None else y + beta.reshape(-1, *[1] * (x.dim() - 2))
 
 
-def layer_norm(x: Tensor, axes: list[int] | None = None, gamma: Tensor | None = None, beta: Tensor | None = None,
-               epsilon: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: Tensor, axes: list[int] | None = None, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta over `axes`; gamma and beta have the shape of those axes, in their order in x."""
     axes = sorted(a % x.dim() for a in axes) if axes is not None else list(range(x.dim()))
     if axes == list(range(x.dim() - len(axes), x.dim())):
@@ -52,10 +55,12 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     return F.local_response_norm(x, size, alpha, beta, k)
 
 
-NORMALIZE = MappingProxyType({
-    "batch_norm": kernel(batch_norm),
-    "instance_norm": kernel(instance_norm),
-    "l2_norm": kernel(l2_norm),
-    "layer_norm": kernel(layer_norm),
-    "local_response_norm": kernel(local_response_norm),
-})
+NORMALIZE = MappingProxyType(
+    {
+        "batch_norm": kernel(batch_norm),
+        "instance_norm": kernel(instance_norm),
+        "l2_norm": kernel(l2_norm),
+        "layer_norm": kernel(layer_norm),
+        "local_response_norm": kernel(local_response_norm),
+    }
+)

@@ -5,6 +5,7 @@
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/pool.py. With ceil_mode the last window may reach past the padded input; what lies there
 counts neither for a maximum nor for an average, as in PyTorch.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,8 +22,15 @@ _AVG = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
 _MAX = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
 
 
-def avg_pool(x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None = None, pad: list[int] | None = None,
-             exclude_padding_from_average: bool = False, ceil_mode: bool = False) -> Tensor:
+def avg_pool(
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    exclude_padding_from_average: bool = False,
+    ceil_mode: bool = False,
+) -> Tensor:
     """Mean over each window; the divisor counts padding unless it is excluded."""
     pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
     inside = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
@@ -31,23 +39,36 @@ def avg_pool(x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[in
     return total / _AVG[x.dim() - 3](counted, kernel_sizes, strides)
 
 
-def l2_pool(x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None = None, pad: list[int] | None = None,
-            ceil_mode: bool = False) -> Tensor:
+def l2_pool(
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     """Square root of the sum of squares over each window."""
     pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
     mean = _AVG[x.dim() - 3](F.pad(F.pad(x.square(), flat(pads)), extra), kernel_sizes, strides)
     return (mean * math.prod(kernel_sizes)).sqrt()
 
 
-def max_pool(x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None = None, pad: list[int] | None = None,
-             ceil_mode: bool = False) -> Tensor:
+def max_pool(
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     """Maximum over each window."""
     pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
     return _MAX[x.dim() - 3](F.pad(F.pad(x, flat(pads), value=-math.inf), extra, value=-math.inf), kernel_sizes, strides)
 
 
-def _plan(x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None, pad: list[int] | None,
-          ceil_mode: bool) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+def _plan(
+    x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None, pad: list[int] | None, ceil_mode: bool
+) -> tuple[list[tuple[int, int]], list[int], list[int]]:
     """Padding of the definition, the further padding ceil_mode needs (in the order of F.pad), and the strides."""
     strides = strides or [1] * len(kernel_sizes)
     pads = amounts(pad_type, pad, x.shape[2:], kernel_sizes, strides)

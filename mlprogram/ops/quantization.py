@@ -5,6 +5,7 @@
 Definition: coremltools 9.0, mil/ops/defs/iOS17/quantization_ops.py: round half to even, add the zero point, clip. Scale and zero point are
 scalars, or vectors along `axis`.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -17,8 +18,13 @@ from mlprogram.ops.kernel import kernel
 _RANGE = MappingProxyType({"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)})
 
 
-def quantize(input: Tensor, scale: Tensor, output_dtype: str,  # noqa: A002 (MIL's name)
-             zero_point: Tensor | None = None, axis: int | None = None) -> Tensor:
+def quantize(
+    input: Tensor,  # noqa: A002  MIL's name
+    scale: Tensor,
+    output_dtype: str,
+    zero_point: Tensor | None = None,
+    axis: int | None = None,
+) -> Tensor:
     """clip(round(input / scale) + zero_point)."""
     low, high = _RANGE[output_dtype]
     x = torch.round(input / _along(scale, input, axis))
@@ -26,8 +32,12 @@ def quantize(input: Tensor, scale: Tensor, output_dtype: str,  # noqa: A002 (MIL
     return x.clamp(low, high)
 
 
-def dequantize(input: Tensor, scale: Tensor,  # noqa: A002 (MIL's name)
-               zero_point: Tensor | None = None, axis: int | None = None) -> Tensor:
+def dequantize(
+    input: Tensor,  # noqa: A002  MIL's name
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    axis: int | None = None,
+) -> Tensor:
     """(input - zero_point) * scale."""
     x = input.to(scale.dtype)
     x = x if zero_point is None else x - _along(zero_point, input, axis).to(scale.dtype)

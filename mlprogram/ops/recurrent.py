@@ -6,6 +6,7 @@ Definitions: coremltools 9.0, mil/ops/defs/iOS15/recurrent.py and iOS18/recurren
 i, f, g, o) and those of a GRU r, n, z (PyTorch: r, z, n). An operation is one rounding: the states are rounded to the declared type at
 its end, not at every step.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -16,22 +17,38 @@ from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
 
-_ACTIVATIONS = MappingProxyType({
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-    "linear": lambda x: x,
-    "hard_sigmoid": lambda x: (0.2 * x + 0.5).clamp(0, 1),
-    "sigmoid_hard": lambda x: (0.2 * x + 0.5).clamp(0, 1),
-    "scaled_tanh": lambda x: 1.7159 * torch.tanh(2 / 3 * x),  # LeCun's constants, Core ML's default
-})
+_ACTIVATIONS = MappingProxyType(
+    {
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+        "relu": torch.relu,
+        "linear": lambda x: x,
+        "hard_sigmoid": lambda x: (0.2 * x + 0.5).clamp(0, 1),
+        "sigmoid_hard": lambda x: (0.2 * x + 0.5).clamp(0, 1),
+        "scaled_tanh": lambda x: 1.7159 * torch.tanh(2 / 3 * x),  # LeCun's constants, Core ML's default
+    }
+)
 
 
-def lstm(x: Tensor, initial_h: Tensor, initial_c: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor | None = None,
-         peephole: Tensor | None = None, weight_ih_back: Tensor | None = None, weight_hh_back: Tensor | None = None,
-         bias_back: Tensor | None = None, peephole_back: Tensor | None = None, direction: str = "forward", output_sequence: bool = False,
-         recurrent_activation: str = "sigmoid", cell_activation: str = "tanh", activation: str = "tanh",
-         clip: float | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def lstm(
+    x: Tensor,
+    initial_h: Tensor,
+    initial_c: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    peephole: Tensor | None = None,
+    weight_ih_back: Tensor | None = None,
+    weight_hh_back: Tensor | None = None,
+    bias_back: Tensor | None = None,
+    peephole_back: Tensor | None = None,
+    direction: str = "forward",
+    output_sequence: bool = False,
+    recurrent_activation: str = "sigmoid",
+    cell_activation: str = "tanh",
+    activation: str = "tanh",
+    clip: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """(sequence [S or 1, B, D H], h [B, D H], c [B, D H]); weights [4 H, I] and [4 H, H], bias [4 H], peephole [3 H] (i, f, o).
 
     `clip` bounds the cell gate before its activation.
@@ -65,9 +82,19 @@ def _lstm_run(x: Tensor, h: Tensor, c: Tensor, weights: tuple, functions: tuple,
     return torch.stack(sequence), h, c
 
 
-def gru(x: Tensor, initial_h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor | None = None, direction: str = "forward",
-        output_sequence: bool = False, recurrent_activation: str = "sigmoid", activation: str = "tanh", reset_after: bool = False,
-        input_bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def gru(
+    x: Tensor,
+    initial_h: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    direction: str = "forward",
+    output_sequence: bool = False,
+    recurrent_activation: str = "sigmoid",
+    activation: str = "tanh",
+    reset_after: bool = False,
+    input_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); weights [3 H, I] and [3 H, H] in the order r, n, z.
 
     n = activation(W x + b + r (U h)). With reset_after the bias of n sits inside the reset, r (U h + b), and `input_bias` outside it.
@@ -76,9 +103,9 @@ def gru(x: Tensor, initial_h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias
     hidden = weight_hh.shape[1]
     zero = x.new_zeros(3 * hidden)
     bias = zero if bias is None else bias
-    inner = torch.zeros(hidden, dtype=x.dtype) if not reset_after else bias[hidden:2 * hidden]
+    inner = torch.zeros(hidden, dtype=x.dtype) if not reset_after else bias[hidden : 2 * hidden]
     outer = bias + (zero if input_bias is None else input_bias)
-    outer = torch.cat([outer[:hidden], outer[hidden:2 * hidden] - inner, outer[2 * hidden:]])
+    outer = torch.cat([outer[:hidden], outer[hidden : 2 * hidden] - inner, outer[2 * hidden :]])
     driven, h, sequence = _driven(x, weight_ih, outer), initial_h, [initial_h] * x.shape[0]
     for t in _order(x.shape[0], direction == "reverse"):
         u_r, u_n, u_z = torch.matmul(h, weight_hh.T).chunk(3, -1)
@@ -89,8 +116,16 @@ def gru(x: Tensor, initial_h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias
     return torch.stack(sequence) if output_sequence else h.unsqueeze(0), h
 
 
-def rnn(x: Tensor, initial_h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor | None = None, direction: str = "forward",
-        output_sequence: bool = False, activation: str = "tanh") -> tuple[Tensor, Tensor]:
+def rnn(
+    x: Tensor,
+    initial_h: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    direction: str = "forward",
+    output_sequence: bool = False,
+    activation: str = "tanh",
+) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); h = activation(W x + U h + b)."""
     final, driven, h = _activation(activation), _driven(x, weight_ih, bias), initial_h
     sequence = [h] * x.shape[0]

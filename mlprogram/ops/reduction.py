@@ -4,6 +4,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/reduction.py; `axes` None means all. Ties of argmax and argmin go to the first place.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from mlprogram.ops.kernel import Kernel, kernel
 def _reduction(function: Callable[[Tensor, list[int], bool], Tensor], meaning: str) -> Kernel:
     def run(x: Tensor, axes: list[int] | None = None, keep_dims: bool = False) -> Tensor:
         return function(x, list(range(x.dim())) if axes is None else axes, keep_dims)
+
     run.__doc__ = f"{meaning} over `axes`."
     return kernel(run)
 
@@ -50,18 +52,22 @@ def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = Fa
     return total.flip(axis) if reverse else total
 
 
-REDUCTION = MappingProxyType({
-    "cumsum": kernel(cumsum),
-    "reduce_argmax": kernel(argmax, half=True),
-    "reduce_argmin": kernel(argmin, half=True),
-    "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"),
-    "reduce_l2_norm": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep).sqrt(), "Square root of the sum of squares"),
-    "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"),
-    "reduce_log_sum_exp": _reduction(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep), "Logarithm of the sum of exponentials"),
-    "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"),
-    "reduce_mean": _reduction(_mean, "Mean"),
-    "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"),
-    "reduce_prod": _reduction(_prod, "Product"),
-    "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep), "Sum"),
-    "reduce_sum_square": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep), "Sum of squares"),
-})
+REDUCTION = MappingProxyType(
+    {
+        "cumsum": kernel(cumsum),
+        "reduce_argmax": kernel(argmax, half=True),
+        "reduce_argmin": kernel(argmin, half=True),
+        "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"),
+        "reduce_l2_norm": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep).sqrt(), "Square root of the sum of squares"),
+        "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"),
+        "reduce_log_sum_exp": _reduction(
+            lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep), "Logarithm of the sum of exponentials"
+        ),
+        "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"),
+        "reduce_mean": _reduction(_mean, "Mean"),
+        "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"),
+        "reduce_prod": _reduction(_prod, "Product"),
+        "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep), "Sum"),
+        "reduce_sum_square": _reduction(lambda x, axes, keep: x.square().sum(axes, keepdim=keep), "Sum of squares"),
+    }
+)

@@ -5,6 +5,7 @@
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/image_resizing.py (whose notes give the grid of each sampling mode) and later versions.
 Each axis is interpolated on its own; grids are computed in float64.
 """
+
 from __future__ import annotations
 
 import math
@@ -68,8 +69,13 @@ def resize_nearest_neighbor(x: Tensor, target_size_height: int, target_size_widt
     return nearest_along(nearest_along(x, -2, target_size_height), -1, target_size_width)
 
 
-def upsample_bilinear(x: Tensor, scale_factor_height: float = 1, scale_factor_width: float = 1, align_corners: bool = True,
-                      half_pixel_centers: bool | None = None) -> Tensor:
+def upsample_bilinear(
+    x: Tensor,
+    scale_factor_height: float = 1,
+    scale_factor_width: float = 1,
+    align_corners: bool = True,
+    half_pixel_centers: bool | None = None,
+) -> Tensor:
     """[..., floor(H fh), floor(W fw)]; half_pixel_centers defaults to the opposite of align_corners."""
     centers = not align_corners if half_pixel_centers is None else half_pixel_centers
     mode = "STRICT_ALIGN_CORNERS" if align_corners else "UNALIGN_CORNERS" if centers else "DEFAULT"
@@ -84,7 +90,7 @@ def resize_bilinear(x: Tensor, target_size_height: int = 1, target_size_width: i
 
 def resize(x: Tensor, shape: list[int], resized_dims: int, interpolation_mode: str = "LINEAR", sampling_mode: str = "DEFAULT") -> Tensor:
     """The last `resized_dims` axes get the last sizes of `shape`, 0 for no change; nearest uses the grid of DEFAULT, rounded down."""
-    for axis, count in zip(range(x.dim() - resized_dims, x.dim()), shape[len(shape) - resized_dims:], strict=True):
+    for axis, count in zip(range(x.dim() - resized_dims, x.dim()), shape[len(shape) - resized_dims :], strict=True):
         count = count or x.shape[axis]
         if interpolation_mode == "NEAREST_NEIGHBOR":
             x = nearest_along(x, axis, count)
@@ -93,10 +99,12 @@ def resize(x: Tensor, shape: list[int], resized_dims: int, interpolation_mode: s
     return x
 
 
-RESIZE = MappingProxyType({
-    "resize": kernel(resize),
-    "resize_bilinear": kernel(resize_bilinear),
-    "resize_nearest_neighbor": kernel(resize_nearest_neighbor, half=True),
-    "upsample_bilinear": kernel(upsample_bilinear),
-    "upsample_nearest_neighbor": kernel(upsample_nearest_neighbor, half=True),
-})
+RESIZE = MappingProxyType(
+    {
+        "resize": kernel(resize),
+        "resize_bilinear": kernel(resize_bilinear),
+        "resize_nearest_neighbor": kernel(resize_nearest_neighbor, half=True),
+        "upsample_bilinear": kernel(upsample_bilinear),
+        "upsample_nearest_neighbor": kernel(upsample_nearest_neighbor, half=True),
+    }
+)

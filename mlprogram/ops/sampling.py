@@ -5,6 +5,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/image_resizing.py and later versions.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -16,8 +17,9 @@ from mlprogram.ops.kernel import kernel
 from mlprogram.ops.resize import grid
 
 
-def resample(x: Tensor, coordinates: Tensor, sampling_mode: str, padding_mode: str, padding_value: float, coordinates_mode: str,
-             align_corners: bool) -> Tensor:
+def resample(
+    x: Tensor, coordinates: Tensor, sampling_mode: str, padding_mode: str, padding_value: float, coordinates_mode: str, align_corners: bool
+) -> Tensor:
     """x at (x, y) places [B, H', W', 2] -> [B, C, H', W']."""
     places = coordinates.to(torch.float64)
     column = _pixels(places[..., 0], x.shape[3], coordinates_mode, align_corners)
@@ -27,8 +29,17 @@ def resample(x: Tensor, coordinates: Tensor, sampling_mode: str, padding_mode: s
     return _bilinear(x, row, column, padding_mode, padding_value)
 
 
-def affine(x: Tensor, transform_matrix: Tensor, output_height: int, output_width: int, sampling_mode: str, padding_mode: str,
-           padding_value: float, coordinates_mode: str, align_corners: bool) -> Tensor:
+def affine(
+    x: Tensor,
+    transform_matrix: Tensor,
+    output_height: int,
+    output_width: int,
+    sampling_mode: str,
+    padding_mode: str,
+    padding_value: float,
+    coordinates_mode: str,
+    align_corners: bool,
+) -> Tensor:
     """x seen through x' = a0 x + a1 y + a2, y' = b0 x + b1 y + b2; matrix [B or 1, 6] -> [B, C, H', W']."""
     rows = torch.linspace(-1, 1, output_height, dtype=torch.float64) if output_height > 1 else torch.zeros(1, dtype=torch.float64)
     columns = torch.linspace(-1, 1, output_width, dtype=torch.float64) if output_width > 1 else torch.zeros(1, dtype=torch.float64)
@@ -38,9 +49,19 @@ def affine(x: Tensor, transform_matrix: Tensor, output_height: int, output_width
     return resample(x, places, sampling_mode, padding_mode, padding_value, coordinates_mode, align_corners)
 
 
-def crop_resize(x: Tensor, roi: Tensor | None = None, boxes: Tensor | None = None, box_indices: Tensor | None = None,
-                target_height: int = 1, target_width: int = 1, normalized_coordinates: bool = False, spatial_scale: float = 1.0,
-                box_coordinate_mode: str = "CORNERS_HEIGHT_FIRST", sampling_mode: str = "DEFAULT", pad_value: float = 0.0) -> Tensor:
+def crop_resize(
+    x: Tensor,
+    roi: Tensor | None = None,
+    boxes: Tensor | None = None,
+    box_indices: Tensor | None = None,
+    target_height: int = 1,
+    target_width: int = 1,
+    normalized_coordinates: bool = False,
+    spatial_scale: float = 1.0,
+    box_coordinate_mode: str = "CORNERS_HEIGHT_FIRST",
+    sampling_mode: str = "DEFAULT",
+    pad_value: float = 0.0,
+) -> Tensor:
     """Each box cut out and resized bilinearly.
 
     iOS 17: boxes [N, 4], box_indices [N] -> [N, C, H', W']. Before: roi [N, 1, 4, 1, 1] (every image) -> [N, B, C, H', W'], or
@@ -49,15 +70,16 @@ def crop_resize(x: Tensor, roi: Tensor | None = None, boxes: Tensor | None = Non
     modes = (target_height, target_width, normalized_coordinates, spatial_scale, box_coordinate_mode, sampling_mode, pad_value)
     if boxes is not None:
         images = range(len(boxes)) if box_indices is None else box_indices.tolist()
-        return torch.cat([_crop(x[i:i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)])
+        return torch.cat([_crop(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)])
     rows = roi.flatten(1)  # [N, 4 or 5]
     if rows.shape[1] == 4:
         return torch.stack([_crop(x, box, *modes) for box in rows])
-    return torch.stack([_crop(x[int(row[0]):int(row[0]) + 1], row[1:], *modes) for row in rows])
+    return torch.stack([_crop(x[int(row[0]) : int(row[0]) + 1], row[1:], *modes) for row in rows])
 
 
-def _crop(x: Tensor, box: Tensor, height: int, width: int, normalized: bool, scale: float, convention: str, sampling: str,
-          pad: float) -> Tensor:
+def _crop(
+    x: Tensor, box: Tensor, height: int, width: int, normalized: bool, scale: float, convention: str, sampling: str, pad: float
+) -> Tensor:
     a, b, c, d = (box.to(torch.float64) * scale).tolist()
     if convention.endswith("WIDTH_FIRST"):
         a, b, c, d = b, a, d, c  # height before width

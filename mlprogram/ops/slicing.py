@@ -5,6 +5,7 @@
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and iOS18/tensor_transformation.py. The rules are NumPy's:
 negative indices count from the end, a mask leaves a side open, a stride may be negative; `squeeze_mask` takes the one element at `begin`.
 """
+
 from __future__ import annotations
 
 from types import MappingProxyType
@@ -15,8 +16,15 @@ from torch import Tensor
 from mlprogram.ops.kernel import kernel
 
 
-def slice_by_index(x: Tensor, begin: list[int], end: list[int], stride: list[int] | None = None, begin_mask: list[bool] | None = None,
-                   end_mask: list[bool] | None = None, squeeze_mask: list[bool] | None = None) -> Tensor:
+def slice_by_index(
+    x: Tensor,
+    begin: list[int],
+    end: list[int],
+    stride: list[int] | None = None,
+    begin_mask: list[bool] | None = None,
+    end_mask: list[bool] | None = None,
+    squeeze_mask: list[bool] | None = None,
+) -> Tensor:
     """x[begin:end:stride] on every axis."""
     none = [False] * x.dim()
     plan = zip(begin, end, stride or [1] * x.dim(), begin_mask or none, end_mask or none, squeeze_mask or none, strict=True)
@@ -40,9 +48,16 @@ def slice_by_size(x: Tensor, begin: list[int], size: list[int]) -> Tensor:
     return x[tuple(slice(b, None if s == -1 else b + s) for b, s in zip(starts, size, strict=True))]
 
 
-def slice_update(x: Tensor, update: Tensor, begin: list[int], end: list[int], stride: list[int] | None = None,
-                 begin_mask: list[bool] | None = None, end_mask: list[bool] | None = None,
-                 squeeze_mask: list[bool] | None = None) -> Tensor:
+def slice_update(
+    x: Tensor,
+    update: Tensor,
+    begin: list[int],
+    end: list[int],
+    stride: list[int] | None = None,
+    begin_mask: list[bool] | None = None,
+    end_mask: list[bool] | None = None,
+    squeeze_mask: list[bool] | None = None,
+) -> Tensor:
     """x with the slice replaced by `update`, which has the shape of the slice."""
     places = torch.arange(x.numel()).reshape(x.shape)  # where each element of the slice lives in x
     places = slice_by_index(places, begin, end, stride, begin_mask, end_mask, squeeze_mask)
@@ -51,8 +66,10 @@ def slice_update(x: Tensor, update: Tensor, begin: list[int], end: list[int], st
     return y.reshape(x.shape)
 
 
-SLICING = MappingProxyType({
-    "slice_by_index": kernel(slice_by_index, half=True),
-    "slice_by_size": kernel(slice_by_size, half=True),
-    "slice_update": kernel(slice_update, half=True),
-})
+SLICING = MappingProxyType(
+    {
+        "slice_by_index": kernel(slice_by_index, half=True),
+        "slice_by_size": kernel(slice_by_size, half=True),
+        "slice_update": kernel(slice_update, half=True),
+    }
+)

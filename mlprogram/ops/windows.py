@@ -4,6 +4,7 @@
 
 Source: coremltools 9.0, mil/ops/defs/_utils.py (aggregated_pad, spatial_dimensions_out_shape).
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from collections.abc import Sequence
 from mlprogram.errors import ProgramError
 
 
-def amounts(pad_type: str, pad: Sequence[int] | None, size: Sequence[int], kernel: Sequence[int],
-            strides: Sequence[int]) -> list[tuple[int, int]]:
+def amounts(
+    pad_type: str, pad: Sequence[int] | None, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
     """(before, after) for every spatial axis; `kernel` is the effective one, dilation included.
 
     `same` puts the odd element after, `same_lower` before. Raises ProgramError for another pad type than valid, custom, same, same_lower.

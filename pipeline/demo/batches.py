@@ -1,6 +1,6 @@
 """Training batches: crops of whole sentences, drawn from (seed, step) alone, so a resumed run continues as if never stopped.
 
-    batch = Batches(load_folder(corpus), seed=0).draw(step=17, count=2, frames=80)
+batch = Batches(load_folder(corpus), seed=0).draw(step=17, count=2, frames=80)
 """
 
 from dataclasses import dataclass, fields

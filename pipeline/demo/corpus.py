@@ -1,7 +1,7 @@
 """Text to aligned speech with Debian's flite: the training corpus under build/demo/corpus/ and the frozen utterances.
 
-    python -m pipeline.demo.corpus                # training corpus, cached
-    python -m pipeline.demo.corpus --frozen       # writes pipeline/demo/data/heldout/ and calibration/ again
+python -m pipeline.demo.corpus                # training corpus, cached
+python -m pipeline.demo.corpus --frozen       # writes pipeline/demo/data/heldout/ and calibration/ again
 """
 
 if __package__ in (None, ""):  # run as a file: put the repo root, not pipeline/demo/, first on sys.path

@@ -1,7 +1,7 @@
 """The demo voice as one trainable module, and its checkpoint folder in hexgrad's layout.
 
-    voice = DemoVoice.load(DEMO_FOLDER)
-    waveform = voice.render(utterance, seed=0)  # [600 F] float32
+voice = DemoVoice.load(DEMO_FOLDER)
+waveform = voice.render(utterance, seed=0)  # [600 F] float32
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """The training loop of the demo voice: optimizer, schedule, averaged weights, resume, export.
 
-    trainer = Trainer(Plan(steps=3200, seed=0), utterances, "cpu", compiled=False)
-    trainer.run(Path("build/demo/state.pt"), minutes=None)
-    trainer.export(Path("build/demo/checkpoint"))
+trainer = Trainer(Plan(steps=3200, seed=0), utterances, "cpu", compiled=False)
+trainer.run(Path("build/demo/state.pt"), minutes=None)
+trainer.export(Path("build/demo/checkpoint"))
 """
 
 import copy

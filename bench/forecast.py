@@ -1,0 +1,98 @@
+"""The residency and latency forecast of this project's vocoder at 1, 3, 7, 15 and 30 s on every chip.
+
+    python -m bench.forecast [--package build/KokoroVocoder-demo-fp16.mlpackage]
+
+Without --package the full-size vocoder is built with random weights. A Markdown table, then one JSON object; exit 2 for bad input.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.markdown import print_markdown
+from pipeline.contract import FRAMES_PER_SECOND
+from pipeline.errors import EXIT_GOOD, InputError, run_cli
+
+SECONDS = (1, 3, 7, 15, 30)
+
+
+def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path) -> Path:
+    """This project's vocoder with random weights and one enumerated shape for each length."""
+    from bench.random_checkpoint import random_vocoder
+    from pipeline.config import KokoroConfig
+    from pipeline.export import save_package
+    from vocoder.convert import export_model
+
+    parsed = KokoroConfig.from_dict(config, "bench.forecast")
+    model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim)
+    save_package(model, folder / "Vocoder.mlpackage")
+    return folder / "Vocoder.mlpackage"
+
+
+def vocoder(package: Path | None) -> int:
+    """The forecast table of the vocoder: all chips and lengths."""
+    from bench.random_checkpoint import kokoro_config
+    from mlprogram.examine.ane import report
+    from mlprogram.examine.forecast import forecast_residency
+    from mlprogram.examine.latency import latency_bands
+    from mlprogram.examine.profile import open_program, profile_program
+    from mlprogram.examine.rules import load_rules
+
+    rules = load_rules()
+    with tempfile.TemporaryDirectory() as folder:
+        frames = tuple(s * FRAMES_PER_SECOND for s in SECONDS)
+        program = open_program(package or build_vocoder(kokoro_config(), frames, Path(folder)))
+        profiles = [profile_program(program, shapes) for shapes in program.all_shapes()]
+    rows = [
+        (forecast, latency_bands(forecast, rules.chips[chip]), None)
+        for chip in rules.chips
+        for forecast in (forecast_residency(profile, rules, chip) for profile in profiles)
+    ]
+    print_markdown(
+        ("chip", "s", "% ops", "% MACs", "% bytes", "segments", "crossings", "hopeful ms", "cautious ms", "or all off, ms"),
+        [_vocoder_row(forecast, bands) for forecast, bands, _ in rows],
+    )
+    print(json.dumps(report(program, rows, rules, per_op=False)))
+    return EXIT_GOOD
+
+
+def _vocoder_row(forecast: Any, bands: Any) -> tuple[str, ...]:
+    from mlprogram.examine.ane import latency_cells
+    from mlprogram.examine.forecast import MEASURES
+    from mlprogram.examine.report import percent
+
+    both = (forecast.hopeful, forecast.cautious)
+    seconds = (forecast.profile.inputs[0].shape[-1] - 1) / FRAMES_PER_SECOND
+    return (
+        forecast.chip,
+        f"{seconds:g}",
+        *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
+        " / ".join(str(r.cut.engine_segments) for r in both),
+        " / ".join(str(r.cut.crossings) for r in both),
+        *latency_cells(forecast, bands),
+    )
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.forecast", description=__doc__.splitlines()[0])
+    parser.add_argument("--package", type=Path, help="an existing package instead of a random-weight build")
+    arguments = parser.parse_args(argv)
+    from mlprogram.errors import ProgramError
+
+    try:
+        return vocoder(arguments.package)
+    except ProgramError as problem:
+        raise InputError(str(problem)) from problem
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
