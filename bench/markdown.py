@@ -1,6 +1,6 @@
 """Tables as the documents hold them.
 
-    print_markdown(("chip", "ms"), [("M1", "12")])
+print_markdown(("chip", "ms"), [("M1", "12")])
 """
 
 
