@@ -18,7 +18,7 @@ from pipeline.contract import SAMPLE_RATE_HZ
 from pipeline.demo.data import heldout
 from pipeline.demo.features import resampled
 from pipeline.errors import InputError
-from vocoder.check import snr_db as package_check_snr_db
+from pipeline.figures import snr_db as package_check_snr_db
 
 SECONDS = np.arange(SAMPLE_RATE_HZ) / SAMPLE_RATE_HZ
 
