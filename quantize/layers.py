@@ -1,0 +1,78 @@
+"""The vocoder's layers as compression sees them: every convolution under its PyTorch path, with its cost and its place in the program.
+
+    for layer in program_layers(Program(package), vocoder): print(layer.name, layer.macs, layer.elements)
+
+Convolutions are matched by the name coremltools gives their weight constant; one whose weight is computed is matched by its bias.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from mlprogram import Program
+from mlprogram.examine.cost import count_macs
+from mlprogram.graph import Operation
+from pipeline.contract import FEATURES, STYLE
+from pipeline.errors import CheckFailed
+from pipeline.layers import StyleAffine
+
+CONVOLUTIONS = ("conv", "conv_transpose")
+TAIL = ("signal", "envelope")  # the inverse STFT: fixed kernels, never compressed, counted
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution. `macs`: multiply-accumulates in the program's smallest bucket; `input`: name of the value it reads."""
+
+    name: str
+    op_name: str
+    op_type: str
+    input: str
+    weight: str
+    elements: int
+    macs: int
+    is_style: bool  # an AdaIN affine, one column whatever the length
+
+
+def program_layers(program: Program, vocoder: nn.Module) -> tuple[Layer, ...]:
+    """Every convolution of an uncompressed package in program order. Raises CheckFailed when a module of the vocoder has none."""
+    shapes = _executed_shapes(program)
+    modules = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
+    styles = {path for path, module in vocoder.named_modules() if isinstance(module, StyleAffine)}
+    found = [_layer(op, program, modules, styles, shapes) for op in program.operations if op.op_type in CONVOLUTIONS]
+    wanted = {path for path, module in vocoder.named_modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)}
+    missing = sorted(wanted - {layer.name for layer in found})
+    if missing:
+        raise CheckFailed(f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)")
+    return tuple(found)
+
+
+def _layer(op: Operation, program: Program, modules: dict[str, str], styles: set[str], shapes: dict[str, tuple[int, ...]]) -> Layer:
+    weight, source = op.inputs["weight"][0], op.inputs["x"][0]
+    bias = op.inputs.get("bias", ("",))[0]
+    paths = [path for prefix, path in modules.items() if any(name.startswith(prefix) for name in (weight, bias))]
+    name = max(paths, key=len) if paths else op.name
+    shape = tuple(program.value_type(weight).shape)
+    macs = count_macs(op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {})
+    return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), macs, name in styles)
+
+
+def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:
+    """Shape of every produced value and input when the program runs at its smallest shape."""
+    given = {name: torch.zeros(spec.shape) for name, spec in program.inputs.items()}
+    shapes = {name: tuple(value.shape) for name, value in given.items()}
+
+    def note(name: str, _: str, value: torch.Tensor) -> None:
+        shapes[name] = tuple(value.shape)
+
+    given[STYLE].fill_(1.0)
+    given[FEATURES].fill_(1.0)
+    program(given, hook=note)
+    return shapes
+
+
+def share_of_macs(layers: tuple[Layer, ...], names: set[str]) -> float:
+    """Share of all multiply-accumulates, the inverse STFT's included, that the named layers do."""
+    return sum(layer.macs for layer in layers if layer.name in names) / sum(layer.macs for layer in layers)
