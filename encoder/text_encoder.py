@@ -7,6 +7,7 @@ Source: upstream kokoro/modules.py, TextEncoder. Inference only needs no dropout
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from encoder.prefix_lstm import PrefixLSTM
@@ -26,11 +27,9 @@ class ChannelNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, 1, T] -> the same shape."""
-        mean = x.mean(dim=1, keepdim=True)  # [B, 1, 1, T]
-        centered = x - mean
-        variance = (centered * centered).mean(dim=1, keepdim=True)
-        shape = (1, -1, 1, 1)
-        return centered * torch.rsqrt(variance + NORM_EPSILON) * self.gamma.view(shape) + self.beta.view(shape)
+        # Affine inside the norm: coremltools makes `y gamma + beta` a batch_norm with epsilon 1e-5, which is 5e-6 off.
+        rows = x.permute(0, 2, 3, 1)  # [B, 1, T, C]
+        return F.layer_norm(rows, self.gamma.shape, self.gamma, self.beta, NORM_EPSILON).permute(0, 3, 1, 2)
 
 
 class TextEncoder(nn.Module):

@@ -46,11 +46,15 @@ def kokoro_model() -> types.ModuleType:
     istftnet()
     if importlib.util.find_spec("transformers") is None:
         raise InputError("transformers is not installed: `make venv` does it; upstream's KModel, the reference, needs it")
-    if importlib.util.find_spec("loguru") is None and "loguru" not in sys.modules:
-        stand_in = types.ModuleType("loguru")
-        stand_in.logger = logging.getLogger("kokoro")
-        sys.modules["loguru"] = stand_in
-    return importlib.import_module("kokoro.model")
+    if "loguru" in sys.modules or importlib.util.find_spec("loguru") is not None:
+        return importlib.import_module("kokoro.model")
+    stand_in = types.ModuleType("loguru")
+    stand_in.logger = logging.getLogger("kokoro")
+    sys.modules["loguru"] = stand_in
+    try:
+        return importlib.import_module("kokoro.model")
+    finally:
+        del sys.modules["loguru"]
 
 
 def empty_model(config: dict[str, Any]) -> torch.nn.Module:

@@ -67,12 +67,13 @@ def all_runs(checkpoint: "Checkpoint", spoken: "Spoken", arguments: argparse.Nam
 
     if arguments.vocoder_package and not arguments.encoder_package:
         raise InputError("--vocoder-package needs --encoder-package: its features come from there")
+    encoder = EncoderPackage(tuple(arguments.encoder_package)) if arguments.encoder_package else None
+    vocoder = VocoderPackage(arguments.vocoder_package) if arguments.vocoder_package else None
     dtype = getattr(torch, arguments.arithmetic)
     reference = upstream_run(checkpoint, spoken, dtype)
     runs = {"upstream": reference, "twin": twin_run(checkpoint, spoken, dtype, reference)}
-    if arguments.encoder_package:
-        vocoder = VocoderPackage(arguments.vocoder_package) if arguments.vocoder_package else None
-        runs["package"] = package_run(checkpoint, spoken, EncoderPackage(tuple(arguments.encoder_package)), vocoder, reference)
+    if encoder is not None:
+        runs["package"] = package_run(checkpoint, spoken, encoder, vocoder, reference)
     return runs
 
 
@@ -119,14 +120,22 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     except ImportError:
         raise InputError("--save-dir plots with matplotlib: pip install matplotlib (the extra `plot`)") from None
     picture = Figure(figsize=(12, 9), layout="constrained")
-    for place, (name, unit) in enumerate((("durations", "frames"), ("f0_hz", "Hz"), ("energy", "log mel norm"), ("chain", "waveform"))):
+    curves = (
+        ("durations", "frames", "token"),
+        ("f0_hz", "Hz", "1/80 s"),
+        ("energy", "log mel norm", "1/80 s"),
+        ("chain", "waveform", "1/24000 s"),
+    )
+    for place, (name, unit, step) in enumerate(curves):
         axis = picture.add_subplot(4, 1, place + 1)
         for run in sorted(runs, key=("upstream", "twin", "package").index):
             if name in runs[run]:
                 axis.plot(runs[run][name].reshape(-1), label=run, linewidth=2.5 if run == "upstream" else 0.8)
         axis.set_title(name)
         axis.set_ylabel(unit)
-        axis.legend(loc="upper right")
+        axis.set_xlabel(step)
+        if axis.lines:
+            axis.legend(loc="upper right")
     picture.savefig(path, dpi=110)
 
 

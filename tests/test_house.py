@@ -29,6 +29,7 @@ MAY_IMPORT = {
 FOUNDATION = ("contract", "errors", "config", "layers", "blocks", "staging", "export", "manifest")  # of pipeline/: below the three models
 CLIS = {
     "encoder.convert": "encoder/convert.py",
+    "pipeline.validate": "pipeline/validate.py",
     "vocoder.convert": "vocoder/convert.py",
     "quantize.apply": "quantize/apply.py",
     "eval.quality": "eval/quality.py",
