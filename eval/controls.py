@@ -1,78 +1,86 @@
-"""Known-bad controls: damage that ports of this model really shipped, or that the gates claim to catch, each with its gate.
+"""Prove that the gates reject: judge thirteen models with a known error as if each were a compression level.
 
-    from eval.controls import CONTROLS
-    damaged = CONTROLS["low-pass 4 kHz"].damage(signal)
+    python -m eval.controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6]
 
-A gate that rejects nothing proves nothing: tests/test_eval_controls.py runs every control on real recordings.
+Exit 0: all rejected. Exit 1: one was not. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import MappingProxyType
+if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
+    import pathlib
+    import sys
 
-import numpy as np
-from scipy.signal import butter, istft, sosfiltfilt, stft
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from pipeline.contract import HOP_SAMPLES, N_FFT, SAMPLE_RATE_HZ
+import argparse
+import json
+from typing import TYPE_CHECKING
 
-DROPOUT_SAMPLES = SAMPLE_RATE_HZ // 100  # 10 ms
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-@dataclass(frozen=True)
-class Control:
-    """A way to spoil a signal [samples] without changing its length, and the metric whose gate must reject it."""
+    from eval.try_controls import Caught
 
-    name: str
-    metric: str
-    damage: Callable[[np.ndarray], np.ndarray]
-    seen: str  # where it happened, or why it is here
+WIDTH = 118  # when stdout is not a terminal
 
 
-def white_noise(signal: np.ndarray, snr_db: float = 20.0, seed: int = 0) -> np.ndarray:
-    """Add white noise."""
-    noise = np.random.default_rng(seed).standard_normal(len(signal))
-    return signal + noise * np.sqrt(np.square(signal).mean()) * 10 ** (-snr_db / 20)
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="eval.controls", description=__doc__.splitlines()[0])
+    parser.add_argument("--checkpoint", help="the model that errors are put into (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--clips", type=int, default=6, help="how many held-out clips each is judged on (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    return parser.parse_args(argv)
 
 
-def low_pass(signal: np.ndarray, cutoff_hz: float = 4000.0) -> np.ndarray:
-    """Remove everything above the cut-off, without delay."""
-    return sosfiltfilt(butter(8, cutoff_hz, fs=SAMPLE_RATE_HZ, output="sos"), signal)
+def print_table(found: "Sequence[Caught]") -> None:
+    """One row a control: rejected or not, and by which gates."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console = console if console.is_terminal else Console(width=WIDTH)
+    table = Table(title="known-bad controls", title_justify="left")
+    for heading in ("control", "", "PESQ", "MCD dB", "broken gates"):
+        table.add_column(heading)
+    for caught in found:
+        verdict = "[green]rejected[/]" if caught.rejected else "[bold red]NOT REJECTED[/]"
+        table.add_row(caught.name, verdict, f"{caught.pesq:.2f}", f"{caught.mcd_db:.2f}", ", ".join(caught.broken) or "-")
+    console.print(table)
 
 
-def dropout(signal: np.ndarray) -> np.ndarray:
-    """Silence the loudest 10 ms."""
-    start = int(np.argmax(np.convolve(np.square(signal), np.ones(DROPOUT_SAMPLES), mode="valid")))
-    damaged = signal.copy()
-    damaged[start : start + DROPOUT_SAMPLES] = 0.0
-    return damaged
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from pipeline.checkpoint import open_checkpoint
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    from rich.console import Console
+    from rich.progress import track
+
+    from eval.corpus import Truth, clips
+    from eval.known_bad import CONTROLS
+    from eval.try_controls import Lineup
+    from pipeline.demo.data import heldout
+
+    lineup = Lineup(Truth(checkpoint, arguments.seed), clips(heldout(), arguments.clips))
+    shown = track(CONTROLS.values(), "controls", console=Console(stderr=True), transient=True)
+    found = [lineup.caught(control) for control in shown]
+    print_table(found)
+    rejected = sum(caught.rejected for caught in found)
+    print(f"{rejected} of {len(found)} rejected on {arguments.clips} clips of {checkpoint.name}")
+    rows = [{"name": caught.name, "rejected": caught.rejected, "broken": list(caught.broken)} for caught in found]
+    print(json.dumps({"rejected": rejected, "controls": rows, "clips": arguments.clips, "seed": arguments.seed}))
+    return EXIT_GOOD if rejected == len(found) else EXIT_REJECTED
 
 
-def clipped(signal: np.ndarray) -> np.ndarray:
-    """Cut everything above half the peak."""
-    half = np.abs(signal).max() / 2
-    return np.clip(signal, -half, half)
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
 
 
-def halved_interior_bins(signal: np.ndarray) -> np.ndarray:
-    """The one-sided factor lost in the inverse STFT of 20 points: 1.2 to 10.8 kHz at half amplitude."""
-    sizes = {"window": "hann", "nperseg": N_FFT, "noverlap": N_FFT - HOP_SAMPLES}
-    spectrum = stft(signal, **sizes)[2]  # [11, columns]
-    spectrum[1:-1] /= 2
-    return istft(spectrum, **sizes)[1][: len(signal)]
+if __name__ == "__main__":
+    from eval.controls import main  # one module identity, however it was started
 
-
-def one_sample_late(signal: np.ndarray) -> np.ndarray:
-    """Delay by one sample."""
-    return np.concatenate([[0.0], signal[:-1]])
-
-
-_ALL = (
-    Control("white noise, 20 dB", "pesq", white_noise, "hiss of uncalibrated int8 activations"),
-    Control("level x 1.5", "level_db", lambda signal: 1.5 * signal, "overlap-add without normalization, in a published port"),
-    Control("low-pass 4 kHz", "band_4_8_khz_db", low_pass, "a generator stage lost"),
-    Control("dropout 10 ms", "jump_db", dropout, "a chunk boundary or an overflow to zero"),
-    Control("clipping at half peak", "clipping_percent", clipped, "saturating int8 range"),
-    Control("interior bins halved", "band_2_4_khz_db", halved_interior_bins, "one-sided factor lost in every bucket of a published port"),
-    Control("one sample late", "lag_samples", one_sample_late, "off-by-one in the reflection pad: not heard, but the graph is wrong"),
-)
-CONTROLS = MappingProxyType({control.name: control for control in _ALL})
+    raise SystemExit(main())

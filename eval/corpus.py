@@ -1,46 +1,99 @@
-"""What is judged: the frozen held-out sentences, rendered three ways with the same features.
+"""What is judged: the frozen held-out sentences, and the fp32 renders that every level is measured against.
 
-    for clip in clips(heldout(), count=24): ...
-    renders = Renderer(checkpoint, package, seed=0).render(clip)
+    truth = Truth(checkpoint, seed=0, folder=None)
+    spoken = truth.of(clip)  # reference, redraw, held vowel, and the redraw's own figures
 
-The features (text encoder, style row, recorded F0, energy and durations) are the checkpoint's own and identical for all three; only the
-harmonic source's noise seed differs in the redraw.
+The features (text encoder, style row, recorded F0, energy and durations) are the checkpoint's own and identical for all renders; only the
+harmonic source's noise seed differs in the redraw. With a folder, renders are kept there: a further level costs only its own execution.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
+from eval.metrics.registry import measure
+from eval.metrics.tone import Tone
+from eval.metrics.trial import Trial
+from eval.probe import held_vowel
 from pipeline.checkpoint import Checkpoint
-from pipeline.demo.data import Utterance
+from pipeline.demo.data import Utterance, heldout
 from pipeline.errors import InputError
 from pipeline.features import text_encoder, vocoder_inputs
-from vocoder.package import VocoderPackage, render_reference
+from pipeline.staging import staged
+from vocoder.package import render_reference
+from vocoder.packing import VocoderInputs
+
+SIGNALS = ("reference", "redraw", "vowel", "vowel_redraw")
+
+
+class Subject(Protocol):
+    """Whatever renders: a package, or a model with a known error."""
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """[600 F] float32."""
 
 
 @dataclass(frozen=True, eq=False)
-class Renders:
-    """One sentence three times, [600 F] float64: the fp32 model, the package with the same noise, the fp32 model with other noise."""
+class Spoken:
+    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel of its voice, the same two ways."""
 
     reference: np.ndarray
-    test: np.ndarray
     redraw: np.ndarray
+    pitch_hz: float
+    vowel: np.ndarray
+    vowel_redraw: np.ndarray
+
+    def trial(self, test: np.ndarray, vowel: np.ndarray) -> Trial:
+        """A subject's sentence and vowel against the fp32 model's."""
+        return Trial(self.reference, test, self.redraw, Tone(self.pitch_hz, self.vowel, vowel))
+
+    def floor(self) -> dict[str, float]:
+        """Figures of the other noise seed: the model's own spread."""
+        return measure(Trial(self.reference, self.redraw, tone=Tone(self.pitch_hz, self.vowel, self.vowel_redraw)))
 
 
-class Renderer:
-    """Responsibilities: 1. features once per clip and seed; 2. the three renders. It judges nothing."""
+class Truth:
+    """Responsibilities: 1. inputs of a clip and of its voice's vowel; 2. their fp32 renders, once. It judges nothing."""
 
-    def __init__(self, checkpoint: Checkpoint, package: VocoderPackage, seed: int) -> None:
-        self._checkpoint, self._package, self._seed = checkpoint, package, seed
-        self._vocoder, self._encoder = checkpoint.vocoder(), text_encoder(checkpoint)
+    def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
+        self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
+        self.vocoder, self._encoder = checkpoint.vocoder(), text_encoder(checkpoint)
+        self._first = {utterance.voice: utterance for utterance in reversed(heldout())}  # the first of each voice
 
-    def render(self, utterance: Utterance) -> Renders:
-        """Reference and test with noise from `seed`, redraw with noise from `seed + 1`."""
-        seeds = (self._seed, self._seed + 1)
-        inputs, other = (vocoder_inputs(self._checkpoint, self._vocoder, self._encoder, utterance, seed) for seed in seeds)
-        rendered = (render_reference(self._vocoder, inputs), self._package.render(inputs), render_reference(self._vocoder, other))
-        return Renders(*(samples.astype(np.float64) for samples in rendered))
+    def inputs(self, utterance: Utterance, redraw: bool = False) -> VocoderInputs:
+        """Features of a clip, with the noise of `seed` (redraw: `seed + 1`)."""
+        return vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + redraw)
+
+    def vowel_inputs(self, voice: str, redraw: bool = False) -> tuple[VocoderInputs, float]:
+        """Features of a voice's held vowel and its F0 in Hz."""
+        return held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + redraw)
+
+    def of(self, utterance: Utterance) -> Spoken:
+        """The renders of one clip, from the folder when they are there."""
+        path = self.folder / f"{utterance.id}.npz" if self.folder else None
+        if path and path.is_file():
+            with np.load(path, allow_pickle=False) as kept:
+                signals = {name: kept[name] for name in SIGNALS} | {"pitch_hz": float(kept["pitch_hz"])}
+        else:
+            signals = self._rendered(utterance)
+            if path:
+                _keep(path, signals)
+        return Spoken(**{name: value.astype(np.float64) if name in SIGNALS else value for name, value in signals.items()})
+
+    def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray | float]:
+        sentence = [render_reference(self.vocoder, self.inputs(utterance, redraw)) for redraw in (False, True)]
+        (held, pitch_hz), (other, _) = (self.vowel_inputs(utterance.voice, redraw) for redraw in (False, True))
+        vowel = [render_reference(self.vocoder, inputs) for inputs in (held, other)]
+        return dict(zip(SIGNALS, (*sentence, *vowel), strict=True)) | {"pitch_hz": pitch_hz}
+
+
+def _keep(path: Path, signals: dict[str, np.ndarray | float]) -> None:
+    """Write by rename: a file that is there is whole."""
+    with staged(path) as aside, aside.open("wb") as stream:
+        np.savez(stream, **signals)
 
 
 def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]:
@@ -50,3 +103,17 @@ def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]
     if not 1 <= count <= len(utterances):
         raise InputError(f"--clips {count}: there are {len(utterances)} held-out clips, give 1 to {len(utterances)}")
     return list(utterances[:count])
+
+
+def require_disjoint(judged: Sequence[Utterance], calibrated: Sequence[Utterance]) -> None:
+    """InputError when a sentence that is judged was also used to choose activation ranges."""
+    known = {_words(utterance.text): utterance.id for utterance in calibrated}
+    for utterance in judged:
+        if _words(utterance.text) in known:
+            raise InputError(
+                f"held-out {utterance.id} is calibration {known[_words(utterance.text)]}: {utterance.text!r}; judge other text"
+            )
+
+
+def _words(text: str) -> str:
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

@@ -1,17 +1,21 @@
 """Measure a package on held-out clips and hold the figures against the gates.
 
-    judgement = judge(Renderer(checkpoint, package, seed=0), clips, "w8")
-    judgement.decision.verdict
+judgement = judge(Truth(checkpoint, seed=0), package, clips, "w8")
+judgement.decision.verdict
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval.corpus import Renderer, Renders
-from eval.gates import MEAN, WORST, Check, Decision, Figures, decide, gates_for, statistic
+import numpy as np
+
+from eval.claims import DEVICE, DEVICE_DOUBT, NUMERIC
+from eval.corpus import Spoken, Subject, Truth
+from eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
 from eval.metrics.registry import METRICS, measure
-from eval.metrics.trial import Trial, defect
+from eval.metrics.trial import defect
+from eval.verdict import Check, Decision, Figures, decide, statistic
 from pipeline.contract import FRAMES_PER_SECOND
 from pipeline.demo.data import Utterance
 
@@ -54,28 +58,40 @@ class Judgement:
         return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in METRICS}
 
 
-def judge(renderer: Renderer, utterances: Iterable[Utterance], method: str) -> Judgement:
+def judge(truth: Truth, subject: Subject, utterances: Iterable[Utterance], method: str, claim: str = NUMERIC) -> Judgement:
     """Render, measure, decide."""
-    results = tuple(judge_clip(utterance, renderer.render(utterance)) for utterance in utterances)
-    return decided(method, results)
+    return decided(method, [judge_clip(truth, subject, utterance) for utterance in utterances], claim)
 
 
-def decided(method: str, results: Sequence[ClipResult]) -> Judgement:
+def decided(method: str, results: Sequence[ClipResult], claim: str = NUMERIC) -> Judgement:
     """The decision over measured clips."""
-    figures = [clip.figures for clip in results if clip.defect is None]
+    sound = [clip for clip in results if clip.defect is None]
     defects = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
-    return Judgement(method, tuple(results), decide(gates_for(method), figures, [clip.floor for clip in results], defects))
+    voices = len({clip.voice for clip in results})
+    doubts = [f"voices judged: {voices}, needed: at least {FEWEST_VOICES}"] if voices < FEWEST_VOICES else []
+    doubts += [DEVICE_DOUBT] if claim == DEVICE else []
+    figures, floor = [clip.figures for clip in sound], [clip.floor for clip in sound]
+    return Judgement(method, tuple(results), decide(gates_for(method), figures, floor, defects, doubts))
 
 
-def judge_clip(utterance: Utterance, renders: Renders) -> ClipResult:
-    """Measure one clip. Broken output of the package is a result; a broken reference is an InputError."""
-    floor = measure(Trial(renders.reference, renders.redraw))
-    wrong = defect(renders.test)
-    figures = {} if wrong else measure(Trial(renders.reference, renders.test, renders.redraw))
-    return ClipResult(utterance.id, utterance.voice, utterance.frames / FRAMES_PER_SECOND, utterance.text, figures, floor, wrong)
+def judge_clip(
+    truth: Truth, subject: Subject, utterance: Utterance, floor: dict[str, float] | None = None, spoken: Spoken | None = None
+) -> ClipResult:
+    """Measure one clip. Broken output of the package is a result; a broken reference is an InputError.
+
+    `floor` and `spoken`: the redraw's figures and the fp32 renders, where the caller has them already.
+    """
+    spoken = spoken or truth.of(utterance)
+    test = subject.render(truth.inputs(utterance)).astype(np.float64)
+    vowel = subject.render(truth.vowel_inputs(utterance.voice)[0]).astype(np.float64)
+    wrong = defect(test) or defect(vowel)
+    figures = {} if wrong else measure(spoken.trial(test, vowel))
+    seconds = utterance.frames / FRAMES_PER_SECOND
+    return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, floor or spoken.floor(), wrong)
 
 
 def check_record(check: Check) -> dict[str, Any]:
     """A check as plain data."""
     gate = check.gate
-    return {"gate": gate.name, "value": check.value, "rule": gate.rule(check.limit), "passed": check.passed, "reason": gate.reason}
+    kept = {"gate": gate.name, "value": check.value, "low": check.low, "high": check.high, "rule": gate.rule(check.limit)}
+    return kept | {"state": check.state, "passed": check.passed, "reason": gate.reason}

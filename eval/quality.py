@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 12] [--precision engine]
+    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine]
 
 Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout is one JSON object; every clip's figures are in
 build/quality/NAME.json. docs/metrics.md says what is measured and why.
@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eval.claims import CLAIMS, NUMERIC
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from quantize.methods import METHODS, method_named
 
@@ -34,9 +35,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
     parser.add_argument("--checkpoint", help="the checkpoint the package was built from (default: Kokoro if it can be had, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 12)")
+    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how the package is executed (default: %(default)s)")
+    parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
     return parser.parse_args(argv)
 
@@ -46,13 +48,14 @@ def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", package: "Vo
     from rich.console import Console
     from rich.progress import track
 
-    from eval.corpus import Renderer, clips
+    from eval.corpus import Truth, clips, require_disjoint
     from eval.judge import judge
-    from pipeline.demo.data import heldout
+    from pipeline.demo.data import calibration, heldout
 
     chosen = clips(heldout(), arguments.clips)
+    require_disjoint(chosen, calibration())
     shown = track(chosen, f"{arguments.method}: clips", console=Console(stderr=True), transient=True)
-    return judge(Renderer(checkpoint, package, arguments.seed), shown, arguments.method)
+    return judge(Truth(checkpoint, arguments.seed), package, shown, arguments.method, arguments.claim)
 
 
 def run(argv: list[str] | None) -> int:

@@ -7,9 +7,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from eval.gates import MEAN, SHIP, WORST, Check
+from eval.gates import MEAN, WORST
 from eval.judge import Judgement
 from eval.metrics.registry import METRICS
+from eval.verdict import SHIP, Check
 from pipeline.manifest import Manifest
 
 WIDTH = 118  # when stdout is not a terminal

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.controls import CONTROLS
 from eval.gates import COMMON, EXTRA
+from eval.known_bad import CONTROLS
 from eval.metrics.registry import METRICS
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")

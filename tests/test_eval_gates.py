@@ -2,8 +2,9 @@
 
 import pytest
 
-from eval.gates import COMMON, EXTRA, FEWEST_CLIPS, MEAN, REJECT, SHIP, UNDECIDED, WORST, Gate, decide, gates_for, statistic
+from eval.gates import COMMON, EXTRA, FEWEST_CLIPS, MEAN, WORST, Gate, gates_for
 from eval.metrics.registry import HIGHER, METRICS, ZERO
+from eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
 from quantize.methods import METHODS
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
@@ -62,7 +63,12 @@ def test_gates_in_redraws_need_the_redraw() -> None:
 
 
 def test_no_audio_is_a_rejection() -> None:
-    decision = decide(gates_for("w8"), [PERFECT] * 11, [FLOOR] * 12, defects=("heldout-03: the package's output is silent",))
+    decision = decide(
+        gates_for("w8"),
+        [PERFECT] * (FEWEST_CLIPS - 1),
+        [FLOOR] * (FEWEST_CLIPS - 1),
+        defects=("heldout-03: the package's output is silent",),
+    )
     assert decision.verdict == REJECT
     assert decision.reasons[0].endswith("is silent")
 
@@ -88,3 +94,40 @@ def test_statistics() -> None:
     assert statistic("pesq", WORST, clips) == 3.0
     assert statistic("level_db", WORST, clips) == -0.9
     assert statistic("mcd_db", MEAN, clips) is None
+
+
+def test_a_mean_too_near_its_limit_is_undecided() -> None:
+    """Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not."""
+    clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
+    decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
+    assert decision.verdict == UNDECIDED
+    assert [check.gate.name for check in decision.checks if check.state == STRADDLES] == ["pesq mean"]
+    assert "too near to tell" in decision.reasons[0]
+
+
+def test_a_redraw_limit_is_resampled_with_its_clips() -> None:
+    """Clip by clip just below the redraw: certain, though both means have wide intervals that overlap."""
+    spread = [0.5 + 0.1 * i for i in range(FEWEST_CLIPS)]
+    clips, floor = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99, 1.0))
+    checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, floor).checks}
+    assert checks["mcd_db mean"].passed
+    assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
+
+
+def test_a_doubt_stops_a_ship_and_not_a_reject() -> None:
+    floor = [FLOOR] * FEWEST_CLIPS
+    assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, floor, doubts=("no device",)).verdict == UNDECIDED
+    assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, floor, doubts=("no device",)).verdict == REJECT
+
+
+def test_interval_is_seeded_and_holds_the_mean() -> None:
+    values = [1.0, 2.0, 4.0, 8.0] * 6
+    assert interval(values) == interval(values) != interval(values, seed=1)
+    low, high = interval(values)
+    assert low < sum(values) / len(values) < high
+    assert interval([3.0] * 5) == (3.0, 3.0)
+
+
+def test_a_mean_of_errors_of_both_signs_is_no_gate() -> None:
+    with pytest.raises(ValueError, match="cancel in a mean"):
+        Gate("level_db", MEAN, 0.5, "half of them up and half of them down would pass")

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.controls import low_pass, one_sample_late, white_noise
+from eval.damage import low_pass, one_sample_late, white_noise
 from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, peak_db, snr_db
 from eval.metrics.perceptual import at_pesq_rate, pesq_wb
 from eval.metrics.registry import METRICS, measure
 from eval.metrics.spectral import band_db, log_spectral_distance_db, mcd_db, mcd_increase_db
+from eval.metrics.tone import Tone
 from eval.metrics.trial import FFT_SIZE, FRAME_HOP, FRAME_LENGTH, Trial, defect
 from pipeline.contract import SAMPLE_RATE_HZ
 from pipeline.demo.data import heldout
@@ -138,8 +139,10 @@ class TestPerceptual:
 
 class TestProperties:
     def test_equal_signals_score_perfect_everywhere(self, speech: np.ndarray) -> None:
-        figures = measure(Trial(speech, speech, white_noise(speech, 40)))
+        vowel = tone(1000) + tone(1500)
+        figures = measure(Trial(speech, speech, white_noise(speech, 40), Tone(100.0, vowel, vowel)))
         assert set(figures) == set(METRICS)
+        assert figures.pop("thd_n_db") < -200
         for name, value in figures.items():
             assert value == pytest.approx(METRICS[name].perfect, abs=1e-3), name
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from eval import corpus
+from eval import judge
+from eval.metrics.registry import METRICS
 from eval.quality import main as quality
 from mlprogram import Program
 from pipeline.checkpoint import Checkpoint
@@ -157,14 +158,14 @@ class TestQualityCommand:
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 2
         assert json.loads((copied[1] / "again.json").read_text(encoding="utf-8")) == record
 
-    def test_twelve_clips_decide(self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch,
-                                    capsys: pytest.CaptureFixture[str]) -> None:
-        """Renders are replaced by the reference itself, and then by silence: SHIP and REJECT reach the exit code."""
-        monkeypatch.setattr(corpus.Renderer, "render", rendered_as(lambda samples: samples))
-        assert self.run(copied, "--clips", "12") == 0
+    def test_all_clips_decide(self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch,
+                              capsys: pytest.CaptureFixture[str]) -> None:
+        """Clips are measured as perfect, and then as silent: SHIP and REJECT reach the exit code."""
+        monkeypatch.setattr(judge, "judge_clip", measured_as(None))
+        assert self.run(copied) == 0
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
-        monkeypatch.setattr(corpus.Renderer, "render", rendered_as(np.zeros_like))
-        assert self.run(copied, "--clips", "12") == 1
+        monkeypatch.setattr(judge, "judge_clip", measured_as("is silent"))
+        assert self.run(copied) == 1
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert data["verdict"] == "REJECT"
         assert "the package's output is silent" in data["reasons"][0]
@@ -191,11 +192,11 @@ class TestQualityCommand:
         assert "--clips 25: there are 24 held-out clips, give 1 to 24" in capsys.readouterr().err
 
 
-def rendered_as(change):
-    """A Renderer.render that speaks half a second of the recording, and for the package what `change` makes of it."""
+def measured_as(defect):
+    """A judge_clip that finds every clip perfect, or without audio."""
+    perfect = {name: metric.perfect for name, metric in METRICS.items()}
 
-    def render(_: corpus.Renderer, utterance) -> corpus.Renders:
-        speech = np.repeat(utterance.recording[8000:20_000].astype(np.float64), 2)
-        return corpus.Renders(speech, change(speech), speech + 0.01 * np.random.default_rng(0).standard_normal(len(speech)))
+    def judge_clip(_truth, _subject, utterance) -> judge.ClipResult:
+        return judge.ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)
 
-    return render
+    return judge_clip

@@ -11,6 +11,8 @@ SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
 JUMP_FLOOR_DB = -30.0  # of the power of the reference's loudest 5 ms
 FULL_SCALE = 1.0
+PAUSE_SHARE = 0.1  # of the reference's frames, the quietest
+PAUSE_FLOOR_DB = -60.0  # of the reference's mean active power: what is quieter than that is silence in both
 LONGEST_LAG = 240  # samples, 10 ms
 
 
@@ -30,6 +32,14 @@ def jump_db(trial: Trial) -> float:
     reference, test = (np.square(frames(signal, JUMP_FRAME, JUMP_HOP)).mean(axis=1) for signal in (trial.reference, trial.test))
     floor = reference.max() * 10 ** (JUMP_FLOOR_DB / 10)
     return float(np.abs(decibels((test + floor) / (reference + floor))).max())
+
+
+def pause_floor_db(trial: Trial) -> float:
+    """10 log10((P_t + floor) / (P_r + floor)): mean power of the quietest tenth of the reference's 25 ms frames. Hiss fills pauses."""
+    reference, test = (np.square(frames(signal)).mean(axis=1) for signal in (trial.reference, trial.test))
+    quiet = np.argsort(reference, kind="stable")[: max(1, int(len(reference) * PAUSE_SHARE))]
+    floor = reference[trial.active].mean() * 10 ** (PAUSE_FLOOR_DB / 10)
+    return float(decibels((test[quiet].mean() + floor) / (reference[quiet].mean() + floor)))
 
 
 def peak_db(trial: Trial) -> float:

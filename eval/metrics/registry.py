@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, peak_db, snr_db
+from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, pause_floor_db, peak_db, snr_db
 from eval.metrics.perceptual import pesq_wb, stoi
+from eval.metrics.pitch import f0_rmse_cents, voicing_error_percent
 from eval.metrics.spectral import band_db, log_spectral_distance_db, mcd_db, mcd_increase_db
+from eval.metrics.tone import thd_n_db, thd_n_increase_db
 from eval.metrics.trial import Trial
 
 HIGHER, LOWER, ZERO = "higher", "lower", "nearest 0"
@@ -34,6 +36,11 @@ class Metric:
     limits: str
     function: Callable[[Trial], float]
     needs_redraw: bool = False
+    needs_tone: bool = False
+
+    def fits(self, trial: Trial) -> bool:
+        """Whether the trial has what this metric needs."""
+        return (trial.redraw is not None or not self.needs_redraw) and (trial.tone is not None or not self.needs_tone)
 
     def worst(self, values: Iterable[float]) -> float:
         """The value of the worst clip."""
@@ -42,6 +49,8 @@ class Metric:
 
 _ACTIVE = "25 ms frames within 40 dB of the reference's loudest; spectra floored 50 dB below their mean"
 _WHOLE = "whole clip, pauses included"
+_VOICED = "frames 40 dB below the loudest are left out"
+_HELD = "a held vowel of the clip's voice, its middle 0.8 s"
 
 
 def _band(low_khz: int, high_khz: int) -> Metric:
@@ -105,6 +114,41 @@ _ALL = (
         function=jump_db,
     ),
     Metric(
+        "pause_floor_db", "pause floor", "dB", ZERO, 0.0,
+        formula="10 log10 of the ratio of powers in the reference's quietest tenth of 25 ms frames, each plus 1e-6 of its active power",
+        silence="only the quietest frames; 60 dB below speech counts as silence", source="definition",
+        limits="says how loud the pauses are, not what fills them",
+        function=pause_floor_db,
+    ),
+    Metric(
+        "f0_rmse_cents", "F0 RMSE", "cents", LOWER, 0.0,
+        formula="root mean square of 1200 log2(f_t / f_r) over frames voiced in both and within 20 %",
+        silence=_VOICED, source="Boersma 1993 (autocorrelation); definition",
+        limits="the tracker's own jitter is in it: compare with the redraw",
+        function=f0_rmse_cents,
+    ),
+    Metric(
+        "voicing_error_percent", "voicing error", "%", LOWER, 0.0,
+        formula="share of frames (50 ms, 10 ms apart) whose voicing flips by more than 0.1 of periodicity or whose F0 is over 20 % apart",
+        silence=_VOICED, source="Chu and Alwan 2009 (F0 frame error)",
+        limits="creaky frames flip under any noise: compare with the redraw",
+        function=voicing_error_percent,
+    ),
+    Metric(
+        "thd_n_db", "THD+N of a vowel", "dB", LOWER, -300.0,
+        formula="10 log10((sum of squared harmonic errors + energy off the harmonics) / energy of the reference's harmonics)",
+        silence=_HELD, source="IEC 60268-3 THD+N, for a tone with harmonics",
+        limits="holds the model's own noise too, so the increase is what is judged",
+        function=thd_n_db, needs_tone=True,
+    ),
+    Metric(
+        "thd_n_increase_db", "THD+N increase", "dB", LOWER, 0.0,
+        formula="THD+N of the test less THD+N of the reference",
+        silence=_HELD, source="definition",
+        limits="one pitch and one vowel a voice",
+        function=thd_n_increase_db, needs_tone=True,
+    ),
+    Metric(
         "peak_db", "peak", "dB", ZERO, 0.0,
         formula="20 log10(max abs(t) / max abs(r))",
         silence=_WHOLE, source="definition", limits="one sample decides",
@@ -135,5 +179,5 @@ METRICS = MappingProxyType({metric.name: metric for metric in _ALL})
 
 
 def measure(trial: Trial) -> dict[str, float]:
-    """Every metric by name; those that need a redraw only when the trial has one."""
-    return {name: metric.function(trial) for name, metric in METRICS.items() if trial.redraw is not None or not metric.needs_redraw}
+    """Every metric by name that the trial has the signals for."""
+    return {name: metric.function(trial) for name, metric in METRICS.items() if metric.fits(trial)}

@@ -9,12 +9,17 @@ nothing is ever time-warped. A frame is active when the reference's power in it 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eval.metrics.mel_cepstrum import mel_cepstrum
+from eval.metrics.pitch_tracker import PitchTrack, track_pitch
 from pipeline.contract import SAMPLE_RATE_HZ
 from pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from eval.metrics.tone import Tone
 
 SHORTEST_SECONDS = 0.25  # PESQ refuses less
 SILENT_DBFS = -70.0
@@ -25,7 +30,7 @@ POWER_FLOOR_DB = -50.0  # of the mean power per bin over the reference's active 
 
 @dataclass(frozen=True)
 class Trial:
-    """`reference` is the truth, `test` is judged, `redraw` is the truth under another noise seed (for the metrics that need a scale).
+    """`reference` is the truth, `test` is judged, `redraw` the truth under another noise seed (the scale), `tone` a held vowel (for THD+N).
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at 24 kHz.
     """
@@ -33,6 +38,7 @@ class Trial:
     reference: np.ndarray
     test: np.ndarray
     redraw: np.ndarray | None = None
+    tone: "Tone | None" = None
 
     def __post_init__(self) -> None:
         signals = {"reference": self.reference, "test": self.test, "redraw": self.redraw}
@@ -87,6 +93,16 @@ class Trial:
         if self.redraw is None:
             raise InputError("this metric needs the reference under another noise seed: Trial(reference, test, redraw)")
         return mel_cepstrum(self._floored(self.redraw))
+
+    @cached_property
+    def reference_pitch(self) -> PitchTrack:
+        """F0 of the reference."""
+        return track_pitch(self.reference)
+
+    @cached_property
+    def test_pitch(self) -> PitchTrack:
+        """F0 of the test, by the same tracker."""
+        return track_pitch(self.test)
 
 
 def defect(signal: np.ndarray) -> str | None:

@@ -1,0 +1,36 @@
+"""The held vowel of a voice: one voiced column of a held-out sentence, drawn out at one pitch, for THD+N.
+
+    inputs, pitch_hz = held_vowel(checkpoint, vocoder, encoder, utterance, seed=0)
+
+The column is the loudest voiced one; its text features and energy are repeated, F0 is the nearest pitch with whole periods in the window.
+"""
+
+import numpy as np
+import torch
+
+from encoder.text_encoder import TextEncoder
+from eval.metrics.tone import TONE_PITCHES_HZ
+from pipeline.checkpoint import Checkpoint
+from pipeline.contract import PROSODY_PER_FRAME
+from pipeline.demo.data import Utterance
+from pipeline.features import vocoder_inputs
+from vocoder.decoder import Vocoder
+from vocoder.packing import VocoderInputs
+from vocoder.source import gaussian_noise
+
+HELD_FRAMES = 48  # 1.2 s, of which 0.8 s are measured
+
+
+@torch.no_grad()
+def held_vowel(
+    checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int
+) -> tuple[VocoderInputs, float]:
+    """The vowel's inputs and its F0 in Hz."""
+    spoken = vocoder_inputs(checkpoint, vocoder, encoder, utterance, seed)
+    loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))  # at 80 per second
+    pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
+    f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
+    energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
+    asr = spoken.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)  # [1, hidden, F]
+    spectrum = vocoder.generator.m_source(f0_hz, gaussian_noise(HELD_FRAMES, seed)).squeeze(2).float()  # [1, 22, 120F + 1]
+    return VocoderInputs(asr, f0_hz, energy, spoken.style, spectrum), pitch_hz

@@ -1,0 +1,55 @@
+"""Put known-bad models before the gates.
+
+    Lineup(Truth(checkpoint, seed=0), clips).caught(CONTROLS["wrong voice"]).broken
+
+A control is rejected when a gate is broken: a worst clip by a fact, a mean only if its whole bootstrap interval is on the wrong side. How
+many clips there are is not asked, since more clips can only add broken gates of the first kind.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval.corpus import Truth
+from eval.gates import MEAN, gates_for
+from eval.judge import judge_clip
+from eval.known_bad import Bench, Control, Culprit
+from eval.verdict import BROKEN, check, statistic
+from pipeline.demo.data import Utterance
+
+JUDGED_AS = "w8"  # the common gates, without what fp16 is held to
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What became of one control."""
+
+    name: str
+    broken: tuple[str, ...]
+    pesq: float
+    mcd_db: float
+
+    @property
+    def rejected(self) -> bool:
+        """At least one gate is broken."""
+        return bool(self.broken)
+
+
+class Lineup:
+    """Responsibilities: 1. the fp32 renders' own spread, measured once; 2. each control against the gates."""
+
+    def __init__(self, truth: Truth, clips: Sequence[Utterance]) -> None:
+        self._truth, self._clips = truth, clips
+        self._bench = Bench(truth.checkpoint, truth.vocoder, truth.seed)
+        self._spoken = {clip.id: truth.of(clip) for clip in clips}
+        self._floor = {clip.id: spoken.floor() for clip, spoken in zip(clips, self._spoken.values(), strict=True)}
+
+    def caught(self, control: Control) -> Caught:
+        """Judge one control."""
+        culprit = Culprit(self._bench, control)
+        results = [judge_clip(self._truth, culprit, clip, self._floor[clip.id], self._spoken[clip.id]) for clip in self._clips]
+        silent = tuple(f"{result.id} {result.defect}" for result in results if result.defect)
+        figures = [result.figures for result in results if not result.defect]
+        floor = [result.floor for result in results if not result.defect]
+        broken = tuple(gate.name for gate in gates_for(JUDGED_AS) if check(gate, figures, floor).state == BROKEN)
+        mean = {name: statistic(name, MEAN, figures) or float("nan") for name in ("pesq", "mcd_db")}
+        return Caught(control.name, silent + broken, mean["pesq"], mean["mcd_db"])
