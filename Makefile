@@ -27,8 +27,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
-g2p encoder: ## not in this tree yet: exits 2 and says so
-	@echo "error: make $@: this package is not built by this version; only the vocoder is (docs/log.md)" >&2; exit 2
+encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
+	$(RUN) -m encoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
+
+g2p: ## not in this tree yet: exits 2 and says so
+	@echo "error: make $@: this package is not built by this version; the encoder and the vocoder are (docs/log.md)" >&2; exit 2
 
 all: vocoder ## every package this version builds: the vocoder
 
