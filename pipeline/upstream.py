@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pipeline.config import DecoderConfig, KokoroConfig
-from pipeline.contract import FRAME_SAMPLES, HARMONICS
+from pipeline.contract import FRAME_SAMPLES, HARMONICS, SAMPLE_RATE_HZ
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,6 +99,9 @@ def injected_noise(noise: torch.Tensor) -> Iterator[None]:
 
     def drawn(like: torch.Tensor, **_: Any) -> torch.Tensor:
         if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
+            if like.shape[1] > noise.shape[1]:
+                seconds, held = like.shape[1] / SAMPLE_RATE_HZ, noise.shape[1] / SAMPLE_RATE_HZ
+                raise InputError(f"upstream speaks for {seconds:.1f} s, the longest bucket holds {held:.1f} s: split the text")
             return noise[:, : like.shape[1]].to(like.dtype)
         return torch.zeros_like(like)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from bench.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 from encoder.predictor import DurationProjection
 from encoder.text_encoder import TextEncoder
 from pipeline.seams import FLOAT32, ORDER, compared, first_bad, rectangular
@@ -111,3 +111,14 @@ def test_bad_input_is_one_line_and_exit_2(folder: str, flags: list[str], message
     assert main(["--checkpoint", folder, *flags]) == 2
     error = capsys.readouterr().err
     assert message in error.splitlines()[-1] and "Traceback" not in error
+
+
+@pytest.mark.slow
+def test_whole_chain_at_full_size_in_float64(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own."""
+    pytest.importorskip("transformers", reason="upstream's ALBERT is transformers'")
+    full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB}, encoder=True)
+    assert main(["--checkpoint", str(full), "--phonemes", PHONEMES, "--arithmetic", "float64"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["seams"]["twin"]}
+    assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
+    assert rows["chain"]["snr_db"] >= 60
