@@ -1,6 +1,7 @@
 """Compress a built package: float weights in, a smaller checked package out.
 
-    python -m quantize.apply --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    python -m quantize.apply --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
+    python -m quantize.apply --method mixed --recipe my_recipe.json
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
 How good the result sounds is decided by eval/quality.py.
@@ -17,11 +18,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, run_cli
-from quantize.methods import METHODS, method_named
+from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from quantize.methods import METHODS, Method, method_named, with_settings
 
 if TYPE_CHECKING:
+    from pipeline.checkpoint import Checkpoint
     from pipeline.manifest import Manifest
+    from quantize.recipe import Recipe
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -31,6 +34,15 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
     parser.add_argument("--checkpoint", help="the checkpoint the parent was built from (default: Kokoro if it can be had, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")
+    parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="a trial: another value for a setting of the method's activations; use a --build of its own",
+    )
     return parser.parse_args(argv)
 
 
@@ -39,18 +51,34 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    share = manifest.package_bytes / parent_bytes
-    table = Table(title=f"{manifest.package}  {manifest.package_bytes / 1e6:.2f} MB, {share:.2f} of its parent", title_justify="left")
+    compression, share = manifest.compression, manifest.package_bytes / parent_bytes
+    table = Table(title=f"{manifest.package}  {manifest.package_bytes / 1e6:.2f} MB, {share:.3f} of its parent", title_justify="left")
     for heading in ("check on the executed package", "figure", "limit", ""):
         table.add_column(heading)
-    table.add_row("weights compressed", f"{manifest.compression['compressed_ops']}", "all above the size limit", "holds")
+    counts = f"{compression['compressed_ops']} compressed, {compression['kept_ops']} kept"
+    table.add_row("weights of convolutions", counts, "as planned", "holds")
+    table.add_row("int8 inputs", f"{compression['int8_inputs']}", "as planned", "holds")
+    table.add_row("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", "")
     for figure in manifest.checks["figures"]:
-        table.add_row(figure["name"], f"{figure['value']:.1f} dB", f">= {figure['limit']:g} dB", "holds")
+        table.add_row(figure["name"], f"{figure['value']:.1f} {figure['unit']}", f">= {figure['limit']:g} {figure['unit']}", "holds")
     Console().print(table)
+    if compression["unfit_for_engine"]:
+        print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
         print("demo voice: not releasable")
     fields = {"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "share_of_parent": round(share, 4)}
     print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
+
+
+def recipe_for(method: Method, checkpoint: "Checkpoint", path: Path | None) -> "Recipe | None":
+    """The recipe a method needs: the given one or the checkpoint's own. None for other methods."""
+    if not method.by_recipe:
+        if path is not None:
+            raise InputError(f"--recipe: method {method.name!r} takes no recipe")
+        return None
+    from quantize.recipe import load_recipe, recipe_path
+
+    return load_recipe(path or recipe_path(checkpoint))
 
 
 def run(argv: list[str] | None) -> int:
@@ -59,11 +87,12 @@ def run(argv: list[str] | None) -> int:
     from pipeline.checkpoint import open_checkpoint
     from pipeline.export import quiet_coremltools
 
-    method, checkpoint = method_named(arguments.method), open_checkpoint(arguments.checkpoint)
+    method, checkpoint = with_settings(method_named(arguments.method), arguments.settings), open_checkpoint(arguments.checkpoint)
+    recipe = recipe_for(method, checkpoint, arguments.recipe)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from quantize.build import build_compressed
 
-    parent, manifest = build_compressed(method, checkpoint, arguments.build)
+    parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe)
     print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
 

@@ -53,9 +53,8 @@ def sites(vocoder: Vocoder) -> Iterator[Site]:
 
 @torch.no_grad()
 def channel_peaks(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str, Tensor]:
-    """Largest magnitude of every input channel of every site's reader over the clips: {path: [C]}."""
+    """Largest magnitude of every input channel of every convolution over the clips: {path: [C]}."""
     peaks: dict[str, Tensor] = {}
-    readers = {site.reader for site in sites(vocoder)}
 
     def note(path: str) -> object:
         def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
@@ -64,7 +63,9 @@ def channel_peaks(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str,
 
         return hook
 
-    handles = [module.register_forward_pre_hook(note(path)) for path, module in vocoder.named_modules() if path in readers]
+    handles = [
+        module.register_forward_pre_hook(note(path)) for path, module in vocoder.named_modules() if isinstance(module, Conv | ConvTranspose)
+    ]
     try:
         for clip in clips:
             render_reference(vocoder, clip)

@@ -19,7 +19,6 @@ from pipeline.errors import CheckFailed
 from pipeline.layers import StyleAffine
 
 CONVOLUTIONS = ("conv", "conv_transpose")
-TAIL = ("signal", "envelope")  # the inverse STFT: fixed kernels, never compressed, counted
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,11 @@ class Layer:
     input: str
     weight: str
     elements: int
+    channels: int  # on the input side, per group
+    outputs: int
     macs: int
     is_style: bool  # an AdaIN affine, one column whatever the length
+    is_tail: bool  # fp32 in an fp16 package: conv_post and the inverse STFT, never compressed
 
 
 def program_layers(program: Program, vocoder: nn.Module) -> tuple[Layer, ...]:
@@ -55,8 +57,11 @@ def _layer(op: Operation, program: Program, modules: dict[str, str], styles: set
     paths = [path for prefix, path in modules.items() if any(name.startswith(prefix) for name in (weight, bias))]
     name = max(paths, key=len) if paths else op.name
     shape = tuple(program.value_type(weight).shape)
+    channels, outputs = (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
+    is_tail = program.value_type(weight).dtype.name == "fp32"
     macs = count_macs(op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {})
-    return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), macs, name in styles)
+    kind = {"is_style": name in styles, "is_tail": is_tail}
+    return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind)
 
 
 def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:

@@ -1,40 +1,124 @@
 """The compression methods, each a frozen configuration in one registry: the name here is the name on every command line, file and report.
 
-    from quantize.methods import METHODS, method_named
-    METHODS["w8"].weights
+from quantize.methods import METHODS, method_named
+METHODS["w8a8"].activations.exponent
 """
 
+import dataclasses
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from pipeline.errors import InputError
 
+SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InputError(message)
+
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """Weights as integers with one scale per output channel, zero point 0: w = scale * q, |q| <= 2^(bits - 1) - 1.
-
-    Tensors of `keep_up_to` elements or fewer stay as they are: beside the scales and 64-byte alignment they would save nothing.
-    """
+    """Weights as integers with one scale per output channel, zero point 0: w = scale * q, |q| <= 2^(bits - 1) - 1."""
 
     bits: int = 8
-    keep_up_to: int = 2048
+    keep_up_to: int = SMALL
 
     def __post_init__(self) -> None:
-        if self.bits != 8:
-            raise InputError(f"linear weights of {self.bits} bits: only 8 is supported")
-        if self.keep_up_to < 0:
-            raise InputError(f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+        _require(self.bits == 8, f"linear weights of {self.bits} bits: only 8 is supported")
+        _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+
+
+@dataclass(frozen=True)
+class BlockWeights:
+    """Weights as 4-bit integers with one scale per block of at most `block` input channels of an output channel.
+
+    The block is the largest divisor of a layer's input channels within `block`; a layer with no divisor of 8 or more gets one scale per
+    output channel. Needs iOS 18.
+    """
+
+    bits: int = 4
+    block: int = 32
+    keep_up_to: int = SMALL
+
+    def __post_init__(self) -> None:
+        _require(self.bits == 4, f"block weights of {self.bits} bits: only 4 is supported")
+        _require(self.block >= 8, f"block is {self.block}: 8 input channels or more are needed")
+        _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+
+    def block_of(self, channels: int) -> int:
+        """Block for a layer of so many input channels; 0 = the whole channel."""
+        return next((size for size in range(min(self.block, channels), 7, -1) if channels % size == 0), 0)
+
+
+@dataclass(frozen=True)
+class PaletteWeights:
+    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palette.py)."""
+
+    bits: int
+    keep_up_to: int = SMALL
+
+    def __post_init__(self) -> None:
+        _require(self.bits in (4, 6, 8), f"palette of {self.bits} bits: 4, 6 or 8 is needed")
+        _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+
+
+Weights = LinearWeights | BlockWeights | PaletteWeights
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges = peaks over the calibration sentences.
+
+    exponent: of the channel equalization before (0 = none). float_inputs: layers by PyTorch path that keep a float input (a pattern with
+    * too); AdaIN's affines, which run on one column, and the fp32 tail always do.
+    """
+
+    exponent: float = 0.7
+    float_inputs: tuple[str, ...] = ("*.pool", "generator.ups.1")
+    clips: int = 24
+
+    def __post_init__(self) -> None:
+        _require(0.0 <= self.exponent <= 1.0, f"equalization exponent is {self.exponent}: 0 to 1 is needed")
+        _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a recipe may do to one layer. `weights` None: fp16."""
+
+    weights: Weights | None
+    int8_input: bool = False
+
+
+LEVELS = MappingProxyType(
+    {
+        "fp16": Level(None),
+        "w8": Level(LinearWeights()),
+        "p6": Level(PaletteWeights(6)),
+        "p4": Level(PaletteWeights(4)),
+        "w8a8": Level(LinearWeights(), int8_input=True),
+    }
+)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A level. `parent` is the method whose package is compressed (None = the converter makes it), `weights` what is done to it."""
+    """A level of the whole package. `parent` is the method it is made from (None = the converter makes it).
+
+    weights and activations: what is done to every layer; `by_recipe`: the recipe says it layer by layer. `target`: a newer deployment
+    target than the parent's. `unfit_for_engine`: why it is not meant for the Neural Engine.
+    """
 
     name: str
     title: str
     parent: str | None = None
-    weights: LinearWeights | None = None
+    weights: Weights | None = None
+    activations: Activations | None = None
+    by_recipe: bool = False
+    target: str | None = None
+    unfit_for_engine: str | None = None
     check_snr_db: float = 15.0  # one clip against the parent; below this the package is broken, not merely coarse
 
     @property
@@ -42,11 +126,29 @@ class Method:
         """What builds the package, for the user to type."""
         return f"python -m quantize.apply --method {self.name}" if self.parent else "make vocoder"
 
+    @property
+    def reconverts(self) -> bool:
+        """Whether the package is converted anew instead of taken from the parent's."""
+        return self.activations is not None or self.target is not None
 
+
+_BLOCKS = "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to give wrong sums for block scales"
 _ALL = (
     Method("fp16", "fp16 weights and activations, as converted"),
-    Method("w8", "int8 weights, one scale per output channel, fp16 activations (W8A16)", parent="fp16", weights=LinearWeights(bits=8)),
-)
+    Method("w8", "int8 weights, one scale per output channel (also written W8A16)", parent="fp16", weights=LinearWeights()),
+    Method("p8", "weights from a palette of 256 values a tensor", parent="fp16", weights=PaletteWeights(8)),
+    Method("p6", "weights from a palette of 64 values a tensor", parent="fp16", weights=PaletteWeights(6)),
+    Method("p4", "weights from a palette of 16 values a tensor", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
+    Method(
+        "w4", "int4 weights, one scale per block of input channels; for the GPU, iOS 18", parent="fp16",
+        weights=BlockWeights(), target="iOS18", unfit_for_engine=_BLOCKS, check_snr_db=0.0,
+    ),
+    Method(
+        "w8a8", "int8 weights and int8 inputs of convolutions, channels balanced", parent="fp16",
+        weights=LinearWeights(), activations=Activations(),
+    ),
+    Method("mixed", "each layer as the recipe says, channels balanced", parent="fp16", activations=Activations(), by_recipe=True),
+)  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
 
@@ -55,3 +157,21 @@ def method_named(name: str) -> Method:
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
     return METHODS[name]
+
+
+def with_settings(method: Method, settings: list[str]) -> Method:
+    """The method with KEY=VALUE pairs put in place of its activations' own. InputError for an unknown key or a value of another kind."""
+    if settings and method.activations is None:
+        raise InputError(f"method {method.name!r} has no activations to set")
+    changes = dict(_parsed(setting) for setting in settings)
+    return dataclasses.replace(method, activations=dataclasses.replace(method.activations, **changes)) if changes else method
+
+
+def _parsed(setting: str) -> tuple[str, object]:
+    key, found, text = setting.partition("=")
+    kinds = {"exponent": float, "clips": int, "float_inputs": lambda names: tuple(name for name in names.split(",") if name)}
+    _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
+    try:
+        return key, kinds[key](text)
+    except ValueError:
+        raise InputError(f"--set {setting}: {text!r} is not a number") from None

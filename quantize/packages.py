@@ -1,6 +1,6 @@
 """Find the package of a method for a checkpoint, and refuse one that belongs to other weights.
 
-    manifest = find_package(Path("build"), checkpoint, method_named("w8"))
+manifest = find_package(Path("build"), checkpoint, method_named("w8"))
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A tiny package, compressed, executed and judged: from random checkpoint to verdict through the two commands."""
+"""Tiny packages of every method: structure, bytes, refusal, exactness, and the command that builds them."""
 
 import dataclasses
 import json
@@ -12,22 +12,32 @@ import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from eval import judge
-from eval.metrics.registry import METRICS
+from eval.metrics.registry import METRICS as METRICS_JUDGED
 from eval.quality import main as quality
 from mlprogram import Program
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import CheckFailed, InputError
-from pipeline.export import package_sha256
 from pipeline.manifest import Manifest
 from quantize import build as compression
 from quantize.apply import main as apply
 from quantize.build import build_compressed
-from quantize.methods import METHODS
+from quantize.coverage import Coverage, quantize_ops
+from quantize.layers import CONVOLUTIONS, program_layers
+from quantize.methods import METHODS, Activations, Method
 from quantize.packages import find_package
-from quantize.weights import Coverage
+from quantize.plan import plan_for
+from quantize.recipe import Recipe
 from vocoder.convert import build as build_vocoder
 
-W8 = METHODS["w8"]
+QUICK = Activations(clips=2)
+COMPRESSED = ("w8", "w4", "w8a8", "mixed")
+
+
+def quick(name: str) -> Method:
+    """The method, calibrated on two sentences."""
+    method = METHODS[name]
+    changes = {"activations": dataclasses.replace(method.activations, clips=2)} if method.activations else {}
+    return dataclasses.replace(method, **changes)
 
 
 def small_config() -> dict[str, Any]:
@@ -37,13 +47,22 @@ def small_config() -> dict[str, Any]:
     return config
 
 
+def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
+    """Every level in turn; AdaIN affines and the pitch and energy filters w8."""
+    layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), checkpoint.vocoder())
+    turns = ("w8a8", "p6", "fp16", "w8", "p4")
+    levels = {x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5] for i, x in enumerate(layers) if not x.is_tail}
+    return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"damage_db2": 0.0}, levels)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and a build folder with its fp16 and w8 packages."""
+    """A tiny checkpoint and a build folder with its packages."""
     folder = tmp_path_factory.mktemp("quantize")
     checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", small_config()))
-    build_vocoder(checkpoint, (40, 280), "fp16", "iOS17", folder / "build")
-    build_compressed(W8, checkpoint, folder / "build")
+    build_vocoder(checkpoint, (40, 80), "fp16", "iOS17", folder / "build")
+    for name in COMPRESSED:
+        build_compressed(quick(name), checkpoint, folder / "build", recipe_of(checkpoint, folder / "build"))
     return checkpoint, folder / "build"
 
 
@@ -54,8 +73,8 @@ def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, 
 
 
 @pytest.fixture
-def quick(copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Checkpoint, Path]:
-    """`copied`, with compression replaced by the package that it gave before."""
+def instant(copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Checkpoint, Path]:
+    """`copied`, with compression replaced by the w8 package that it gave before."""
     before = shutil.copytree(manifest_of(copied, "w8").package_path, copied[1] / "before.mlpackage")
     monkeypatch.setattr(compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True))
     return copied
@@ -66,65 +85,127 @@ def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:
     return find_package(built[1], built[0], METHODS[method])
 
 
-class TestCompression:
-    def test_the_parent_is_untouched_and_both_verify(self, built: tuple[Checkpoint, Path]) -> None:
+def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:
+    """The package, loaded."""
+    return Program(manifest_of(built, method).package_path)
+
+
+def storage(program: Program) -> dict[str, str]:
+    """Kind of operation that holds each convolution's weight."""
+    kinds = {value.name: op.op_type for op in program.operations for value in op.outputs}
+    return {op.name: kinds[op.inputs["weight"][0]] for op in program.operations if op.op_type in CONVOLUTIONS}
+
+
+class TestStructure:
+    @pytest.mark.parametrize("name", COMPRESSED)
+    def test_the_parent_is_untouched_and_both_verify(self, built: tuple[Checkpoint, Path], name: str) -> None:
         """coremltools rewrites the Manifest.json of a package it opens; ours opens a copy."""
-        parent, child = manifest_of(built, "fp16"), manifest_of(built, "w8")
+        parent, child = manifest_of(built, "fp16"), manifest_of(built, name)
         assert child.parent_sha256 == parent.package_sha256
-        assert child.method == "w8"
+        assert child.method == name
         assert child.releasable is False
         assert (child.buckets, child.inputs, child.checkpoint) == (parent.buckets, parent.inputs, parent.checkpoint)
-        assert child.package_bytes < parent.package_bytes
+        assert child.compression["skipped"] == child.compression["misplaced"] == []
 
-    def test_large_convolutions_are_int8_per_channel_and_small_ones_stay(self, built: tuple[Checkpoint, Path]) -> None:
-        before, after = (Program(manifest_of(built, name).package_path) for name in ("fp16", "w8"))
-        constants = {op.outputs[0].name: op.op_type for op in after.operations if op.outputs}
-        sizes = {op.name: np.asarray(before.constant(op.inputs["weight"][0])).size for op in before.operations if op.op_type == "conv"}
-        stored = {op.name: constants[op.inputs["weight"][0]] for op in after.operations if op.op_type == "conv"}
-        assert {name for name, kind in stored.items() if kind.startswith("constexpr_")} == {name for name, n in sizes.items() if n > 2048}
-        assert manifest_of(built, "w8").compression["compressed_ops"] >= 10
-        assert manifest_of(built, "w8").compression["skipped"] == []
+    @pytest.mark.parametrize(("name", "kind"), [("w8", "constexpr_affine_dequantize"), ("w4", "constexpr_blockwise_shift_scale")])
+    def test_exactly_the_large_weights_are_compressed(self, built: tuple[Checkpoint, Path], name: str, kind: str) -> None:
+        layers = {x.op_name: x for x in program_layers(program_of(built, "fp16"), built[0].vocoder())}
+        found = storage(program_of(built, name))
+        large = {op for op, x in layers.items() if x.elements > 2048 and not x.is_tail}
+        assert {op for op, stored in found.items() if stored == kind} == large
+        assert set(found.values()) == {kind, "const"}
 
-    def test_weights_are_on_the_int8_grid_of_their_channel(self, built: tuple[Checkpoint, Path]) -> None:
-        before, after = (Program(manifest_of(built, name).package_path) for name in ("fp16", "w8"))
-        kinds = {op.outputs[0].name: op.op_type for op in after.operations if op.outputs}
-        names = {op.name: op.inputs["weight"][0] for op in after.operations if op.op_type == "conv"}
-        conv = next(name for name, weight in names.items() if kinds[weight].startswith("constexpr_"))
-        exact = np.asarray(before.constant(next(o.inputs["weight"][0] for o in before.operations if o.name == conv)), dtype=np.float64)
-        coarse = np.asarray(after.constant(names[conv]), dtype=np.float64)
+    def test_w4_says_what_it_is_not_for(self, built: tuple[Checkpoint, Path]) -> None:
+        manifest = manifest_of(built, "w4")
+        assert manifest.target == "iOS18"
+        assert "Neural Engine" in manifest.compression["unfit_for_engine"]
+        assert manifest_of(built, "w8a8").compression["unfit_for_engine"] is None
+
+    def test_w8_is_on_the_grid_of_its_channel(self, built: tuple[Checkpoint, Path]) -> None:
+        layer = next(x for x in program_layers(program_of(built, "fp16"), built[0].vocoder()) if x.name == "encode.conv2")
+        stored = next(op.inputs["weight"][0] for op in program_of(built, "w8").operations if op.name == layer.op_name)
+        exact = np.asarray(program_of(built, "fp16").constant(layer.weight), dtype=np.float64)
+        coarse = np.asarray(program_of(built, "w8").constant(stored), dtype=np.float64)
         steps = np.abs(exact).reshape(len(exact), -1).max(axis=1) / 127
         assert np.abs(coarse - exact).reshape(len(exact), -1).max(axis=1) == pytest.approx(steps / 2, rel=0.5)
-        levels = coarse.reshape(len(exact), -1) / steps[:, None]
-        assert np.abs(levels - np.round(levels)).max() < 0.1
 
-    def test_same_inputs_same_bytes(self, copied: tuple[Checkpoint, Path]) -> None:
-        first = manifest_of(copied, "w8").package_sha256
-        assert build_compressed(W8, *copied)[1].package_sha256 == first == package_sha256(manifest_of(copied, "w8").package_path)
+    def test_mixed_follows_its_recipe(self, built: tuple[Checkpoint, Path]) -> None:
+        layers = program_layers(program_of(built, "fp16"), built[0].vocoder())
+        plan = plan_for(METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"])
+        coverage = Coverage.of(plan, layers, program_of(built, "mixed"))
+        coverage.require()
+        assert {"constexpr_affine_dequantize", "constexpr_lut_to_dense", "const"} == set(storage(program_of(built, "mixed")).values())
+        assert 0 < coverage.int8_macs_share < manifest_of(built, "w8a8").compression["int8_macs_share"]
 
-    def test_a_skipped_layer_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
-        program = Program(manifest_of(built, "fp16").package_path)
-        coverage = Coverage.of(program, program, keep_up_to=2048)
-        assert coverage.compressed_ops == 0
-        with pytest.raises(CheckFailed, match="convolutions kept their float weights, the first is"):
-            coverage.require()
+    def test_a_package_that_differs_from_its_plan_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
+        layers = program_layers(program_of(built, "fp16"), built[0].vocoder())
+        plan = plan_for(METHODS["w8a8"], layers, None)
+        with pytest.raises(CheckFailed, match="weights are not stored as planned, the first is"):
+            Coverage.of(plan, layers, program_of(built, "fp16")).require()
+        with pytest.raises(CheckFailed, match="inputs are not as planned, the first is"):
+            Coverage.of(tuple(dataclasses.replace(e, int8_input=False) for e in plan), layers, program_of(built, "w8a8")).require()
+        untouched = plan_for(dataclasses.replace(METHODS["w8"], weights=None), layers, None)
         with pytest.raises(CheckFailed, match="no weight was compressed"):
-            dataclasses.replace(coverage, skipped=()).require()
+            Coverage.of(untouched, layers, program_of(built, "fp16")).require()
 
-    def test_a_package_below_the_limit_is_not_kept(self, quick: tuple[Checkpoint, Path]) -> None:
-        checkpoint, build = quick
-        shutil.rmtree(manifest_of(quick, "w8").package_path)
-        with pytest.raises(CheckFailed, match=r"SNR against fp16, .* limit 300 dB"):
-            build_compressed(dataclasses.replace(W8, check_snr_db=300.0), checkpoint, build)
+
+class TestW8A8:
+    def test_every_convolution_but_the_exceptions_reads_int8(self, built: tuple[Checkpoint, Path]) -> None:
+        program, layers = program_of(built, "w8a8"), program_layers(program_of(built, "fp16"), built[0].vocoder())
+        maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
+        reads = {op.name: maker.get(op.inputs["x"][0]) for op in program.operations if op.op_type in CONVOLUTIONS}
+        in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.op_name] != "dequantize"}
+        assert in_float == {"F0_conv", "N_conv", "decode.3.pool", "generator.ups.1"}
+        assert not [x.name for x in layers if x.is_style and reads[x.op_name] == "dequantize"]
+        assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
+
+    def test_scales_are_symmetric_and_of_the_calibration(self, built: tuple[Checkpoint, Path]) -> None:
+        program = program_of(built, "w8a8")
+        for op in quantize_ops(program):
+            assert "zero_point" not in op.inputs
+            assert np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
+            assert op.outputs[0].dtype.name == "int8"
+
+    def test_figures_and_share_are_in_the_manifest(self, built: tuple[Checkpoint, Path]) -> None:
+        manifest = manifest_of(built, "w8a8")
+        balanced, against_parent = manifest.checks["figures"]
+        assert balanced["value"] > 100.0
+        assert against_parent["value"] > 15.0
+        assert 0.9 < manifest.compression["int8_macs_share"] < 1.0
+        assert manifest.compression["activations"]["exponent"] == QUICK.exponent
+
+    def test_four_bits_are_much_worse(self, built: tuple[Checkpoint, Path]) -> None:
+        """The known-bad control."""
+        snr = {name: manifest_of(built, name).checks["figures"][-1]["value"] for name in ("w4", "w8", "w8a8")}
+        assert snr["w4"] < min(snr["w8"], snr["w8a8"]) - 5.0
+
+
+class TestBuild:
+    def test_same_inputs_same_bytes(self, copied: tuple[Checkpoint, Path]) -> None:
+        """`mixed` goes through everything: conversion, balance, ranges, int8 inputs, palettes, integers."""
+        first = manifest_of(copied, "mixed").package_sha256
+        assert build_compressed(quick("mixed"), *copied, recipe_of(*copied))[1].package_sha256 == first
+
+    def test_a_package_below_the_limit_leaves_nothing(self, instant: tuple[Checkpoint, Path]) -> None:
+        checkpoint, build = instant
+        shutil.rmtree(manifest_of(instant, "w8").package_path)
+        with pytest.raises(CheckFailed, match=r"SNR against fp16, .* limit >= 300 dB"):
+            build_compressed(dataclasses.replace(METHODS["w8"], check_snr_db=300.0), checkpoint, build)
         assert not list(build.glob("*w8.mlpackage")) + list(build.glob(".staged*"))
 
     def test_fp16_is_not_a_compression(self, built: tuple[Checkpoint, Path]) -> None:
         with pytest.raises(InputError, match="method 'fp16' compresses nothing: `make vocoder`"):
             build_compressed(METHODS["fp16"], *built)
 
+    def test_a_recipe_of_other_weights_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
+        other = dataclasses.replace(recipe_of(*built), checkpoint_sha256="00ff")
+        with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
+            build_compressed(quick("mixed"), *built, other)
+
 
 class TestApplyCommand:
-    def test_last_line_is_json(self, quick: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        checkpoint, build = quick
+    def test_last_line_is_json(self, instant: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+        checkpoint, build = instant
         assert apply(["--method", "w8", "--checkpoint", str(checkpoint.folder), "--build", str(build)]) == 0
         printed = capsys.readouterr()
         data = json.loads(printed.out.splitlines()[-1])
@@ -133,9 +214,28 @@ class TestApplyCommand:
         assert "not releasable" in printed.out
 
     def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert apply(["--method", "w8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
+        assert apply(["--method", "w8a8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
         assert "the fp16 package is not built; `make vocoder` builds it" in capsys.readouterr().err
         assert not list(tmp_path.iterdir())
+
+    def test_unknown_method_lists_the_methods(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            apply(["--method", "w9"])
+        assert all(name in capsys.readouterr().err for name in METHODS if name != "fp16")
+
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            (["--method", "mixed"], "there is no recipe for this checkpoint; `python -m quantize.sensitivity` finds one"),
+            (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
+            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, exponent, float_inputs"),
+        ],
+    )
+    def test_one_clear_line(
+        self, built: tuple[Checkpoint, Path], more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2
+        assert message in capsys.readouterr().err
 
 
 class TestQualityCommand:
@@ -158,8 +258,9 @@ class TestQualityCommand:
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 2
         assert json.loads((copied[1] / "again.json").read_text(encoding="utf-8")) == record
 
-    def test_all_clips_decide(self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch,
-                              capsys: pytest.CaptureFixture[str]) -> None:
+    def test_all_clips_decide(
+        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """Clips are measured as perfect, and then as silent: SHIP and REJECT reach the exit code."""
         monkeypatch.setattr(judge, "judge_clip", measured_as(None))
         assert self.run(copied) == 0
@@ -194,7 +295,7 @@ class TestQualityCommand:
 
 def measured_as(defect):
     """A judge_clip that finds every clip perfect, or without audio."""
-    perfect = {name: metric.perfect for name, metric in METRICS.items()}
+    perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
     def judge_clip(_truth, _subject, utterance) -> judge.ClipResult:
         return judge.ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)

@@ -1,0 +1,88 @@
+"""Int8 inputs: ranges measured on the executed package over calibration sentences, handed to coremltools' own pass.
+
+    peaks = input_peaks(program, layers, calibration_inputs(checkpoint, vocoder, 24), buckets)
+    passes = input_pass(plan, peaks)
+
+coremltools' calibration needs macOS and keeps only the last sample's range; its pass needs no more than the ranges.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mlprogram import Program
+from pipeline.checkpoint import Checkpoint
+from pipeline.contract import bucket_for
+from pipeline.demo.data import Utterance, calibration, heldout
+from pipeline.errors import CheckFailed, InputError
+from pipeline.features import excerpt, text_encoder, vocoder_inputs
+from quantize.layers import Layer
+from vocoder.decoder import Vocoder
+from vocoder.package import run_program
+from vocoder.packing import VocoderInputs
+
+if TYPE_CHECKING:
+    from quantize.plan import LayerPlan
+
+FIRST_SEED = 1000  # calibration noise is never the evaluation's
+
+
+def calibration_inputs(checkpoint: Checkpoint, vocoder: Vocoder, clips: int) -> Iterator[VocoderInputs]:
+    """Features of the first `clips` calibration sentences, voices taking turns, each with noise of its own."""
+    sentences = calibration()
+    require_disjoint(sentences, heldout())
+    if clips > len(sentences):
+        raise InputError(f"{clips} calibration sentences asked for, there are {len(sentences)}")
+    encoder = text_encoder(checkpoint)
+    for number, sentence in enumerate(sentences[:clips]):
+        yield vocoder_inputs(checkpoint, vocoder, encoder, sentence, seed=FIRST_SEED + number)
+
+
+def require_disjoint(sentences: Iterable[Utterance], evaluation: Iterable[Utterance]) -> None:
+    """Raise InputError when a sentence that is calibrated on is also one that is judged, by text or by phonemes."""
+    judged = {_letters(other.text): other.id for other in evaluation} | {other.phonemes: other.id for other in evaluation}
+    for sentence in sentences:
+        for key in (_letters(sentence.text), sentence.phonemes):
+            if key in judged:
+                raise InputError(f"calibration sentence {sentence.id} is also evaluation sentence {judged[key]}: they must not overlap")
+
+
+def _letters(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def input_peaks(program: Program, layers: Iterable[Layer], clips: Iterable[VocoderInputs], buckets: tuple[int, ...]) -> dict[str, float]:
+    """Largest magnitude, over all clips, of each value that one of `layers` reads, seen while the program runs."""
+    peaks = {layer.input: 0.0 for layer in layers}
+
+    def note(name: str, _: str, value: torch.Tensor) -> None:
+        if name in peaks:
+            peaks[name] = max(peaks[name], float(value.abs().max()))
+
+    for clip in clips:
+        fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
+        run_program(program, fitting, bucket_for(fitting.frames, buckets), hook=note)
+    silent = [name for name, peak in peaks.items() if not 0.0 < peak < float("inf")]
+    if silent:
+        raise CheckFailed(f"calibration: {silent[0]} has peak {peaks[silent[0]]:g} ({len(silent)} in all); no range can be set")
+    return peaks
+
+
+def input_pass(plan: "tuple[LayerPlan, ...]", peaks: Mapping[str, float]) -> list[Any]:
+    """The pass that puts quantize and dequantize before each planned convolution; none when no input is int8."""
+    chosen = {entry.layer.op_name for entry in plan if entry.int8_input}
+    if not chosen:
+        return []
+    from coremltools.optimize.coreml import OpLinearQuantizerConfig, OptimizationConfig
+    from coremltools.optimize.coreml._quantization_passes import insert_prefix_quantize_dequantize_pair
+
+    class InputPass(insert_prefix_quantize_dequantize_pair):
+        """Transposed convolutions too: the pass is the same for them, coremltools' list only leaves them out."""
+
+        SUPPORTED_OP_TYPES = [*insert_prefix_quantize_dequantize_pair.SUPPORTED_OP_TYPES, "conv_transpose"]
+
+    symmetric = OpLinearQuantizerConfig(mode="linear_symmetric", dtype="int8")
+    prefix = InputPass(OptimizationConfig(global_config=None, op_name_configs=dict.fromkeys(chosen, symmetric)))
+    prefix.activation_stats = {name: {"rmin": -peak, "rmax": peak} for name, peak in peaks.items()}
+    return [prefix]

@@ -1,0 +1,124 @@
+"""Damage of one level on one layer, for every layer: measured once, kept line by line, so that an interrupted run goes on where it stopped.
+
+bench = Bench.of(checkpoint, layers, method, clips=3)
+for entry in measured(bench, Path("build/sensitivity/demo.jsonl"), levels): ...
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.errors import InputError
+from pipeline.features import excerpt
+from quantize.activations import calibration_inputs
+from quantize.damage import damage_db2
+from quantize.equalize import channel_peaks, equalized
+from quantize.layers import Layer
+from quantize.methods import LEVELS, Method
+from quantize.plan import can_be_int8, pays
+from quantize.simulate import simulated
+from vocoder.decoder import Vocoder
+from vocoder.package import render_reference
+from vocoder.packing import VocoderInputs
+
+FORMAT = 1
+EXCERPT_START, EXCERPT_FRAMES = 20, 120  # three seconds from the middle of a sentence
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One measurement."""
+
+    layer: str
+    level: str
+    damage_db2: float
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Responsibilities: 1. the balanced vocoder, its ranges and the reference renders; 2. damage of a choice of levels; 3. who it is."""
+
+    checkpoint: Checkpoint
+    vocoder: Vocoder
+    layers: tuple[Layer, ...]
+    peaks: Mapping[str, float]
+    clips: tuple[VocoderInputs, ...]
+    references: tuple[np.ndarray, ...]
+    exponent: float
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], method: Method, clips: int) -> "Bench":
+        """Balance, find ranges, render: all on calibration sentences."""
+        plain, settings = checkpoint.vocoder(), method.activations
+        sentences = list(calibration_inputs(checkpoint, plain, settings.clips))
+        vocoder = equalized(plain, channel_peaks(plain, sentences), settings.exponent)
+        peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, sentences).items()}
+        chosen = tuple(excerpt(s, EXCERPT_START, min(EXCERPT_FRAMES, s.frames - EXCERPT_START)) for s in sentences[:clips])
+        references = tuple(render_reference(plain, clip) for clip in chosen)
+        return cls(checkpoint, vocoder, layers, peaks, chosen, references, settings.exponent)
+
+    def damage_db2(self, levels: Mapping[str, str]) -> float:
+        """Mean damage over the clips with the named layers at their levels and all others in float."""
+        with simulated(self.vocoder, {layer: LEVELS[level] for layer, level in levels.items()}, self.peaks):
+            renders = [render_reference(self.vocoder, clip) for clip in self.clips]
+        return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+
+    def header(self) -> dict[str, Any]:
+        """What measurements must share to be continued."""
+        return {
+            "format": FORMAT,
+            "checkpoint_sha256": self.checkpoint.sha256,
+            "clips": len(self.clips),
+            "frames": [clip.frames for clip in self.clips],
+            "exponent": self.exponent,
+        }
+
+    def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Every (layer, level) that changes anything."""
+        return [(layer.name, level) for layer in self.layers for level in levels if changes(layer, level)]
+
+
+def changes(layer: Layer, level: str) -> bool:
+    """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay."""
+    wanted = LEVELS[level]
+    if wanted.int8_input:
+        return can_be_int8(layer)
+    return wanted.weights is not None and pays(layer, wanted.weights)
+
+
+def measured(bench: Bench, log: Path, levels: tuple[str, ...]) -> Iterator[Entry]:
+    """Every measurement, those in `log` first; each new one is written before it is given."""
+    known = read_log(log, bench.header())
+    yield from known
+    done = {(entry.layer, entry.level) for entry in known}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as stream:
+        if not known and not stream.tell():
+            print(json.dumps(bench.header()), file=stream, flush=True)
+        for layer, level in bench.tasks(levels):
+            if (layer, level) not in done:
+                entry = Entry(layer, level, bench.damage_db2({layer: level}))
+                print(json.dumps(asdict(entry)), file=stream, flush=True)
+                yield entry
+
+
+def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
+    """Measurements of an earlier run; a last line that was cut off is dropped. InputError when they are of something else."""
+    if not log.exists() or not log.stat().st_size:
+        return []
+    text = log.read_text(encoding="utf-8")
+    if not text.endswith("\n"):
+        text = text[: text.rfind("\n") + 1]
+        log.write_text(text, encoding="utf-8")
+    try:
+        lines = [json.loads(line) for line in text.splitlines()]
+        if not lines or lines[0] != header:
+            raise InputError(f"{log} holds measurements of another checkpoint or with other settings: delete it or give another --log")
+        return [Entry(**line) for line in lines[1:]]
+    except (json.JSONDecodeError, TypeError) as problem:
+        raise InputError(f"{log} is damaged ({problem}): delete it") from None

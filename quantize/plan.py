@@ -1,0 +1,85 @@
+"""What a method does to each layer of a program: the one place where methods, recipes and exceptions meet.
+
+plan = plan_for(METHODS["w8a8"], program_layers(program, vocoder), recipe=None)
+int8_share(plan)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from pipeline.errors import InputError
+from quantize.layers import Layer, share_of_macs
+from quantize.methods import LEVELS, LinearWeights, Method, Weights
+
+FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """One layer and what becomes of it: `weights` None keeps them in float."""
+
+    layer: Layer
+    weights: Weights | None
+    int8_input: bool
+
+    @property
+    def int8(self) -> bool:
+        """Integer weights times integer inputs."""
+        return self.int8_input and isinstance(self.weights, LinearWeights)
+
+
+def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None) -> tuple[LayerPlan, ...]:
+    """The plan of every layer but the fp32 tail's. `recipe`: level by layer name, for methods that need one.
+
+    Raises InputError for a recipe that names other layers than the program has, an unknown level or a level a layer cannot take.
+    """
+    planned = [layer for layer in layers if not layer.is_tail]
+    if not method.by_recipe:
+        return tuple(_uniform(method, layer) for layer in planned)
+    if recipe is None:
+        raise InputError(f"method {method.name!r} needs a recipe: `python -m quantize.sensitivity` finds one")
+    _require_same({layer.name for layer in planned}, set(recipe))
+    return tuple(_by_level(layer, recipe[layer.name]) for layer in planned)
+
+
+def can_be_int8(layer: Layer) -> bool:
+    """Whether a layer can multiply integers: AdaIN affines keep float inputs, and coremltools leaves constants of a few values alone."""
+    return not layer.is_style and layer.elements >= FEWEST
+
+
+def reads_int8(layer: Layer, float_inputs: tuple[str, ...]) -> bool:
+    """Whether a layer's input becomes int8: it can, and no exception names it."""
+    return can_be_int8(layer) and not any(fnmatchcase(layer.name, pattern) for pattern in float_inputs)
+
+
+def pays(layer: Layer, weights: Weights) -> bool:
+    """Whether compressing a layer's weights saves bytes."""
+    return layer.elements > weights.keep_up_to
+
+
+def _uniform(method: Method, layer: Layer) -> LayerPlan:
+    int8_input = method.activations is not None and reads_int8(layer, method.activations.float_inputs)
+    weights = method.weights if method.weights is not None and (int8_input or pays(layer, method.weights)) else None
+    return LayerPlan(layer, weights, int8_input)
+
+
+def _by_level(layer: Layer, name: str) -> LayerPlan:
+    if name not in LEVELS:
+        raise InputError(f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(LEVELS)}")
+    level = LEVELS[name]
+    if level.int8_input and not can_be_int8(layer):
+        raise InputError(f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input; {name!r} cannot be")
+    weights = level.weights if level.weights is not None and (level.int8_input or pays(layer, level.weights)) else None
+    return LayerPlan(layer, weights, level.int8_input)
+
+
+def _require_same(program: set[str], recipe: set[str]) -> None:
+    for names, what in ((recipe - program, "names a layer that the package does not have"), (program - recipe, "does not name")):
+        if names:
+            raise InputError(f"recipe {what}: {min(names)} ({len(names)} in all); run `python -m quantize.sensitivity` again")
+
+
+def int8_share(plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...]) -> float:
+    """Share of the vocoder's multiply-accumulates, the inverse STFT's included, done on integer weights and integer inputs."""
+    return share_of_macs(layers, {entry.layer.name for entry in plan if entry.int8})

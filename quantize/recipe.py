@@ -1,0 +1,76 @@
+"""A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by method `mixed`.
+
+recipe = load_recipe(recipe_path(checkpoint))
+recipe.require_fits(checkpoint)
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.errors import InputError
+from pipeline.staging import write_json
+from quantize.methods import LEVELS
+
+RECIPES = Path(__file__).parent / "recipes"
+FORMAT = 1
+FIND = "`python -m quantize.sensitivity` finds one"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Responsibilities: 1. level by layer; 2. for which checkpoint; 3. under which budget and with which forecast it was found."""
+
+    checkpoint: str
+    checkpoint_sha256: str
+    budget: Mapping[str, float]  # what was asked for: {"int8_macs": 0.9} or {"size": 0.5}
+    forecast: Mapping[str, float]  # damage_db2, size and int8_macs of this choice, by the search
+    levels: Mapping[str, str]
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        unknown = [level for level in self.levels.values() if level not in LEVELS]
+        if unknown:
+            raise InputError(f"recipe: unknown level {unknown[0]!r}; there are: {', '.join(LEVELS)}")
+
+    def require_fits(self, checkpoint: Checkpoint) -> None:
+        """Raise InputError when it was found for other weights."""
+        if self.checkpoint_sha256 != checkpoint.sha256:
+            raise InputError(
+                f"the recipe was found for checkpoint {self.checkpoint} {self.checkpoint_sha256[:12]}, "
+                f"but {checkpoint.weights} is {checkpoint.sha256[:12]}: {FIND}"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dataclasses.asdict(self)
+
+    def save(self, path: Path) -> None:
+        """Write by rename."""
+        write_json(path, self.as_dict())
+
+
+def recipe_path(checkpoint: Checkpoint) -> Path:
+    """Where the recipe of a checkpoint stands unless the user says otherwise."""
+    return RECIPES / f"{checkpoint.name}.json"
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a recipe; InputError when it is missing, not JSON, or has other keys."""
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: there is no recipe for this checkpoint; {FIND}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as problem:
+        raise InputError(f"{path} is not JSON: {problem}") from None
+    known = {field.name for field in dataclasses.fields(Recipe)}
+    if not isinstance(data, dict) or set(data) != known:
+        wrong = sorted(set(data) ^ known)[0] if isinstance(data, dict) else type(data).__name__
+        raise InputError(f"{path} is not a recipe: {wrong!r} is unknown or missing; {FIND}")
+    if data["format"] != FORMAT:
+        raise InputError(f"{path} is a recipe of format {data['format']}, this version reads {FORMAT}; {FIND}")
+    return Recipe(**data)

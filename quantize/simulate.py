@@ -1,0 +1,65 @@
+"""Levels simulated layer by layer in PyTorch, on the same grids as the packages: what the search for a recipe renders with.
+
+    with simulated(vocoder, {"generator.resblocks.0.convs1.0": LEVELS["w8a8"]}, peaks): samples = render_reference(vocoder, inputs)
+
+A figure that decides anything is measured on the executed package; tests hold the simulation to it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.layers import ConvTranspose
+from quantize.methods import Level, LinearWeights, PaletteWeights, Weights
+from quantize.palette import palette
+
+INT8_STEPS = 127
+
+
+def linear_grid(weight: Tensor, bits: int, axis: int) -> Tensor:
+    """Symmetric integers times one fp16 scale along `axis`: the weights the package holds."""
+    steps = 2 ** (bits - 1) - 1
+    peak = weight.abs().amax(dim=[d for d in range(weight.dim()) if d != axis], keepdim=True).clamp(min=1e-12)
+    return torch.round(weight * (steps / peak)).clamp(-steps, steps) * (peak / steps).half().float()
+
+
+def palette_grid(weight: Tensor, bits: int) -> Tensor:
+    """Every weight replaced by the nearest of 2^bits values, chosen as the package's are."""
+    table, index = palette(weight.half().numpy(), bits)
+    return torch.from_numpy(table[index].astype(np.float32)).view(weight.shape)
+
+
+def on_grid(weight: Tensor, weights: Weights, transposed: bool) -> Tensor:
+    """A weight as a package stores it under `weights`; the output channel's axis is 1 for a transposed convolution."""
+    if isinstance(weights, LinearWeights):
+        return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
+    if isinstance(weights, PaletteWeights):
+        return palette_grid(weight, weights.bits)
+    raise NotImplementedError(f"{type(weights).__name__} is not simulated: no recipe level uses it")
+
+
+def activation_grid(x: Tensor, peak: float) -> Tensor:
+    """Symmetric int8 with one fp16 scale for the tensor, as `quantize` then `dequantize` compute it."""
+    scale = float(np.float16(peak / INT8_STEPS)) or 1.0
+    return torch.round(x / scale).clamp(-INT8_STEPS - 1, INT8_STEPS) * scale
+
+
+@contextmanager
+def simulated(vocoder: nn.Module, levels: Mapping[str, Level], peaks: Mapping[str, float]) -> Iterator[None]:
+    """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before."""
+    with ExitStack() as undo, torch.no_grad():
+        for path, level in levels.items():
+            layer = vocoder.get_submodule(path)
+            if level.weights is not None:
+                undo.callback(layer.weight.data.copy_, layer.weight.detach().clone())
+                layer.weight.data.copy_(on_grid(layer.weight.detach(), level.weights, isinstance(layer, ConvTranspose)))
+            if level.int8_input:
+                undo.callback(layer.register_forward_pre_hook(_rounding(peaks[path])).remove)
+        yield
+
+
+def _rounding(peak: float) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
+    return lambda _, given: (activation_grid(given[0], peak),)
