@@ -1,0 +1,73 @@
+"""Which level to release: the smallest, or the fastest by forecast, of those that ship.
+
+choice = choose(levels, "smallest", chip="m4", checkpoint_name="demo", releasable=False)
+choice.verdict, choice.level, choice.reason
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eval.levels import Level
+from eval.verdict import REJECT, SHIP, UNDECIDED
+
+SMALLEST, FASTEST = "smallest", "fastest"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise. `releasable`: false for a demo voice."""
+
+    verdict: str
+    level: str | None
+    reason: str
+    releasable: bool
+    notes: tuple[str, ...]
+
+    @property
+    def may_be_released(self) -> bool:
+        """A level ships and its checkpoint is one that may go out."""
+        return self.verdict == SHIP and self.releasable
+
+
+def choose(levels: Sequence[Level], objective: str, chip: str, checkpoint_name: str, releasable: bool) -> Choice:
+    """The best level by the objective that ships and is meant for the Neural Engine."""
+    rank, measure = _ranking(objective, chip)
+    keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
+    shipping = [level for level in keeping if not level.unfit]
+    notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
+    notes += [] if releasable else [f"{checkpoint_name} is a demo voice: no level of it is ever released"]
+    if not shipping:
+        return _nothing(levels, releasable, notes)
+    best = shipping[0]
+    better = [level for level in levels if level.record and level.verdict != SHIP and rank(level) < rank(best)]
+    notes += [f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}" for level in sorted(better, key=rank)]
+    beside = f"the next is {shipping[1].method} with {measure(shipping[1])}" if shipping[1:] else "the only one"
+    reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
+    return Choice(SHIP, best.method, reason, releasable, tuple(notes))
+
+
+def _nothing(levels: Sequence[Level], releasable: bool, notes: list[str]) -> Choice:
+    """No level ships: rejected, or not told yet."""
+    untold = [level.method for level in levels if level.verdict == UNDECIDED and not level.failed]
+    if untold:
+        return Choice(UNDECIDED, None, f"no level ships, and the clips cannot tell about {', '.join(untold)}", releasable, tuple(notes))
+    return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
+
+
+def _ranking(objective: str, chip: str) -> tuple[Callable[[Level], tuple[float, ...]], Callable[[Level], str]]:
+    """A sort key and a figure in words."""
+    if objective == SMALLEST:
+        return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
+
+    def middle_ms(level: Level) -> float:
+        band = level.forecast[chip]
+        return (band["low_ms"] * band["high_ms"]) ** 0.5
+
+    def words(level: Level) -> str:
+        return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip}"
+
+    return lambda level: (round(middle_ms(level), 3), level.bytes), words
+
+
+def _why(level: Level) -> str:
+    return ", ".join(level.record["broken"]) or level.record["reasons"][0]

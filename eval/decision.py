@@ -1,0 +1,103 @@
+"""The release decision as plain data, with everything needed to make it again.
+
+write_json(out, decision_record(levels, choice, workshop, floors, objective="smallest", chip="m4"))
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from eval.choose import Choice
+from eval.corpus import Truth
+from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
+from eval.levels import Level, Workshop
+from eval.metrics.registry import measure
+from eval.metrics.trial import Trial
+from eval.store import ROOT
+from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
+from pipeline.demo.data import Utterance
+from vocoder.package import render_reference
+
+FORMAT = 1
+REDRAW, THREADS = "fp32, another noise seed", "fp32, other thread count"
+
+
+def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
+    """Figures of one clip rendered by fp32 on one thread and on two: what the order of additions does."""
+    before, renders = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            renders.append(render_reference(truth.vocoder, truth.inputs(utterance)).astype("float64"))
+    finally:
+        torch.set_num_threads(before)
+    return measure(Trial(*renders))
+
+
+def floors(shop: Workshop) -> dict[str, dict[str, float]]:
+    """The reference's own spread: another noise seed over all clips, another thread count on the first."""
+    redraw = [shop.store.figures(f"floor/{clip.id}", lambda clip=clip: shop.truth.of(clip).floor()) for clip in shop.clips]
+    threads = [shop.store.figures("floor/threads", lambda: thread_floor(shop.truth, shop.clips[0]))]
+    return {name: _spread(figures) for name, figures in ((REDRAW, redraw), (THREADS, threads))}
+
+
+def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    known = figures[0]
+    means = {name: statistic(name, MEAN, figures) for name in known}
+    return means | {f"{name}_worst": statistic(name, WORST, figures) for name in known}
+
+
+def decision_record(
+    levels: Sequence[Level], choice: Choice, shop: Workshop, spread: Mapping[str, Any], objective: str, chip: str
+) -> dict[str, Any]:
+    """Decision first, then levels, the model's own spread, provenance."""
+    return {
+        "format": FORMAT,
+        "verdict": choice.verdict,
+        "level": choice.level,
+        "releasable": choice.releasable,
+        "may_be_released": choice.may_be_released,
+        "reason": choice.reason,
+        "notes": list(choice.notes),
+        "objective": objective,
+        "chip": chip,
+        "claim": shop.claim,
+        "levels": [level_record(level) for level in levels],
+        "spread": dict(spread),
+        "provenance": provenance(shop),
+    }
+
+
+def level_record(level: Level) -> dict[str, Any]:
+    """One level: what it is, what was measured, what was forecast."""
+    own = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit, "bytes": level.bytes}
+    own |= {"int8_macs_share": level.int8_macs_share, "forecast_ms_per_second": level.forecast, "verdict": level.verdict}
+    return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable")}
+
+
+def provenance(shop: Workshop) -> dict[str, Any]:
+    """Hashes, commit, versions, corpus, seeds."""
+    return shop.store.key | {
+        "checkpoint": shop.checkpoint.name,
+        "commit": commit(),
+        "redraw_seed": shop.truth.seed + 1,
+        "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
+        "precision": shop.precision,
+        "clips": [clip.id for clip in shop.clips],
+        "fewest_clips": FEWEST_CLIPS,
+        "fewest_voices": FEWEST_VOICES,
+    }
+
+
+def commit() -> str:
+    """The commit of the code, with "+" when files differ from it; "none" outside a git checkout."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    head = git("rev-parse", "HEAD")
+    if head.returncode:
+        return "none"
+    return head.stdout.strip() + ("+" if git("status", "--porcelain", "--untracked-files=no").stdout.strip() else "")

@@ -1,0 +1,135 @@
+"""Choose the compression level to release: judge every level on the same clips, print one table, name one level and say why.
+
+    python -m eval.release [--objective smallest|fastest] [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+
+Packages that are missing are built first. What was measured before is read from BUILD/release/cache: an interrupted run goes on where it
+stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: undecided, bad input, or a demo voice: that is judged
+like any other and never released. The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eval.claims import CLAIMS, NUMERIC
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
+from quantize.methods import METHODS, method_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eval.levels import Level, Workshop
+    from pipeline.checkpoint import Checkpoint
+
+OBJECTIVES = ("smallest", "fastest")
+CHIPS = ("m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18")
+PRECISIONS = ("declared", "engine")  # of mlprogram, as in eval/quality.py
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="eval.release", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
+    )
+    parser.add_argument("--methods", help=f"levels to judge, with commas (default: all: {','.join(METHODS)})")
+    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--chip", choices=CHIPS, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
+    parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
+    parser.add_argument("--no-build", action="store_true", help="judge only the packages that are there")
+    parser.add_argument("--out", type=Path, help="folder for decision, report and cache (default: BUILD/release)")
+    return parser.parse_args(argv)
+
+
+def workshop(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Callable[[], None]") -> "Workshop":
+    """The clips and what they are measured with."""
+    from eval.corpus import Truth, clips, require_disjoint
+    from eval.levels import Workshop
+    from eval.store import Store
+    from pipeline.demo.data import calibration, heldout
+
+    chosen = clips(heldout(), arguments.clips)
+    require_disjoint(chosen, calibration())
+    store = Store.open(folder(arguments) / "cache", checkpoint, arguments.seed)
+    truth = Truth(checkpoint, arguments.seed, store.renders)
+    own = (arguments.precision, arguments.claim, not arguments.no_build, tick)
+    return Workshop(checkpoint, arguments.checkpoint, arguments.build, truth, store, tuple(chosen), *own)
+
+
+def folder(arguments: argparse.Namespace) -> Path:
+    """Where the results go."""
+    return arguments.out or arguments.build / "release"
+
+
+def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", names: list[str]) -> "tuple[list[Level], Workshop]":
+    """Every level, under a progress bar; one line on stderr as each is done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from eval.levels import judged_level
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("levels", total=None)
+        shop = workshop(arguments, checkpoint, lambda: progress.advance(task))
+        progress.update(task, total=len(names) * len(shop.clips))
+        levels = []
+        for name in names:
+            progress.update(task, description=name)
+            start = time.perf_counter()
+            levels.append(judged_level(method_named(name), shop))
+            said = levels[-1].failed or levels[-1].verdict
+            print(f"{name}: {said} ({time.perf_counter() - start:.0f} s)", file=sys.stderr)
+    return levels, shop
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from pipeline.checkpoint import open_checkpoint
+
+    names = [method_named(name).name for name in arguments.methods.split(",")] if arguments.methods else list(METHODS)
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    from pipeline.export import quiet_coremltools
+    from pipeline.staging import write_json
+
+    with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from eval.choose import choose
+        from eval.decision import decision_record, floors
+        from eval.release_table import print_release
+    levels, shop = judged(arguments, checkpoint, names)
+    if all(level.failed for level in levels):
+        raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
+    choice = choose(levels, arguments.objective, arguments.chip, checkpoint.name, checkpoint.releasable)
+    spread = floors(shop)
+    out = folder(arguments) / "decision.json"
+    write_json(out, decision_record(levels, choice, shop, spread, arguments.objective, arguments.chip))
+    print_release(levels, choice, spread, arguments.chip)
+    short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
+    print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))
+    if choice.may_be_released:
+        return EXIT_GOOD
+    return EXIT_REJECTED if choice.verdict == "REJECT" else EXIT_UNDECIDED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from eval.release import main  # one module identity, however it was started
+
+    raise SystemExit(main())

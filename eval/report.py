@@ -1,0 +1,103 @@
+"""Write the release decision as one self-contained HTML page, and a blinded A/B listening pack beside it.
+
+    python -m eval.report [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+
+Reads BUILD/release/decision.json (`python -m eval.release` writes it) and renders a few clips again for the players. Exit 0: written.
+Exit 2: bad input, or packages other than the decision is about. The last line of stdout is one JSON object.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from quantize.methods import method_named
+
+if TYPE_CHECKING:
+    from pipeline.checkpoint import Checkpoint
+    from vocoder.package import VocoderPackage
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="eval.report", description=__doc__.splitlines()[0])
+    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
+    parser.add_argument("--pairs-seed", type=int, default=0, help="of the order in the listening pack (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def read_decision(path: Path) -> dict[str, Any]:
+    """The decision; InputError when there is none or it is not one."""
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: nothing was decided; `python -m eval.release` decides")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as problem:
+        raise InputError(f"{path} is not JSON: {problem}; run `python -m eval.release` again") from None
+    if not isinstance(record, dict) or record.get("format") != 1 or "levels" not in record:
+        raise InputError(f"{path} is no decision of format 1: run `python -m eval.release` again")
+    return record
+
+
+def open_packages(record: dict[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
+    """The judged packages; InputError when one has changed since."""
+    from quantize.packages import find_package
+    from vocoder.package import VocoderPackage
+
+    packages = {}
+    for level in (level for level in record["levels"] if level.get("clips")):
+        manifest = find_package(build, checkpoint, method_named(level["method"]))
+        if manifest.package_sha256 != level["provenance"]["package_sha256"]:
+            raise InputError(f"{manifest.package} has changed since the decision: run `python -m eval.release` again")
+        packages[level["method"]] = VocoderPackage(manifest.path, record["provenance"]["precision"])
+    return packages
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    folder = arguments.out or arguments.build / "release"
+    record = read_decision(folder / "decision.json")
+    from pipeline.checkpoint import open_checkpoint
+    from pipeline.export import quiet_coremltools
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from eval.audition import audition, one_per_voice
+        from eval.corpus import Truth
+        from eval.listening import write_pack
+        from eval.report_page import page
+        from pipeline.demo.data import heldout
+        from pipeline.staging import staged
+
+    packages = open_packages(record, checkpoint, arguments.build)
+    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(heldout()))
+    html = folder / "report.html"
+    with staged(html) as aside:
+        aside.write_text(page(record, heard), encoding="utf-8")
+    in_doubt = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"] or list(packages)[-1:]
+    pairs = write_pack(folder / "listening", heard, in_doubt, arguments.pairs_seed)
+    print(f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")
+    print(f"{folder / 'listening'}  {pairs} blinded pairs")
+    print(json.dumps({"report": str(html), "bytes": html.stat().st_size, "listening": str(folder / "listening"), "pairs": pairs}))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from eval.report import main  # one module identity, however it was started
+
+    raise SystemExit(main())
