@@ -1,0 +1,128 @@
+"""Equalization changes nothing that is heard; calibration never sees a sentence that is judged; the simulation matches the package."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.random_checkpoint import random_vocoder, tiny_config
+from pipeline.config import KokoroConfig
+from pipeline.demo.data import calibration, heldout
+from pipeline.errors import InputError
+from pipeline.figures import snr_db
+from quantize.activations import require_disjoint
+from quantize.equalize import channel_peaks, equalized, sites
+from quantize.measure import read_log
+from quantize.methods import LEVELS
+from quantize.simulate import simulated
+from vocoder.decoder import Vocoder
+from vocoder.package import render_reference
+from vocoder.packing import VocoderInputs
+
+FRAMES = 12
+
+
+@pytest.fixture(scope="module")
+def vocoder() -> Vocoder:
+    """Random weights whose AdaIN gains differ a hundredfold from channel to channel."""
+    vocoder = random_vocoder(KokoroConfig.from_dict(tiny_config(), "test"), seed=0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in vocoder.named_parameters():
+            if name.endswith("fc.bias"):
+                parameter.mul_(10 ** (2 * torch.rand(parameter.shape, generator=generator) - 1))
+    return vocoder
+
+
+@pytest.fixture(scope="module")
+def clip() -> VocoderInputs:
+    """A third of a second of random features."""
+    generator = torch.Generator().manual_seed(2)
+    shapes = {"asr": (1, 16, FRAMES), "energy": (1, 2 * FRAMES), "style": (1, 128), "spectrum": (1, 22, 120 * FRAMES + 1)}
+    tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    return VocoderInputs(f0_hz=torch.full((1, 2 * FRAMES), 120.0), **tensors)
+
+
+class TestEqualization:
+    @pytest.mark.parametrize("exponent", [0.5, 0.7, 1.0])
+    def test_it_is_exact(self, vocoder: Vocoder, clip: VocoderInputs, exponent: float) -> None:
+        balanced = equalized(vocoder, channel_peaks(vocoder, [clip]), exponent)
+        assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100.0
+        assert snr_db(render_reference(vocoder, clip, torch.float32), render_reference(vocoder, clip)) == float("inf")
+
+    def test_it_balances(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        """With exponent 1 and room enough every channel that a reader sees peaks alike."""
+        before = channel_peaks(vocoder, [clip])
+        after = channel_peaks(equalized(vocoder, before, 1.0), [clip])
+        spread = {site.reader: after[site.reader].max() / after[site.reader].min() for site in sites(vocoder)}
+        assert max(spread.values()) < 1.01
+        assert max(before[site.reader].max() / before[site.reader].min() for site in sites(vocoder)) > 10
+
+    def test_exponent_zero_changes_no_weight(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        same = equalized(vocoder, channel_peaks(vocoder, [clip]), 0.0)
+        assert all(torch.equal(a, b) for a, b in zip(vocoder.state_dict().values(), same.state_dict().values(), strict=True))
+
+    def test_every_snake_and_leaky_reader_has_a_site(self, vocoder: Vocoder) -> None:
+        """All convolutions but shortcuts, outer ones and the last upsampler, whose sum AdaIN's epsilon ties to its scale."""
+        convolutions = {path for path, module in vocoder.named_modules() if path.split(".")[-2:-1] in (["convs1"], ["convs2"])}
+        readers = [site.reader for site in sites(vocoder)]
+        assert len(readers) == len(set(readers))
+        assert convolutions < set(readers)
+        assert {f"decode.{i}.conv{j}" for i in range(4) for j in (1, 2)} | {"generator.ups.0"} < set(readers)
+
+    def test_bad_exponent(self, vocoder: Vocoder) -> None:
+        with pytest.raises(InputError, match=r"exponent is 1\.2: 0 to 1"):
+            equalized(vocoder, {}, 1.2)
+
+
+class TestCalibration:
+    def test_the_bundled_sets_are_disjoint(self) -> None:
+        require_disjoint(calibration(), heldout())
+
+    @pytest.mark.parametrize("change", [{}, {"phonemes": "x"}, {"text": "Other."}])
+    def test_an_overlap_is_refused(self, change: dict[str, str]) -> None:
+        """The same text in other letters, or the same phonemes under another text."""
+        stolen = dataclasses.replace(heldout()[3], id="stolen", **change)
+        with pytest.raises(InputError, match=f"calibration sentence stolen is also evaluation sentence {heldout()[3].id}"):
+            require_disjoint([*calibration(), stolen], heldout())
+
+
+class TestSimulation:
+    def test_everything_is_put_back(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        before = render_reference(vocoder, clip)
+        peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, [clip]).items()}
+        levels = {"generator.resblocks.0.convs1.0": LEVELS["w8a8"], "encode.conv2": LEVELS["p4"]}
+        with simulated(vocoder, levels, peaks):
+            inside = render_reference(vocoder, clip)
+        assert 5.0 < snr_db(before, inside) < 80.0
+        assert np.array_equal(render_reference(vocoder, clip), before)
+
+    def test_it_is_put_back_after_an_error_too(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        before = render_reference(vocoder, clip)
+        with pytest.raises(RuntimeError, match="stop"), simulated(vocoder, {"encode.conv2": LEVELS["p4"]}, {}):
+            raise RuntimeError("stop")
+        assert np.array_equal(render_reference(vocoder, clip), before)
+
+
+class TestLog:
+    HEADER = {"format": 1, "checkpoint_sha256": "00ff"}
+
+    def write(self, folder: Path, text: str) -> Path:
+        (folder / "log.jsonl").write_text(text, encoding="utf-8")
+        return folder / "log.jsonl"
+
+    def test_a_line_cut_off_is_dropped(self, tmp_path: Path) -> None:
+        whole = '{"format": 1, "checkpoint_sha256": "00ff"}\n{"layer": "a", "level": "w8", "damage_db2": 0.5}\n'
+        log = self.write(tmp_path, whole + '{"layer": "b", "le')
+        assert [entry.layer for entry in read_log(log, self.HEADER)] == ["a"]
+        assert log.read_text(encoding="utf-8").endswith("0.5}\n")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [('{"format": 1, "checkpoint_sha256": "other"}\n', "of another checkpoint or with other settings"), ("nonsense\n", "is damaged")],
+    )
+    def test_what_does_not_belong_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            read_log(self.write(tmp_path, text), self.HEADER)
