@@ -16,7 +16,7 @@ from eval.report_plots import clip_plot, spectrogram_pair, trade_off
 from eval.report_style import STYLE
 
 PLOTTED = ("pesq", "mcd_db", "level_db")
-HEADINGS = ("level", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in redraws", "ms/s {chip}", "verdict")
+HEADINGS = ("level", "verdict", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in redraws", "ms/s {chip}")
 
 
 def page(record: Mapping[str, Any], heard: Sequence[Heard]) -> str:
@@ -26,7 +26,7 @@ def page(record: Mapping[str, Any], heard: Sequence[Heard]) -> str:
         decision(record),
         section("Levels", table(record) + notes(record)),
         section("Size against quality", image(trade_off(record), "size on disk against PESQ")),
-        section("Why a level was rejected", "".join(complaints(level) for level in judged)),
+        section("Verdicts", "".join(complaints(level) for level in judged)),
         section("Sentence by sentence", "".join(image(clip_plot(record, metric), METRICS[metric].title) for metric in PLOTTED)),
         section("Listen", players(heard)),
         section("Spectrograms", spectrograms(heard)),
@@ -72,26 +72,26 @@ def table(record: Mapping[str, Any]) -> str:
     head = "".join(f"<th>{escape(heading.format(chip=chip))}</th>" for heading in HEADINGS)
     rows = "".join(row(level, whole, chip, chosen=level["method"] == record["level"]) for level in record["levels"])
     for name, spread in record["spread"].items():
-        cells = ("", "", "", number(spread["pesq"]), number(spread["pesq_worst"]), number(spread["mcd_db"]), "", "", "")
+        cells = ("", "", "", "", number(spread["pesq"]), number(spread["pesq_worst"]), number(spread["mcd_db"]), "", "")
         rows += f'<tr class="spread"><td>{escape(name)}</td>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return f'<div class="wide"><table class="levels"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def row(level: Mapping[str, Any], whole: int, chip: str, chosen: bool) -> str:
     """One level."""
     name = f"<td><b>{escape(level['method'])}</b></td>"
     if level["failed"]:
-        return f'<tr>{name}<td colspan="8" class="left">{escape(level["failed"])}</td><td>not built</td></tr>'
+        return f'<tr>{name}<td colspan="9" class="left">{escape(level["failed"])}</td></tr>'
     pesq, mcd, band = level["summary"]["pesq"], level["summary"]["mcd_db"], level["forecast_ms_per_second"].get(chip)
     redraws = mcd["mean"] / mcd["redraw_mean"] if mcd["mean"] is not None and mcd["redraw_mean"] else None
     share = level["int8_macs_share"]
     cells = (
-        f"{level['bytes'] / 1e6:.2f}", f"{level['bytes'] / whole:.3f}" if whole else "", "" if share is None else f"{share:.1%}",
+        f"{level['bytes'] / 1e6:.2f}", f"{level['bytes'] / whole:.3f}" if whole else "", "-" if share is None else f"{share:.1%}",
         number(pesq["mean"]), number(pesq["worst"]), number(mcd["mean"]), number(redraws),
         f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "",
     )  # fmt: skip
-    badge = f'<td><span class="badge {level["verdict"].lower()}">{level["verdict"]}</span></td>'
-    return f"<tr{' class=chosen' if chosen else ''}>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}{badge}</tr>"
+    badge = f'<td class="left"><span class="badge {level["verdict"].lower()}">{level["verdict"]}</span></td>'
+    return f"<tr{' class=chosen' if chosen else ''}>{name}{badge}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def number(value: float | None) -> str:
@@ -136,7 +136,7 @@ def spectrograms(heard: Sequence[Heard]) -> str:
     signals = heard[0].signals
     others = [(name, signal) for name, signal in signals.items() if name != REFERENCE]
     return "".join(
-        f"<details{' open' if place == 0 else ''}><summary>{escape(name)}</summary>"
+        f"<details{' open' if place + 1 == len(others) else ''}><summary>{escape(name)}</summary>"
         f"{image(spectrogram_pair(signals[REFERENCE], signal, name), f'spectrograms, {name} beside the reference')}</details>"
         for place, (name, signal) in enumerate(others)
     )
@@ -163,7 +163,5 @@ def rules(level: Mapping[str, Any], metric: str) -> list[str]:
 def provenance(record: Mapping[str, Any]) -> str:
     """Everything needed to make the decision again."""
     packages = {level["method"]: level["provenance"]["package_sha256"] for level in record["levels"] if level.get("clips")}
-    text = json.dumps(
-        record["provenance"] | {"packages_sha256": packages, "objective": record["objective"], "claim": record["claim"]}, indent=1
-    )
-    return f"<pre>{escape(text)}</pre>"
+    told = record["provenance"] | {"clips": " ".join(record["provenance"]["clips"]), "packages_sha256": packages}
+    return f"<pre>{escape(json.dumps(told | {'objective': record['objective'], 'claim': record['claim']}, indent=1))}</pre>"

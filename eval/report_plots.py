@@ -54,6 +54,7 @@ def clip_plot(record: Mapping[str, Any], metric: str) -> str:
     for limit in sorted({_limit(check) for level in levels for check in level["checks"] if check["gate"].split()[0] == metric}):
         axes.axvline(limit, color="#b91c1c", linewidth=1, linestyle=":")
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+    axes.invert_yaxis()
     axes.set_xlabel(f"{METRICS[metric].title} ({METRICS[metric].unit}, {METRICS[metric].best} is better); bar = mean, dotted = gate")
     return _finished(canvas, axes)
 

@@ -20,12 +20,15 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { padding: 7px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { font-size: 13px; color: var(--pale); font-weight: 600; } th:first-child, td:first-child, td.left { text-align: left; }
 td[colspan] { white-space: normal; } tr.chosen { background: #eaf6ee; } tr.spread td { color: var(--pale); }
+tr.spread td:first-child { white-space: normal; min-width: 110px; line-height: 1.25; }
+.levels th:nth-child(2) { text-align: left; }
 .badge { padding: 2px 8px; border-radius: 10px; font-size: 12px; font-weight: 700; color: #fff; background: var(--open); }
 .badge.ship { background: var(--good); } .badge.reject { background: var(--bad); }
 img { width: 100%; min-width: 520px; height: auto; display: block; }
 .sounds { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 8px 16px; }
 figure { margin: 0; } figcaption { font-size: 14px; font-weight: 600; } audio { width: 100%; height: 40px; display: block; }
 details { border-bottom: 1px solid var(--line); padding: 6px 0; } summary { cursor: pointer; font-weight: 600; }
-pre { background: #f6f8fa; padding: 12px; overflow-x: auto; font-size: 12.5px; line-height: 1.45; border-radius: 4px; }
+pre { background: #f6f8fa; padding: 12px; white-space: pre-wrap; overflow-wrap: anywhere;
+  font-size: 12.5px; line-height: 1.45; border-radius: 4px; }
 @media (max-width: 600px) { main { padding: 12px 12px 40px; } h1 { font-size: 27px; } header { padding: 10px 14px; } }
 """
