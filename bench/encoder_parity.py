@@ -129,7 +129,11 @@ def row(upstream: "torch.nn.Module", ours: "Callable[[Case, torch.Tensor], Encod
 
     theirs = encoded_by_upstream(upstream, case)
     found = ours(case, theirs.durations)
-    changed = int((theirs.durations != found.durations).sum())
+    differ = theirs.durations != found.durations
+    changed = int(differ.sum())
+    halves = [
+        round(float((raw - raw.floor() - 0.5).abs()), 7) for raw in theirs.raw[differ]
+    ]  # upstream's distance from where rounding turns
     frames = found.asr.shape[-1]  # a package's longest bucket cuts a long text
     figures = {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in ("hidden", "text")}
     f0_rms_hz = None
@@ -137,8 +141,8 @@ def row(upstream: "torch.nn.Module", ours: "Callable[[Case, torch.Tensor], Encod
         figures |= {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in ("asr", "f0_hz", "energy")}
         f0_rms_hz = rmse(theirs.f0_hz.numpy(), found.f0_hz.numpy())
     distance = float((theirs.raw - found.raw).abs().max())
-    return {"tokens": len(case.ids), "frames": frames, "extra_tokens": case.extra_tokens, "changed": changed, "raw_distance": distance,
-            "snr_db": figures, "f0_rms_hz": f0_rms_hz}  # fmt: skip
+    return {"tokens": len(case.ids), "frames": frames, "extra_tokens": case.extra_tokens, "changed": changed, "halves": halves,
+            "raw_distance": distance, "snr_db": figures, "f0_rms_hz": f0_rms_hz}  # fmt: skip
 
 
 def run(argv: list[str] | None) -> int:
@@ -166,6 +170,8 @@ def run(argv: list[str] | None) -> int:
     distance = max(r["raw_distance"] for r in rows)
     print(f"{len(rows)} texts, {tokens} tokens, {sum(r['frames'] for r in rows)} frames, float32")
     print(f"durations changed: {changed}; raw durations at most {distance:.1e} frames apart")
+    halves = [half for r in rows for half in r["halves"]]
+    print(f"upstream's raw durations of the changed tokens lie from a half: {halves[:12] or 'none changed'}")
     for name, value in worst.items():
         print(f"{name:8s} worst {value:6.1f} dB")
     f0_rms_hz = max((r["f0_rms_hz"] for r in rows if r["f0_rms_hz"] is not None), default=None)
