@@ -9,6 +9,7 @@ harmonic source's noise seed differs in the redraw. With a folder, renders are k
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from eval.metrics.registry import measure
 from eval.metrics.tone import Tone
-from eval.metrics.trial import Trial
+from eval.metrics.trial import Known, Trial
 from eval.probe import held_vowel
 from pipeline.checkpoint import Checkpoint
 from pipeline.demo.data import Utterance, heldout
@@ -48,7 +49,11 @@ class Spoken:
 
     def trial(self, test: np.ndarray, vowel: np.ndarray) -> Trial:
         """A subject's sentence and vowel against the fp32 model's."""
-        return Trial(self.reference, test, self.redraw, Tone(self.pitch_hz, self.vowel, vowel))
+        return Trial(self.reference, test, self.redraw, Tone(self.pitch_hz, self.vowel, vowel), self._known)
+
+    @cached_property
+    def _known(self) -> Known:
+        return Trial(self.reference, self.redraw).shared()
 
     def floor(self) -> dict[str, float]:
         """Figures of the other noise seed: the model's own spread."""
@@ -62,6 +67,8 @@ class Truth:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
         self.vocoder, self._encoder = checkpoint.vocoder(), text_encoder(checkpoint)
         self._first = {utterance.voice: utterance for utterance in reversed(heldout())}  # the first of each voice
+        self._spoken: dict[str, Spoken] = {}  # by clip
+        self._vowels: dict[tuple[str, bool], tuple[VocoderInputs, float]] = {}  # by voice and redraw
 
     def inputs(self, utterance: Utterance, redraw: bool = False) -> VocoderInputs:
         """Features of a clip, with the noise of `seed` (redraw: `seed + 1`)."""
@@ -69,10 +76,18 @@ class Truth:
 
     def vowel_inputs(self, voice: str, redraw: bool = False) -> tuple[VocoderInputs, float]:
         """Features of a voice's held vowel and its F0 in Hz."""
-        return held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + redraw)
+        key = (voice, redraw)
+        if key not in self._vowels:
+            self._vowels[key] = held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + redraw)
+        return self._vowels[key]
 
     def of(self, utterance: Utterance) -> Spoken:
-        """The renders of one clip, from the folder when they are there."""
+        """The renders of one clip: kept in memory, and read from the folder when they are there."""
+        if utterance.id not in self._spoken:
+            self._spoken[utterance.id] = self._read_or_rendered(utterance)
+        return self._spoken[utterance.id]
+
+    def _read_or_rendered(self, utterance: Utterance) -> Spoken:
         path = self.folder / f"{utterance.id}.npz" if self.folder else None
         if path and path.is_file():
             with np.load(path, allow_pickle=False) as kept:

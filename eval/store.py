@@ -19,6 +19,7 @@ import torch
 from eval.judge import ClipResult
 from pipeline.checkpoint import Checkpoint
 from pipeline.demo.data import DATA, Utterance
+from pipeline.errors import InputError
 from pipeline.manifest import tool_versions
 from pipeline.staging import write_json
 
@@ -81,7 +82,10 @@ class Store:
         path = self.folder / f"{name}.json"
         if not path.is_file():
             write_json(path, measure())
-        return json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as problem:
+            raise InputError(f"{path} is not JSON: {problem}; delete it and it is measured again") from None
 
     def result(self, package_sha256: str, precision: str, clip: Utterance, measure: Callable[[], ClipResult]) -> ClipResult:
         """A clip's figures for a package, measured once."""

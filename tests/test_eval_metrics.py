@@ -146,6 +146,11 @@ class TestProperties:
         for name, value in figures.items():
             assert value == pytest.approx(METRICS[name].perfect, abs=1e-3), name
 
+    def test_what_is_known_changes_no_figure(self, speech: np.ndarray) -> None:
+        redraw, noisy = white_noise(speech, 40, seed=1), white_noise(speech, 30)
+        known = Trial(speech, redraw).shared()
+        assert measure(Trial(speech, noisy, redraw, known=known)) == measure(Trial(speech, noisy, redraw))
+
     @settings(max_examples=15, deadline=None)
     @given(seed=st.integers(0, 10_000), gain=st.floats(0.2, 5.0))
     def test_distances_are_symmetric_up_to_the_floor_and_blind_to_a_common_gain(self, seed: int, gain: float) -> None:

@@ -170,6 +170,12 @@ class TestBadInput:
         assert release((other, copied[1]), "--methods", "fp16") == 2
         assert "was built from checkpoint" in capsys.readouterr().err
 
+    def test_a_spoilt_cache_file(self, copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert release(copied, "--methods", "fp16") == 2
+        next((copied[1] / "release" / "cache").rglob("heldout-05-*.json")).write_text("{", encoding="utf-8")
+        assert release(copied, "--methods", "fp16") == 2
+        assert "delete it and it is measured again" in capsys.readouterr().err
+
     def test_evaluation_text_is_not_calibration_text(self) -> None:
         require_disjoint(heldout(), calibration())
         with pytest.raises(InputError, match="judge other text"):
@@ -207,7 +213,7 @@ def test_report_is_one_page_and_the_pack_is_blind(
     page.feed(text)
     assert set(page.addresses) == {"data:image", "data:audio"}
     assert page.players == 6  # three voices by the reference and by fp16
-    assert text.index("Would release fp16") < text.index("<table") <  text.index("<audio")
+    assert text.index("Would release fp16") < text.index("<table") < text.index("<audio")
     key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
     assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(encoding="utf-8")
     with (folder / "listening" / "sheet.csv").open(encoding="utf-8") as stream:

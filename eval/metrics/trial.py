@@ -28,9 +28,19 @@ ACTIVE_RANGE_DB = 40.0
 POWER_FLOOR_DB = -50.0  # of the mean power per bin over the reference's active frames; added to both spectra
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What trials of one reference and redraw share whatever is tested: both mel-cepstra [active, 25] and the reference's F0."""
+
+    reference_cepstrum: np.ndarray
+    redraw_cepstrum: np.ndarray
+    reference_pitch: PitchTrack
+
+
 @dataclass(frozen=True)
 class Trial:
-    """`reference` is the truth, `test` is judged, `redraw` the truth under another noise seed (the scale), `tone` a held vowel (for THD+N).
+    """`reference` is the truth, `test` is judged, `redraw` the truth under another noise seed (the scale), `tone` a held vowel (for THD+N),
+    `known` what was computed for another test of the same reference.
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at 24 kHz.
     """
@@ -39,6 +49,7 @@ class Trial:
     test: np.ndarray
     redraw: np.ndarray | None = None
     tone: "Tone | None" = None
+    known: Known | None = None
 
     def __post_init__(self) -> None:
         signals = {"reference": self.reference, "test": self.test, "redraw": self.redraw}
@@ -52,6 +63,10 @@ class Trial:
                 lengths = f"{len(signal)} samples, the reference {len(self.reference)}"
                 raise InputError(f"the {role} signal holds {lengths}: metrics compare equal lengths")
             object.__setattr__(self, role, np.ascontiguousarray(signal, dtype=np.float64))
+
+    def shared(self) -> Known:
+        """For further trials: this one's test is their redraw."""
+        return Known(self.reference_cepstrum, self.test_cepstrum, self.reference_pitch)
 
     @cached_property
     def active(self) -> np.ndarray:
@@ -80,7 +95,7 @@ class Trial:
     @cached_property
     def reference_cepstrum(self) -> np.ndarray:
         """Mel-cepstrum of the reference's active frames [active, 25]."""
-        return mel_cepstrum(self.reference_spectrum)
+        return self.known.reference_cepstrum if self.known else mel_cepstrum(self.reference_spectrum)
 
     @cached_property
     def test_cepstrum(self) -> np.ndarray:
@@ -90,6 +105,8 @@ class Trial:
     @cached_property
     def redraw_cepstrum(self) -> np.ndarray:
         """Mel-cepstrum of the redraw at the same frames [active, 25]."""
+        if self.known:
+            return self.known.redraw_cepstrum
         if self.redraw is None:
             raise InputError("this metric needs the reference under another noise seed: Trial(reference, test, redraw)")
         return mel_cepstrum(self._floored(self.redraw))
@@ -97,7 +114,7 @@ class Trial:
     @cached_property
     def reference_pitch(self) -> PitchTrack:
         """F0 of the reference."""
-        return track_pitch(self.reference)
+        return self.known.reference_pitch if self.known else track_pitch(self.reference)
 
     @cached_property
     def test_pitch(self) -> PitchTrack:
