@@ -10,10 +10,11 @@ from rich.table import Table
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
 from eval.metrics.registry import METRICS
-from eval.verdict import SHIP, Check
+from eval.verdict import BROKEN, HOLDS, SHIP, STRADDLES, Check
 from pipeline.manifest import Manifest
 
 WIDTH = 118  # when stdout is not a terminal
+STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow"}
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
@@ -56,7 +57,7 @@ def _cell(value: float | None, check: Check | None) -> str:
     if value is None:
         return "-"
     text = f"{value + 0.0:.3f}"
-    return text if check is None else f"[green]{text}[/]" if check.passed else f"[bold red]{text}[/]"
+    return text if check is None else f"[{STATES[check.state]}]{text}[/]"
 
 
 def _rule(check: Check) -> str:

@@ -1,9 +1,11 @@
 """Known-bad controls on real held-out sentences: each is rejected, and by the gate that claims to catch it. The undamaged pass."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from eval.corpus import Truth, clips
+from eval.corpus import Truth
 from eval.damage import white_noise
 from eval.gates import FEWEST_CLIPS, gates_for
 from eval.judge import judge_clip
@@ -11,8 +13,10 @@ from eval.known_bad import CONTROLS, Bench, Culprit, bandwidth_hz, rounded
 from eval.try_controls import Lineup
 from eval.verdict import SHIP, decide
 from pipeline.checkpoint import open_checkpoint
-from pipeline.demo.data import VOICES, heldout
+from pipeline.demo.data import VOICES, Utterance, heldout
 from vocoder.package import render_reference
+
+LONGEST_FRAMES = 90
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +26,19 @@ def truth() -> Truth:
 
 
 @pytest.fixture(scope="module")
-def lineup(truth: Truth) -> Lineup:
-    """One sentence: enough for an error of the model, which is there in every sentence."""
-    return Lineup(truth, clips(heldout(), 1))
+def phrase() -> Utterance:
+    """The first two seconds of a sentence: enough for an error of the model, which is there in every sentence."""
+    whole = heldout()[0]
+    tokens = int(np.searchsorted(np.cumsum(whole.durations), LONGEST_FRAMES, side="right"))
+    frames = int(whole.durations[:tokens].sum())
+    cut = {"input_ids": whole.input_ids[:tokens], "durations": whole.durations[:tokens], "phonemes": whole.phonemes[: tokens - 1]}
+    return replace(whole, f0_hz=whole.f0_hz[: 2 * frames], energy=whole.energy[: 2 * frames], **cut)
+
+
+@pytest.fixture(scope="module")
+def lineup(truth: Truth, phrase: Utterance) -> Lineup:
+    """The phrase before the gates."""
+    return Lineup(truth, [phrase])
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -58,9 +72,9 @@ class Hiss:
         return white_noise(render_reference(self._vocoder, inputs).astype(np.float64), 75)
 
 
-def test_an_inaudible_error_ships(truth: Truth) -> None:
+def test_an_inaudible_error_ships(truth: Truth, phrase: Utterance) -> None:
     """Gates that reject everything prove nothing."""
-    result = judge_clip(truth, Hiss(truth), heldout()[0])
+    result = judge_clip(truth, Hiss(truth), phrase)
     repeated = [result.figures] * FEWEST_CLIPS
     assert decide(gates_for("w8"), repeated, [result.floor] * FEWEST_CLIPS).verdict == SHIP
 

@@ -78,7 +78,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     config = tiny_config()
     config["istftnet"] |= {"resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3, 5]]}
     checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", config))
-    build_vocoder(checkpoint, (80, 240, 320), "fp16", "iOS17", folder / "build")
+    build_vocoder(checkpoint, (80, 320), "fp16", "iOS17", folder / "build")
     return checkpoint, folder / "build"
 
 
