@@ -87,7 +87,7 @@ def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: Vo
     if not method.reconverts:
         return Source(parent.package_path, vocoder)
     figures = ()
-    if method.activations is not None:
+    if method.balances:
         vocoder, figure = balanced(method, checkpoint, vocoder, clip)
         figures = (figure,)
     config, target = checkpoint.config, method.target or parent.target

@@ -129,7 +129,12 @@ class Method:
     @property
     def reconverts(self) -> bool:
         """Whether the package is converted anew instead of taken from the parent's."""
-        return self.activations is not None or self.target is not None
+        return self.balances or self.target is not None
+
+    @property
+    def balances(self) -> bool:
+        """Whether channels are balanced before anything is quantized."""
+        return self.activations is not None and self.activations.exponent > 0
 
 
 _BLOCKS = "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to give wrong sums for block scales"

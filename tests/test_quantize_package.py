@@ -23,10 +23,12 @@ from quantize.apply import main as apply
 from quantize.build import build_compressed
 from quantize.coverage import Coverage, quantize_ops
 from quantize.layers import CONVOLUTIONS, program_layers
+from quantize.measure import Bench
 from quantize.methods import METHODS, Activations, Method
 from quantize.packages import find_package
 from quantize.plan import plan_for
-from quantize.recipe import Recipe
+from quantize.recipe import Recipe, load_recipe
+from quantize.sensitivity import main as sensitivity
 from vocoder.convert import build as build_vocoder
 
 QUICK = Activations(clips=2)
@@ -34,10 +36,9 @@ COMPRESSED = ("w8", "w4", "w8a8", "mixed")
 
 
 def quick(name: str) -> Method:
-    """The method, calibrated on two sentences."""
-    method = METHODS[name]
-    changes = {"activations": dataclasses.replace(method.activations, clips=2)} if method.activations else {}
-    return dataclasses.replace(method, **changes)
+    """The method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion."""
+    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0)}}
+    return dataclasses.replace(METHODS[name], **changes.get(name, {}))
 
 
 def small_config() -> dict[str, Any]:
@@ -60,7 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     """A tiny checkpoint and a build folder with its packages."""
     folder = tmp_path_factory.mktemp("quantize")
     checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", small_config()))
-    build_vocoder(checkpoint, (40, 80), "fp16", "iOS17", folder / "build")
+    build_vocoder(checkpoint, (40, 280), "fp16", "iOS17", folder / "build")
     for name in COMPRESSED:
         build_compressed(quick(name), checkpoint, folder / "build", recipe_of(checkpoint, folder / "build"))
     return checkpoint, folder / "build"
@@ -122,7 +123,7 @@ class TestStructure:
         assert manifest_of(built, "w8a8").compression["unfit_for_engine"] is None
 
     def test_w8_is_on_the_grid_of_its_channel(self, built: tuple[Checkpoint, Path]) -> None:
-        layer = next(x for x in program_layers(program_of(built, "fp16"), built[0].vocoder()) if x.name == "encode.conv2")
+        layer = next(x for x in program_layers(program_of(built, "fp16"), built[0].vocoder()) if x.elements > 2048 and x.op_type == "conv")
         stored = next(op.inputs["weight"][0] for op in program_of(built, "w8").operations if op.name == layer.op_name)
         exact = np.asarray(program_of(built, "fp16").constant(layer.weight), dtype=np.float64)
         coarse = np.asarray(program_of(built, "w8").constant(stored), dtype=np.float64)
@@ -157,7 +158,8 @@ class TestW8A8:
         in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.op_name] != "dequantize"}
         assert in_float == {"F0_conv", "N_conv", "decode.3.pool", "generator.ups.1"}
         assert not [x.name for x in layers if x.is_style and reads[x.op_name] == "dequantize"]
-        assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
+        shared = {x.input for x in layers if reads[x.op_name] == "dequantize"}  # both noise convolutions read the masked spectrum
+        assert len(quantize_ops(program)) == len(shared) == sum(kind == "dequantize" for kind in reads.values()) - 1
 
     def test_scales_are_symmetric_and_of_the_calibration(self, built: tuple[Checkpoint, Path]) -> None:
         program = program_of(built, "w8a8")
@@ -171,7 +173,7 @@ class TestW8A8:
         balanced, against_parent = manifest.checks["figures"]
         assert balanced["value"] > 100.0
         assert against_parent["value"] > 15.0
-        assert 0.9 < manifest.compression["int8_macs_share"] < 1.0
+        assert 0.8 < manifest.compression["int8_macs_share"] < 1.0  # the tail weighs more in a tiny model
         assert manifest.compression["activations"]["exponent"] == QUICK.exponent
 
     def test_four_bits_are_much_worse(self, built: tuple[Checkpoint, Path]) -> None:
@@ -182,9 +184,10 @@ class TestW8A8:
 
 class TestBuild:
     def test_same_inputs_same_bytes(self, copied: tuple[Checkpoint, Path]) -> None:
-        """`mixed` goes through everything: conversion, balance, ranges, int8 inputs, palettes, integers."""
-        first = manifest_of(copied, "mixed").package_sha256
-        assert build_compressed(quick("mixed"), *copied, recipe_of(*copied))[1].package_sha256 == first
+        """Conversion, balance, ranges, int8 inputs and integers; palettes and integers."""
+        for name in ("w8a8", "mixed"):
+            first = manifest_of(copied, name).package_sha256
+            assert build_compressed(quick(name), *copied, recipe_of(*copied))[1].package_sha256 == first
 
     def test_a_package_below_the_limit_leaves_nothing(self, instant: tuple[Checkpoint, Path]) -> None:
         checkpoint, build = instant
@@ -221,7 +224,8 @@ class TestApplyCommand:
     def test_unknown_method_lists_the_methods(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             apply(["--method", "w9"])
-        assert all(name in capsys.readouterr().err for name in METHODS if name != "fp16")
+        said = capsys.readouterr().err
+        assert all(name in said for name in METHODS if name != "fp16")
 
     @pytest.mark.parametrize(
         ("more", "message"),
@@ -236,6 +240,55 @@ class TestApplyCommand:
     ) -> None:
         assert apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2
         assert message in capsys.readouterr().err
+
+
+class TestSensitivityCommand:
+    @pytest.fixture
+    def measured_layers(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Layers measured so far; the figure is the number of characters of their names."""
+        layers: list[str] = []
+
+        def damage_db2(_: Bench, levels: dict[str, str]) -> float:
+            layers.append(next(iter(levels)) if len(levels) == 1 else "together")
+            return len(layers[-1]) / 1000
+
+        monkeypatch.setattr(Bench, "damage_db2", damage_db2)
+        return layers
+
+    def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
+        files = ("--log", str(folder / "log.jsonl"), "--recipe", str(folder / "recipe.json"))
+        return sensitivity([*files, "--checkpoint", str(built[0].folder), "--build", str(built[1]), "--clips", "1", *more])
+
+    def test_recipe_plot_and_resumption(
+        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        recipe = load_recipe(tmp_path / "recipe.json")
+        assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
+        assert Path(data["plot"]).read_bytes().startswith(b"\x89PNG")
+        plan_for(METHODS["mixed"], program_layers(program_of(built, "fp16"), built[0].vocoder()), recipe.levels)
+        assert len(measured_layers) > 50
+
+        whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
+        (tmp_path / "log.jsonl").write_text(whole[:-20], encoding="utf-8")
+        measured_layers.clear()
+        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        assert len(measured_layers) == 2  # the line that was cut off, and all together
+        assert (tmp_path / "log.jsonl").read_text(encoding="utf-8") == whole
+        capsys.readouterr()
+
+        assert self.run(built, tmp_path, "--int8-macs", "0.999") == 2
+        assert "budget int8_macs 0.999 is out of reach: these levels go as far as" in capsys.readouterr().err
+
+    def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert sensitivity(["--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
+        assert "the fp16 package is not built; `make vocoder` builds it" in capsys.readouterr().err
+
+    def test_a_budget_that_is_no_share(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            sensitivity(["--size", "1.5"])
+        assert "1.5 is not a share" in capsys.readouterr().err
 
 
 class TestQualityCommand:
