@@ -84,7 +84,7 @@ def test_durations_run_in_fp32_and_text_in_fp16(built: Path) -> None:
     ids = torch.randint(0, 100, (1, 64), generator=torch.Generator().manual_seed(0), dtype=torch.int32)
     program = Program(built / f"{NAME}.mlpackage", function="duration")
     program({"input_ids": ids, "style": real_styles()[0][:, 128:], "speed": torch.ones(1)}, hook=hook)
-    assert {kind: coarse.count(kind) for kind in coarse} == {"conv": 3, "layer_norm": 3, "lstm": 3}  # the text encoder (an lstm gives three)
+    assert {kind: coarse.count(kind) for kind in coarse} == {"conv": 3, "layer_norm": 3, "lstm": 3}  # text encoder; an lstm gives three
     assert fine.count("linear") >= 20 and fine.count("layer_norm") >= 10 and "lstm" in fine
 
 
