@@ -10,11 +10,11 @@ from rich.table import Table
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
 from eval.metrics.registry import METRICS
-from eval.verdict import BROKEN, HOLDS, SHIP, STRADDLES, Check
+from eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, Check
 from pipeline.manifest import Manifest
 
 WIDTH = 118  # when stdout is not a terminal
-STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow"}
+STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
