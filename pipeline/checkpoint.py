@@ -20,6 +20,7 @@ from pipeline.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from pipeline.voices import VoiceLibrary
     from vocoder.decoder import Vocoder
 
 HUB_REPOSITORY = "hexgrad/Kokoro-82M"
@@ -130,7 +131,7 @@ class Checkpoint:
 
     @cached_property
     def _parts(self) -> "dict[str, dict[str, Tensor]]":
-        data = _read_tensors(self.weights)
+        data = read_tensors(self.weights)
         if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
             raise InputError(f"{self.weights} is not a dict of state dicts: expected the parts {', '.join(PARTS)}")
         unknown = [name for name in data if name not in PARTS]
@@ -167,20 +168,21 @@ class Checkpoint:
     @property
     def voices(self) -> tuple[str, ...]:
         """Names of the voice packs in voices/."""
-        return tuple(sorted(path.stem for path in (self.folder / "voices").glob("*.pt")))
+        return self._library.names
 
     def voice(self, name: str) -> "Tensor":
         """Style pack [510, 1, 256] in float32; InputError lists the names when there is no such voice."""
-        path = self.folder / "voices" / f"{name}.pt"
-        if name not in self.voices:
-            raise InputError(f"no voice {name!r} in {path.parent}; there are: {', '.join(self.voices) or 'none'}")
-        pack = _read_tensors(path)
-        if tuple(getattr(pack, "shape", ())) != VOICE_SHAPE:
-            raise InputError(f"{path} has shape {list(getattr(pack, 'shape', ()))}, expected {list(VOICE_SHAPE)}")
-        return pack.float().contiguous()
+        return self._library.pack(name)
+
+    @property
+    def _library(self) -> "VoiceLibrary":
+        from pipeline.voices import VoiceLibrary
+
+        return VoiceLibrary(self.folder / "voices")
 
 
-def _read_tensors(path: Path) -> Any:
+def read_tensors(path: Path) -> Any:
+    """torch.load with weights_only; InputError when the file is truncated or holds anything but tensors."""
     import pickle
 
     import torch

@@ -14,17 +14,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pipeline.contract import ENCODER_NAME
 from pipeline.errors import InputError
 from pipeline.export import package_bytes, package_sha256
 from pipeline.staging import write_json
 
-BUILD = Path("build")
 FORMAT = 1
 
 
 def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
     """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be released."""
     return f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
+
+
+def command_for(name: str) -> str:
+    """What builds the package of that stage or file name, for the user to type."""
+    return "make encoder" if name.startswith(ENCODER_NAME) else "make vocoder"
 
 
 def tool_versions() -> dict[str, str]:
@@ -71,12 +76,11 @@ class Manifest:
     def verify(self) -> None:
         """Raise InputError unless the package on disk is the one this manifest was written for."""
         if not self.package_path.is_dir():
-            raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `make vocoder` again")
+            raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:
-            raise InputError(
-                f"{self.package_path} has hash {found[:12]}, its manifest says {self.package_sha256[:12]}: run `make vocoder` again"
-            )
+            told = f"its manifest says {self.package_sha256[:12]}"
+            raise InputError(f"{self.package_path} has hash {found[:12]}, {told}: run `{command_for(self.stage)}` again")
 
     def save(self, path: Path) -> "Manifest":
         """Write as `path`; returns the manifest that knows its place."""
@@ -87,18 +91,19 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
-        """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
+            other = sorted(set(data) ^ known)[0]
+            raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
         if not path.exists():
-            raise InputError(f"{path} does not exist: no package was built there; `make vocoder` builds it")
+            raise InputError(f"{path} does not exist: no package was built there; `{command_for(path.name)}` builds it")
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except json.JSONDecodeError as problem:
             raise InputError(f"{path} is not JSON: {problem}") from None
         known = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise InputError(f"{path} is not a manifest of format {FORMAT}: run `make vocoder` again")
+            raise InputError(f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again")
         if set(data) != known:
-            raise InputError(f"{path} has other keys than a manifest: {sorted(set(data) ^ known)[0]!r}; run `make vocoder` again")
+            raise InputError(f"{path} has other keys than a manifest: {sorted(set(data) ^ known)[0]!r}; run `{command_for(path.name)}` again")
         return cls(**data | {"buckets": tuple(data["buckets"]), "path": path})
 
 

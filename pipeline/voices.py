@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.checkpoint import VOICE_SHAPE
+from pipeline.checkpoint import VOICE_SHAPE, read_tensors
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,14 +89,9 @@ def read_pack(path: Path) -> "Tensor":
 
 
 def _read_pt(path: Path) -> "Tensor":
-    import pickle
-
     import torch
 
-    try:
-        pack = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as problem:
-        raise InputError(f"{path} cannot be read as a PyTorch file: {(str(problem).splitlines() or ['?'])[0][:120]}") from None
+    pack = read_tensors(path)
     if not isinstance(pack, torch.Tensor):
         raise InputError(f"{path} holds a {type(pack).__name__}, not a tensor of shape {list(VOICE_SHAPE)}")
     return pack

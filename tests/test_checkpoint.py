@@ -120,7 +120,7 @@ def test_folder_errors(good: Path, tmp_path: Path) -> None:
 
 
 def test_voice_errors(good: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no voice 'heart'.*awb, rms, slt"):
+    with pytest.raises(InputError, match="no voice 'heart'.*There are: awb, rms, slt"):
         open_checkpoint(str(good)).voice("heart")
     shutil.copytree(good, tmp_path / "voices")
     torch.save(torch.zeros(3, 256), tmp_path / "voices" / "voices" / "slt.pt")

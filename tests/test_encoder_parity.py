@@ -16,7 +16,6 @@ LIMIT_DB = 90.0
 
 @pytest.fixture(scope="module")
 def models() -> tuple[torch.nn.Module, Encoder]:
-    pytest.importorskip("transformers", reason="upstream's ALBERT is transformers'")
     return both_models(tiny_config(), seed=0)
 
 
@@ -71,7 +70,6 @@ def test_position_ids_of_older_checkpoints_are_accepted(models: tuple) -> None:
 
 @pytest.mark.slow
 def test_full_size_float32() -> None:
-    pytest.importorskip("transformers", reason="upstream's ALBERT is transformers'")
     full = both_models(kokoro_config(), seed=0)
     rows = [row(full[0], partial(encoded_by_us, full[1]), case) for case in cases(8, seed=4)]
     assert sum(r["changed"] for r in rows) == 0

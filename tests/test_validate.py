@@ -19,7 +19,6 @@ PHONEMES = "abcdefg hijk".replace(" ", "z")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    pytest.importorskip("transformers", reason="upstream's ALBERT is transformers'")
     config = tiny_config() | {"vocab": VOCAB}
     return str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True))
 
@@ -116,7 +115,6 @@ def test_bad_input_is_one_line_and_exit_2(folder: str, flags: list[str], message
 @pytest.mark.slow
 def test_whole_chain_at_full_size_in_float64(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own."""
-    pytest.importorskip("transformers", reason="upstream's ALBERT is transformers'")
     full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB}, encoder=True)
     assert main(["--checkpoint", str(full), "--phonemes", PHONEMES, "--arithmetic", "float64"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["seams"]["twin"]}
