@@ -11,6 +11,7 @@ from eval.levels import Level
 from eval.verdict import REJECT, SHIP, UNDECIDED
 
 SMALLEST, FASTEST = "smallest", "fastest"
+NAMED = 3  # broken gates that a note names
 
 
 @dataclass(frozen=True)
@@ -70,4 +71,8 @@ def _ranking(objective: str, chip: str) -> tuple[Callable[[Level], tuple[float, 
 
 
 def _why(level: Level) -> str:
-    return ", ".join(level.record["broken"]) or level.record["reasons"][0]
+    broken = level.record["broken"]
+    if not broken:
+        return level.record["reasons"][0]
+    more = f" and {len(broken) - NAMED} more gates" if len(broken) > NAMED else ""
+    return ", ".join(broken[:NAMED]) + more

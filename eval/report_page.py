@@ -110,10 +110,12 @@ def notes(record: Mapping[str, Any]) -> str:
 
 def complaints(level: Mapping[str, Any]) -> str:
     """The gates a level broke, or that it broke none."""
-    said = "".join(f"<li>{escape(reason)}</li>" for reason in level["reasons"])
-    unfit = f"<li>{escape(level['unfit_for_engine'])}</li>" if level["unfit_for_engine"] else ""
     badge = f'<span class="badge {level["verdict"].lower()}">{level["verdict"]}</span>'
-    return f"<h3>{escape(level['method'])} {badge}</h3><p>{escape(level['title'])}</p><ul>{said}{unfit}</ul>"
+    reasons = [*level["reasons"], *([level["unfit_for_engine"]] if level["unfit_for_engine"] else [])]
+    head = f"<b>{escape(level['method'])}</b> {badge} {escape(level['title'])}"
+    if len(reasons) == 1:
+        return f"<p>{head}: {escape(reasons[0])}</p>"
+    return f"<p>{head}</p><ul>{''.join(f'<li>{escape(reason)}</li>' for reason in reasons)}</ul>"
 
 
 def players(heard: Sequence[Heard]) -> str:

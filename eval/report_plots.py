@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics.registry import METRICS
+from eval.metrics.registry import METRICS, ZERO
 from eval.metrics.trial import power_spectrum
 from pipeline.contract import SAMPLE_RATE_HZ
 from pipeline.errors import InputError
@@ -51,7 +51,7 @@ def clip_plot(record: Mapping[str, Any], metric: str) -> str:
     for place, (_, values, colour) in enumerate(rows):
         axes.scatter(values, np.full(len(values), place), s=16, color=colour, alpha=0.7, linewidths=0)
         axes.plot([np.mean(values)] * 2 if values else [], [place - 0.3, place + 0.3] if values else [], color=colour, linewidth=2)
-    for limit in sorted({_limit(check) for level in levels for check in level["checks"] if check["gate"].split()[0] == metric}):
+    for limit in sorted({limit for level in levels for check in level["checks"] for limit in _limits(check, metric)}):
         axes.axvline(limit, color="#b91c1c", linewidth=1, linestyle=":")
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     axes.invert_yaxis()
@@ -59,9 +59,12 @@ def clip_plot(record: Mapping[str, Any], metric: str) -> str:
     return _finished(canvas, axes)
 
 
-def _limit(check: Mapping[str, Any]) -> float:
-    """The number of a gate's rule: "within 0.5" -> 0.5."""
-    return float(check["rule"].split()[-1])
+def _limits(check: Mapping[str, Any], metric: str) -> tuple[float, ...]:
+    """Where a gate of the metric lies: ">= 4" -> 4, "within 0.5" -> -0.5 and 0.5; none for another metric's gate."""
+    if check["gate"].split()[0] != metric:
+        return ()
+    limit = float(check["rule"].split()[-1])
+    return (-limit, limit) if METRICS[metric].best == ZERO else (limit,)
 
 
 def trade_off(record: Mapping[str, Any]) -> str:
@@ -70,11 +73,10 @@ def trade_off(record: Mapping[str, Any]) -> str:
     levels = [level for level in record["levels"] if level.get("clips") and level["summary"]["pesq"]["mean"] is not None]
     for i, level in enumerate(levels):
         megabytes, pesq = level["bytes"] / 1e6, level["summary"]["pesq"]
-        axes.plot([megabytes] * 2, [pesq["worst"], pesq["mean"]], color=PALETTE[i % len(PALETTE)], marker="o", markersize=5)
-        above = i % 2 == 0
-        axes.annotate(level["method"], (megabytes, pesq["mean"] if above else pesq["worst"]), xytext=(0, 7 if above else -15),
-                      textcoords="offset points", ha="center", fontsize=9, color=INK)  # fmt: skip
-    axes.margins(x=0.08, y=0.22)
+        style = {"color": PALETTE[i % len(PALETTE)], "marker": "o", "markersize": 5, "alpha": 0.85}
+        axes.plot([megabytes] * 2, [pesq["worst"], pesq["mean"]], label=f"{level['method']}  {level['verdict']}", **style)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9)
+    axes.margins(x=0.06, y=0.1)
     axes.set_xlabel("MB on disk")
     axes.set_ylabel("PESQ, mean above worst")
     return _finished(canvas, axes)
