@@ -91,8 +91,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
-            other = sorted(set(data) ^ known)[0]
-            raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
+        """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
         if not path.exists():
             raise InputError(f"{path} does not exist: no package was built there; `{command_for(path.name)}` builds it")
         try:
@@ -103,7 +102,8 @@ class Manifest:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again")
         if set(data) != known:
-            raise InputError(f"{path} has other keys than a manifest: {sorted(set(data) ^ known)[0]!r}; run `{command_for(path.name)}` again")
+            other = sorted(set(data) ^ known)[0]
+            raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
         return cls(**data | {"buckets": tuple(data["buckets"]), "path": path})
 
 
