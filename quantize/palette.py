@@ -2,8 +2,8 @@
 
     table, index = palette(weight, bits=4)  # weight is close to table[index]
 
-coremltools' own k-means (scikit-learn, seeded) took 130 s for the demo vocoder at 8 bits, this takes seconds: in one dimension a cluster is
-an interval, so sums come from running totals and borders from a binary search.
+coremltools' own k-means (scikit-learn, seeded) took two minutes for the demo vocoder at 8 bits, this takes seconds: in one dimension a
+cluster is an interval, so sums come from running totals and borders from a binary search.
 """
 
 from dataclasses import dataclass
