@@ -19,6 +19,8 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import CheckFailed, InputError
 from pipeline.manifest import Manifest
 from quantize import build as compression
+from quantize import measure
+from quantize.activations import calibration_inputs
 from quantize.apply import main as apply
 from quantize.build import build_compressed
 from quantize.coverage import Coverage, quantize_ops
@@ -249,7 +251,7 @@ class TestApplyCommand:
 class TestSensitivityCommand:
     @pytest.fixture
     def measured_layers(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Layers measured so far; the figure is the number of characters of their names."""
+        """Layers measured so far; the figure is the number of characters of their names. Calibration takes two sentences."""
         layers: list[str] = []
 
         def damage_db2(_: Bench, levels: dict[str, str]) -> float:
@@ -257,6 +259,7 @@ class TestSensitivityCommand:
             return len(layers[-1]) / 1000
 
         monkeypatch.setattr(Bench, "damage_db2", damage_db2)
+        monkeypatch.setattr(measure, "calibration_inputs", lambda checkpoint, vocoder, _: calibration_inputs(checkpoint, vocoder, 2))
         return layers
 
     def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
@@ -284,6 +287,16 @@ class TestSensitivityCommand:
 
         assert self.run(built, tmp_path, "--int8-macs", "0.999") == 2
         assert "budget int8_macs 0.999 is out of reach: these levels go as far as" in capsys.readouterr().err
+
+    def test_a_size_takes_palettes_and_float_inputs(
+        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.run(built, tmp_path, "--size", "0.8") == 0
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["forecast"]["size"] <= 0.8
+        assert data["forecast"]["int8_macs"] == 0
+        assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {"fp16", "w8", "p6", "p4"}
+        assert measured_layers[-1] == "together"
 
     def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert sensitivity(["--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
