@@ -2,7 +2,7 @@
 
     with simulated(vocoder, {"generator.resblocks.0.convs1.0": LEVELS["w8a8"]}, peaks): samples = render_reference(vocoder, inputs)
 
-A figure that decides anything is measured on the executed package; tests hold the simulation to it.
+A figure that decides anything is measured on the executed package, never here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
