@@ -1,4 +1,4 @@
-"""Equalization changes nothing that is heard; calibration never sees a sentence that is judged; a simulation leaves no trace.
+"""Equalization changes nothing that is heard; calibration never sees a sentence that is judged; a simulation leaves no trace."""
 
 import dataclasses
 from pathlib import Path
