@@ -4,6 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 METHOD ?= fp16
 CHECKPOINT ?=
+OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
@@ -11,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv vocoder g2p encoder all demo quality bench test test-slow lint clean
+.PHONY: help venv vocoder g2p encoder all demo quality release controls sensitivity bench test test-slow lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,9 +38,19 @@ g2p: ## not in this tree yet: exits 2 and says so
 
 all: vocoder ## every package this version builds: the vocoder
 
-quality: venv ## judge a level on held-out speech (METHOD=fp16|w8)
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed)
 	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
 	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) --build "$(OUT)"
+
+release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 2
+	$(RUN) -m eval.release $(checkpoint_flag) --build "$(OUT)" $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
+	[ ! -f "$(OUT)/release/decision.json" ] || $(RUN) -m eval.report $(checkpoint_flag) --build "$(OUT)"; exit $$code
+
+controls: venv ## prove that the gates reject: thirteen known errors
+	$(RUN) -m eval.controls $(checkpoint_flag)
+
+sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the curve
+	$(RUN) -m quantize.sensitivity $(checkpoint_flag) --build "$(OUT)"
 
 demo: venv ## train the demo voice anew from its seed (needs Debian's flite; 40 minutes on one core)
 	$(RUN) -m pipeline.demo.train

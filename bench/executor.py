@@ -65,8 +65,8 @@ def build(folder: Path, frames: int) -> "tuple[torch.nn.Module, dict[str, torch.
 
     from pipeline.contract import FEATURES, STYLE, PackedLayout
     from pipeline.export import save_package
-    from vocoder.convert import export_model
     from vocoder.decoder import Vocoder
+    from vocoder.export import export_model
     from vocoder.packing import PackedVocoder
 
     config = full_size()

@@ -24,7 +24,7 @@ def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path)
     from bench.random_checkpoint import random_vocoder
     from pipeline.config import KokoroConfig
     from pipeline.export import save_package
-    from vocoder.convert import export_model
+    from vocoder.export import export_model
 
     parsed = KokoroConfig.from_dict(config, "bench.forecast")
     model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim)

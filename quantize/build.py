@@ -28,9 +28,9 @@ from quantize.packages import find_package, manifest_path
 from quantize.plan import LayerPlan, plan_for
 from quantize.recipe import Recipe
 from quantize.weights import compressed
-from vocoder import convert as vocoder_convert
 from vocoder.check import CHECK_FRAMES
 from vocoder.decoder import Vocoder
+from vocoder.export import export_model
 from vocoder.package import render_reference, run_program
 from vocoder.packing import VocoderInputs
 
@@ -91,7 +91,7 @@ def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: Vo
         vocoder, figure = balanced(method, checkpoint, vocoder, clip)
         figures = (figure,)
     config, target = checkpoint.config, method.target or parent.target
-    model = vocoder_convert.export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim)
+    model = export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim)
     save_package(model, work / "source.mlpackage")
     return Source(work / "source.mlpackage", vocoder, figures)
 

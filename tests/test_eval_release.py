@@ -26,7 +26,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.demo.data import calibration, heldout
 from pipeline.errors import InputError
 from pipeline.manifest import Manifest
-from vocoder.convert import build as build_vocoder
+from vocoder.export import build as build_vocoder
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 

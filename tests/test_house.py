@@ -32,7 +32,11 @@ CLIS = {
     "pipeline.validate": "pipeline/validate.py",
     "vocoder.convert": "vocoder/convert.py",
     "quantize.apply": "quantize/apply.py",
+    "quantize.sensitivity": "quantize/sensitivity.py",
     "eval.quality": "eval/quality.py",
+    "eval.release": "eval/release.py",
+    "eval.report": "eval/report.py",
+    "eval.controls": "eval/controls.py",
 }
 
 

@@ -31,7 +31,7 @@ from quantize.packages import find_package
 from quantize.plan import plan_for
 from quantize.recipe import Recipe, load_recipe
 from quantize.sensitivity import main as sensitivity
-from vocoder.convert import build as build_vocoder
+from vocoder.export import build as build_vocoder
 
 QUICK = Activations(clips=2)
 COMPRESSED = ("w8", "w8a8", "mixed")

@@ -6,6 +6,7 @@
 import numpy as np
 
 from eval.metrics.trial import Trial, decibels, frames
+from pipeline import figures
 
 SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
@@ -18,8 +19,7 @@ LONGEST_LAG = 240  # samples, 10 ms
 
 def snr_db(trial: Trial) -> float:
     """10 log10(sum r^2 / sum (t - r)^2), at most 200."""
-    noise, signal = np.square(trial.test - trial.reference).sum(), np.square(trial.reference).sum()
-    return float(-decibels(max(noise / signal, 10 ** (-SNR_CEILING_DB / 10))))
+    return min(figures.snr_db(trial.reference, trial.test), SNR_CEILING_DB)
 
 
 def level_db(trial: Trial) -> float:
