@@ -1,6 +1,6 @@
 """A judgement as plain data: everything for the file, the essence for the last line of stdout.
 
-    record = full_record(judgement, manifest, seed=0, precision="declared")
+record = full_record(judgement, manifest, seed=0, precision="declared")
 """
 
 from dataclasses import asdict

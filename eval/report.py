@@ -62,6 +62,14 @@ def open_packages(record: dict[str, Any], checkpoint: "Checkpoint", build: Path)
     return packages
 
 
+def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
+    """The plots quantize.sensitivity left for this checkpoint's fp16 package."""
+    from quantize.methods import method_named
+    from quantize.packages import manifest_path
+
+    return sorted((build / "sensitivity").glob(f"{manifest_path(build, checkpoint, method_named('fp16')).stem}-*.png"))
+
+
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
@@ -83,7 +91,7 @@ def run(argv: list[str] | None) -> int:
     heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(heldout()))
     html = folder / "report.html"
     with staged(html) as aside:
-        aside.write_text(page(record, heard), encoding="utf-8")
+        aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint)), encoding="utf-8")
     in_doubt = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"] or list(packages)[-1:]
     pairs = write_pack(folder / "listening", heard, in_doubt, arguments.pairs_seed)
     print(f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")

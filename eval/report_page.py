@@ -1,13 +1,15 @@
 """The release report as one HTML page without a single outside reference.
 
-    html = page(record, heard)
+    html = page(record, heard, curves=[])
 
-Order: the decision, the table, what was broken, sentences, spectrograms, listening, provenance.
+Order: the decision, the table, what was broken, sentences, sensitivity, listening, spectrograms, every figure, provenance.
 """
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from eval.audition import REFERENCE, Heard, flac_base64
@@ -19,8 +21,8 @@ PLOTTED = ("pesq", "mcd_db", "level_db")
 HEADINGS = ("level", "verdict", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in redraws", "ms/s {chip}")
 
 
-def page(record: Mapping[str, Any], heard: Sequence[Heard]) -> str:
-    """The whole page."""
+def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Path]) -> str:
+    """The whole page; `curves` are the plots that quantize.sensitivity drew for this package."""
     judged = [level for level in record["levels"] if level.get("clips")]
     parts = (
         decision(record),
@@ -28,6 +30,7 @@ def page(record: Mapping[str, Any], heard: Sequence[Heard]) -> str:
         section("Size against quality", image(trade_off(record), "size on disk against PESQ")),
         section("Verdicts", "".join(complaints(level) for level in judged)),
         section("Sentence by sentence", "".join(image(clip_plot(record, metric), METRICS[metric].title) for metric in PLOTTED)),
+        section("Sensitivity", sensitivity(curves)),
         section("Listen", players(heard)),
         section("Spectrograms", spectrograms(heard)),
         section("Every figure", "".join(figures(level) for level in judged)),
@@ -47,6 +50,13 @@ def section(title: str, body: str) -> str:
 def image(address: str, alt: str) -> str:
     """A picture that scrolls rather than shrinks out of sight on a phone."""
     return f'<div class="wide"><img src="{address}" alt="{escape(alt)}"></div>'
+
+
+def sensitivity(curves: Sequence[Path]) -> str:
+    """Each layer's loss and the trade-off curve that `mixed` was chosen from, or how to measure them."""
+    if not curves:
+        return "<p>Not measured in this build: <code>python -m quantize.sensitivity</code> draws the curve.</p>"
+    return "".join(image(f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}", path.name) for path in curves)
 
 
 def decision(record: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The human table of a judgement.
 
-    print_judgement(judgement, manifest, precision="declared")
+print_judgement(judgement, manifest, precision="declared")
 """
 
 from rich.box import SIMPLE_HEAD

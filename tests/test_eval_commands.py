@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = {"eval/quality.py": "eval.quality", "eval/controls.py": "eval.controls", "eval/release.py": "eval.release",
-            "eval/report.py": "eval.report", "quantize/apply.py": "quantize.apply"}
+COMMANDS = {
+    "eval/quality.py": "eval.quality",
+    "eval/controls.py": "eval.controls",
+    "eval/release.py": "eval.release",
+    "eval/report.py": "eval.report",
+    "quantize/apply.py": "quantize.apply",
+}
 
 
 def run(*arguments: str, folder: Path = ROOT, path: str = "") -> subprocess.CompletedProcess[str]:

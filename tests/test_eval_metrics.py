@@ -193,14 +193,17 @@ class TestProperties:
 
 
 class TestBadSignals:
-    @pytest.mark.parametrize(("signal", "message"), [
-        (np.zeros(24_000), "is silent"),
-        (np.ones(3000), r"lasts 0\.125 s: at least 0\.25 s"),
-        (np.full(24_000, np.nan), "holds 24000 samples that are NaN or infinite"),
-        (np.ones((2, 24_000)), "mono"),
-        (np.ones(24_000, dtype=np.int16), "mono float array"),
-        ([0.1] * 24_000, "mono float array"),
-    ])
+    @pytest.mark.parametrize(
+        ("signal", "message"),
+        [
+            (np.zeros(24_000), "is silent"),
+            (np.ones(3000), r"lasts 0\.125 s: at least 0\.25 s"),
+            (np.full(24_000, np.nan), "holds 24000 samples that are NaN or infinite"),
+            (np.ones((2, 24_000)), "mono"),
+            (np.ones(24_000, dtype=np.int16), "mono float array"),
+            ([0.1] * 24_000, "mono float array"),
+        ],
+    )
     def test_one_line_says_what_is_wrong(self, signal: np.ndarray, message: str) -> None:
         with pytest.raises(InputError, match=f"the reference signal .*{message}"):
             Trial(signal, tone(100))

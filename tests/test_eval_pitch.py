@@ -29,7 +29,8 @@ def test_tracker_on_known_pitch(hz: float) -> None:
 
 
 def test_tracker_against_praat() -> None:
-    parselmouth = pytest.importorskip("parselmouth")
+    import parselmouth
+
     speech = resampled(heldout()[0].recording, 16_000)
     track = track_pitch(speech)
     praat = parselmouth.Sound(speech, SAMPLE_RATE_HZ).to_pitch_ac(time_step=0.01, pitch_floor=60, pitch_ceiling=400)

@@ -1,6 +1,6 @@
 """Metrics of the samples themselves: error power, level, jumps, peaks, clipping, delay. PESQ and MCD are blind to most of these.
 
-    snr_db(Trial(reference, test))
+snr_db(Trial(reference, test))
 """
 
 import numpy as np

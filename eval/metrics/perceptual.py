@@ -1,6 +1,6 @@
 """Metrics that model a listener: wide-band PESQ and STOI, both by their public packages.
 
-    pesq_wb(Trial(reference, test))  # MOS-LQO
+pesq_wb(Trial(reference, test))  # MOS-LQO
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Metrics of the spectrum: mel-cepstral distortion, log-spectral distance, band energies.
 
-    mcd_db(Trial(reference, test))
+mcd_db(Trial(reference, test))
 """
 
 import math
