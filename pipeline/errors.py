@@ -1,13 +1,14 @@
 """The one exception a user may cause, and the one place that turns it into a clear line and exit code 2.
 
-with reported() as outcome: ...
-return outcome.code
+def main(argv: list[str] | None = None) -> int:
+    return run_cli(run, argv)
 """
 
 import errno
 import sys
 from collections.abc import Callable
 
+ROOMS = ("g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # a missing one is a bug, not a missing install
 EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED = 0, 1, 2
 
 
@@ -22,7 +23,7 @@ class CheckFailed(RuntimeError):
 def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
     """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
 
-    A full disk is a user's mistake too. Anything else is a bug and keeps its traceback.
+    A full disk and a Python without the dependencies are a user's mistake too. Anything else is a bug and keeps its traceback.
     """
     try:
         return main(argv)
@@ -32,6 +33,11 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     except CheckFailed as problem:
         print(f"rejected: {problem}", file=sys.stderr)
         return EXIT_REJECTED
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").split(".")[0] in ROOMS:
+            raise
+        print(f"error: {problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`", file=sys.stderr)
+        return EXIT_UNDECIDED
     except OSError as problem:
         if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
             raise
