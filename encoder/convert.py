@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.arguments import buckets_argument
 from pipeline.contract import (
     DEFAULT_BUCKETS,
     DURATION,
@@ -25,7 +26,6 @@ from pipeline.contract import (
     MAX_PHONEMES,
     PROSODY,
     TOKEN_BUCKETS,
-    check_buckets,
 )
 from pipeline.errors import EXIT_GOOD, InputError, run_cli
 
@@ -49,7 +49,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="fp16: fp32 wherever a duration hangs on it; fp32: a reference package",
     )
     parser.add_argument(
-        "--buckets", type=frame_buckets, default=DEFAULT_BUCKETS, help="enumerated lengths in frames (40 a second), comma-separated, rising"
+        "--buckets",
+        type=buckets_argument,
+        default=DEFAULT_BUCKETS,
+        help="enumerated lengths in frames, comma-separated, rising",
     )
     parser.add_argument(
         "--token-buckets", type=token_buckets, default=TOKEN_BUCKETS, help="enumerated lengths in tokens (phonemes + 2), likewise"
@@ -59,19 +62,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def frame_buckets(text: str) -> tuple[int, ...]:
-    """'20,40' -> (20, 40)."""
-    try:
-        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
-    except InputError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
-
-
 def token_buckets(text: str) -> tuple[int, ...]:
     """The same with the bounds of ALBERT's positions: 3 to 512."""
-    buckets = frame_buckets(text)
+    buckets = buckets_argument(text)
     if buckets[0] < 3 or buckets[-1] > MAX_PHONEMES + 2:
         raise argparse.ArgumentTypeError(f"token buckets {text!r} are not within 3..{MAX_PHONEMES + 2} (phonemes + 2)")
     return buckets

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "bench": set(ROOMS),
     "pipeline": {"pipeline", "encoder", "vocoder", "g2p", "mlprogram"},
 }
-FOUNDATION = ("contract", "errors", "config", "layers", "blocks", "staging", "export", "manifest")  # of pipeline/: below the three models
+FOUNDATION = ("contract", "errors", "config", "layers", "blocks", "arguments", "staging", "export", "manifest")  # of pipeline/: below the three models
 CLIS = {
     "encoder.convert": "encoder/convert.py",
     "pipeline.validate": "pipeline/validate.py",

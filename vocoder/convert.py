@@ -16,8 +16,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.contract import DEFAULT_BUCKETS, check_buckets
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from pipeline.arguments import buckets_argument
+from pipeline.contract import DEFAULT_BUCKETS
+from pipeline.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
     from pipeline.manifest import Manifest
@@ -42,16 +43,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", choices=("iOS17", "iOS18"), default="iOS17", help="minimum deployment target")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for the package and its manifest")
     return parser.parse_args(argv)
-
-
-def buckets_argument(text: str) -> tuple[int, ...]:
-    """'20,40' -> (20, 40)."""
-    try:
-        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
-    except InputError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
 
 
 def print_report(manifest: "Manifest") -> None:
