@@ -28,48 +28,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-    from pipeline.config import KokoroConfig
 
 SPEED_LIMIT, MEMORY_LIMIT, AGREEMENT_DB = 1.3, 1.5, 110.0  # ratios to eager; fp32 agreement with it
-
-
-def full_size() -> "KokoroConfig":
-    """Kokoro-82M's own sizes (hexgrad/Kokoro-82M, config.json); the encoder's entries do not matter here."""
-    from pipeline.config import IstftNetConfig, KokoroConfig, PlbertConfig
-
-    net = IstftNetConfig(
-        upsample_rates=(10, 6),
-        upsample_kernel_sizes=(20, 12),
-        upsample_initial_channel=512,
-        resblock_kernel_sizes=(3, 7, 11),
-        resblock_dilation_sizes=((1, 3, 5),) * 3,
-        gen_istft_n_fft=20,
-        gen_istft_hop_size=5,
-    )
-    return KokoroConfig(
-        istftnet=net,
-        hidden_dim=512,
-        style_dim=128,
-        n_token=178,
-        text_encoder_kernel_size=5,
-        plbert=PlbertConfig(768, 12, 2048, 512, 12),
-        n_layer=3,
-        max_dur=50,
-        vocab={},
-    )
 
 
 def build(folder: Path, frames: int) -> "tuple[torch.nn.Module, dict[str, torch.Tensor], dict[str, Path]]":
     """The packed module, one input for it, and the two packages (made unless they are there)."""
     import torch
 
+    from bench.random_checkpoint import kokoro_config
+    from pipeline.config import KokoroConfig
     from pipeline.contract import FEATURES, STYLE, PackedLayout
     from pipeline.export import save_package
     from vocoder.decoder import Vocoder
     from vocoder.export import export_model
     from vocoder.packing import PackedVocoder
 
-    config = full_size()
+    config = KokoroConfig.from_dict(kokoro_config(), "bench.executor")
     torch.manual_seed(0)
     vocoder = Vocoder(config).eval()
     layout = PackedLayout(config.hidden_dim)

@@ -24,6 +24,7 @@ class BrokenTail(InverseStft):
         self.fault, self.silent = fault, silent
 
     def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
+        """x [B, 22, 1, S] at exact length (the mask is not read) -> [B, 1, 1, 5 (S - 1)] with the fault in it."""
         magnitude = torch.exp(x[:, :BINS])  # [B, 11, 1, S]
         magnitude[..., self.silent[0] : self.silent[1]] = 0.0
         if self.fault == HALVED:

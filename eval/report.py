@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from pipeline.staging import read_json
 from quantize.methods import method_named
 
 if TYPE_CHECKING:
@@ -37,12 +38,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def read_decision(path: Path) -> dict[str, Any]:
     """The decision; InputError when there is none or it is not one."""
-    if not path.is_file():
-        raise InputError(f"{path} does not exist: nothing was decided; `python -m eval.release` decides")
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as problem:
-        raise InputError(f"{path} is not JSON: {problem}; run `python -m eval.release` again") from None
+    record = read_json(path, "nothing was decided; `python -m eval.release` decides", "; run `python -m eval.release` again")
     if not isinstance(record, dict) or record.get("format") != 1 or "levels" not in record:
         raise InputError(f"{path} is no decision of format 1: run `python -m eval.release` again")
     return record

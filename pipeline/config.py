@@ -6,7 +6,6 @@ Upstream hard-codes three decoder widths (1024, 64 and 512); here the optional s
 """
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from pipeline.contract import FRAME_SAMPLES, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME
 from pipeline.errors import InputError
+from pipeline.staging import read_json
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,7 @@ class KokoroConfig:
     @classmethod
     def load(cls, path: Path) -> "KokoroConfig":
         """Read config.json. Raises InputError for a missing file, bad JSON, an unknown or missing key, or other shapes."""
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist: a checkpoint folder holds config.json, one .pth file and voices/") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-            raise InputError(f"{path} is not JSON: {problem}") from None
+        data = read_json(path, "a checkpoint folder holds config.json, one .pth file and voices/")
         if not isinstance(data, dict):
             raise InputError(f"{path} holds a {type(data).__name__}, not an object")
         return cls.from_dict(data, str(path))

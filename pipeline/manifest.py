@@ -7,7 +7,6 @@ A package without a manifest is not a package: every reader starts here.
 """
 
 import dataclasses
-import json
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from typing import Any
 from pipeline.contract import ENCODER_NAME
 from pipeline.errors import InputError
 from pipeline.export import package_bytes, package_sha256
-from pipeline.staging import write_json
+from pipeline.staging import read_json, write_json
 
 FORMAT = 1
 
@@ -92,12 +91,7 @@ class Manifest:
     @classmethod
     def load(cls, path: Path) -> "Manifest":
         """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
-        if not path.exists():
-            raise InputError(f"{path} does not exist: no package was built there; `{command_for(path.name)}` builds it")
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as problem:
-            raise InputError(f"{path} is not JSON: {problem}") from None
+        data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
         known = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again")
@@ -105,11 +99,6 @@ class Manifest:
             other = sorted(set(data) ^ known)[0]
             raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
         return cls(**data | {"buckets": tuple(data["buckets"]), "path": path})
-
-
-def load_manifest(path: Path) -> Manifest:
-    """Manifest.load, as a verb."""
-    return Manifest.load(path)
 
 
 def describe_package(package: Path) -> dict[str, Any]:

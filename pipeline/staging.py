@@ -38,6 +38,16 @@ def replace(aside: Path, target: Path) -> None:
     aside.replace(target)
 
 
+def read_json(path: Path, missing: str, again: str = "") -> Any:
+    """Parsed JSON. InputError says `missing` when there is no such file, and `again` after what is wrong with one that is not JSON."""
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: {missing}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path} is not JSON: {problem}{again}") from None
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write sorted, indented JSON by rename."""
     with staged(path) as aside:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.checkpoint import Checkpoint
 from pipeline.contract import VOCODER_NAME
 from pipeline.errors import InputError
-from pipeline.manifest import Manifest, load_manifest, package_name
+from pipeline.manifest import Manifest, package_name
 from quantize.methods import Method
 
 
@@ -25,7 +25,7 @@ def find_package(build: Path, checkpoint: Checkpoint, method: Method) -> Manifes
     path = manifest_path(build, checkpoint, method)
     if not path.is_file():
         raise InputError(f"{path} does not exist: the {method.name} package is not built; `{method.command}` builds it")
-    manifest = load_manifest(path)
+    manifest = Manifest.load(path)
     if manifest.checkpoint_sha256 != checkpoint.sha256:
         built, given = manifest.checkpoint_sha256[:12], checkpoint.sha256[:12]
         raise InputError(f"{path} was built from checkpoint {built}, but {checkpoint.weights} is {given}: run `{method.command}` again")

@@ -5,7 +5,6 @@ recipe.require_fits(checkpoint)
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import InputError
-from pipeline.staging import write_json
+from pipeline.staging import read_json, write_json
 from quantize.methods import LEVELS
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -61,12 +60,7 @@ def recipe_path(checkpoint: Checkpoint) -> Path:
 
 def load_recipe(path: Path) -> Recipe:
     """Read a recipe; InputError when it is missing, not JSON, or has other keys."""
-    if not path.is_file():
-        raise InputError(f"{path} does not exist: there is no recipe for this checkpoint; {FIND}")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as problem:
-        raise InputError(f"{path} is not JSON: {problem}") from None
+    data = read_json(path, f"there is no recipe for this checkpoint; {FIND}")
     known = {field.name for field in dataclasses.fields(Recipe)}
     if not isinstance(data, dict) or set(data) != known:
         wrong = sorted(set(data) ^ known)[0] if isinstance(data, dict) else type(data).__name__
