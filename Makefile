@@ -23,7 +23,7 @@ venv: $(VENV)/.installed ## virtual environment with everything, at the versions
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo,plot,test]"
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,plot,test]"
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro
 	@touch $@
 

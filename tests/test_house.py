@@ -18,7 +18,7 @@ TEXTS = [
 ]
 MAY_IMPORT = {
     "mlprogram": {"mlprogram"},
-    "g2p": {"g2p", "pipeline"},
+    "g2p": {"g2p", "pipeline", "mlprogram"},
     "encoder": {"encoder", "pipeline", "mlprogram"},
     "vocoder": {"vocoder", "pipeline", "mlprogram"},
     "quantize": {"quantize", "vocoder", "pipeline", "mlprogram"},
