@@ -1,0 +1,47 @@
+"""Written text to spoken words: numbers, dates, money, web addresses, abbreviations said as people say them; nothing lost in silence.
+
+    from g2p.normalize import normalize
+    normalize("Dr. Smith paid $3.50 on 3/15/2026.")
+    normalize("Dr Smith paid £3.50 on 15/3/2026.", dialect="gb")
+
+Stages: characters.py (one form for quotes, dashes, accents), scan.py (tokens, with the handlers of the other files), offsets back.
+A `letters` token holds capitals (`FBI`) and perhaps `s` or `'s` at its end (`CDs`, `FBI's`): that is the ending's sound, not a letter.
+Words keep the case and the accents of the text (NFC); spoken words (`twenty`, `dollars`) are lower case, names of months capitalized.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from g2p.normalize.characters import Cleaned, clean
+from g2p.normalize.scan import scan
+from g2p.normalize.state import Drop, Scan
+from g2p.result import US, Dialect, Normalized, Token
+
+__all__ = ["analyse", "normalize"]
+
+
+def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
+    """The scan's tokens with offsets of the original."""
+    text = cleaned.text
+    if cleaned.starts is None:
+        for word, start, end, kind, space in state.tokens:
+            yield Token(word, start, end, kind, text[end : end + 1].isspace() if space is None else space)
+        return
+    for word, start, end, kind, space in state.tokens:
+        first, last = cleaned.span(start, end)
+        yield Token(word, first, last, kind, text[end : end + 1].isspace() if space is None else space)
+
+
+def analyse(text: str, *, dialect: Dialect = US) -> tuple[tuple[Token, ...], list[Drop]]:
+    """Tokens, and each drop with its offsets: (start, end, category), in order."""
+    cleaned = clean(text)
+    state = Scan(cleaned.text, dialect)
+    scan(state)
+    drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in state.drops]
+    return tuple(tokens_of(state, cleaned)), sorted(drops)
+
+
+def normalize(text: str, *, dialect: Dialect = US) -> Normalized:
+    """Spoken tokens of `text` in order, and what was left out, counted by category. Never raises on any text; linear time."""
+    tokens, drops = analyse(text, dialect=dialect)
+    return Normalized(tokens, dict(Counter(why for _, _, why in drops)))

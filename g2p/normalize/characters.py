@@ -1,0 +1,130 @@
+"""First stage: characters. Quotes, dashes, widths and accents into one form; emoji, controls and other scripts out, by name.
+
+    cleaned = clean("“naïve” 😀 Привет")
+    cleaned.text          # the text the scan reads
+    cleaned.span(0, 5)    # the same span in the original
+
+Every character of the original is in `text`, is white space, or is in `drops`.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+
+from g2p.normalize.state import Drop
+
+LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
+OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
+SPOKEN = "°²³½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
+ONE_FOR_ONE = {
+    "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯", "µ": "μ", "×": "⋅✕✖", "−": "➖",
+    " ": "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", "\n": "\u2028\u2029\u0085\v\f",
+    "/": "⁄∕", ":": "∶", ".": "。．｡", ",": "，、､", "(": "【〔", ")": "】〕", "~": "∼〜",
+}  # fmt: skip
+TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
+INVISIBLE = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
+EMOJI = "\u2139\u231a\u231b\u23e9-\u23fa\u25b6\u25c0\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001fbff"
+MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
+NFKC = "\u2100-\u2188\u2460-\u24ff\ufb00-\ufb06\uff01-\uff5e\uffe0-\uffe6\U0001d400-\U0001d7ff\u00aa\u00ba\u00b9\u2070-\u209c"
+COMPATIBLE = re.compile(f"[{NFKC}]")
+# What needs a look, longest cluster first; everything else stays as it is.
+SPECIAL = re.compile(
+    f"(?P<emoji>(?:[{EMOJI}\U000e0020-\U000e007f]|[0-9#*]\ufe0f?\u20e3)(?:[{EMOJI}\ufe0f\u200d\u20e3\U000e0020-\U000e007f])*+)"
+    f"|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
+    f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
+)
+GREEK = dict(zip("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ", (
+    "alpha beta gamma delta epsilon zeta eta theta lambda pi rho sigma tau phi chi psi omega gamma delta theta lambda pi sigma phi psi omega"
+).split(), strict=True))  # fmt: skip
+
+
+@dataclass
+class Cleaned:
+    """The text to scan, and for each of its characters where it came from (None: nothing moved)."""
+
+    text: str
+    starts: list[int] | None = None
+    ends: list[int] | None = None
+    drops: list[Drop] = field(default_factory=list)  # offsets of the original
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """start:end of the cleaned text as offsets of the original."""
+        if self.starts is None or self.ends is None:
+            return start, end
+        return self.starts[start], self.ends[end - 1]
+
+
+def script(character: str) -> str:
+    """Cyrillic, Greek, CJK ...: the first word of the character's Unicode name."""
+    return unicodedata.name(character, "Unknown").split()[0].split("-")[0].capitalize().replace("Cjk", "CJK")
+
+
+def category(character: str) -> str:
+    """Why a character is left out."""
+    kind = unicodedata.category(character)
+    if kind[0] in "LMN":
+        return f"script {script(character)}"
+    return {"Cn": "unassigned character", "Co": "private character", "Cc": "control character", "Cf": "invisible character"}.get(
+        kind, "symbol"
+    )
+
+
+def fold(character: str) -> str:
+    """The letters of LATIN nearest to one Latin letter beyond it (ế -> e), empty where there is none."""
+    composed = unicodedata.normalize("NFD", character)
+    return "".join(letter for letter in composed if re.fullmatch(f"[{LATIN}]", letter))
+
+
+def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
+    """What stands for a special cluster, and the category of what is lost (None: nothing)."""
+    if kind == "emoji":
+        return " ", "emoji"
+    if kind == "accent":
+        composed = unicodedata.normalize("NFC", found)
+        if len(composed) == 1 and re.fullmatch(f"[{LATIN}]", composed):
+            return composed, None
+        return found[0] if re.match(f"[{LATIN}]", found) else "", "combining mark"
+    if kind != "other":
+        names = {"invisible": "invisible character", "control": "control character", "surrogate": "lone surrogate"}
+        return "" if kind == "invisible" else " ", names[kind]
+    if found.isspace():
+        return " ", None
+    if alone and found in GREEK:
+        return found, None
+    if unicodedata.category(found) == "Nd":
+        return str(unicodedata.decimal(found)), None
+    if COMPATIBLE.match(found):
+        plain = unicodedata.normalize("NFKC", found).translate(TABLE)
+        if re.fullmatch(f"[\x20-\x7e{LATIN}{SPOKEN}]+", plain):
+            return plain, None
+    letters = fold(found) if unicodedata.category(found)[0] == "L" else ""
+    return (letters, None) if letters else (" ", category(found))
+
+
+def clean(text: str) -> Cleaned:
+    """`text` in the form the scan reads. Time is linear; ASCII without control characters comes back as it is."""
+    plain = text if text.isascii() else text.translate(TABLE)
+    if SPECIAL.search(plain) is None:
+        return Cleaned(plain)
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    drops: list[Drop] = []
+    position = 0
+    for match in SPECIAL.finditer(plain):
+        start, end = match.span()
+        pieces.append(plain[position:start])
+        starts.extend(range(position, start))
+        ends.extend(range(position + 1, start + 1))
+        alone = not (plain[start - 1 : start] + plain[end : end + 1]).strip().isalpha()
+        new, lost = replacement(match.lastgroup or "other", match.group(), alone)
+        if lost:
+            drops.append((start, end, lost))
+        pieces.append(new)
+        starts.extend([start] * len(new))
+        ends.extend([end] * len(new))
+        position = end
+    pieces.append(plain[position:])
+    starts.extend(range(position, len(plain)))
+    ends.extend(range(position + 1, len(plain) + 1))
+    return Cleaned("".join(pieces), starts, ends, drops)
