@@ -1,1 +1,21 @@
-"""Room of the G2P stage: text to phonemes in the Kokoro vocabulary, on the CPU. Empty until its issue lands."""
+"""Text to phonemes in Kokoro's vocabulary, on the CPU.
+
+from g2p import G2P, phonemize
+phonemize("Hello, world.").phonemes
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from g2p.phonemizer import G2P, phonemize
+
+__all__ = ["G2P", "phonemize"]
+
+
+def __getattr__(name: str) -> Any:
+    """`phonemize` and `G2P`, imported when first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module 'g2p' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("g2p.phonemizer"), name)

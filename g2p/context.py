@@ -1,0 +1,78 @@
+"""What the sentence decides: weak forms of small words, the form before a pause, heteronyms, letters or word for US and IT.
+
+    weak_form("the", Ahead(vowel=True), first=False, shouted=False)     # "ði"
+
+Facts as misaki's users hear them (misaki/en.py: get_special_case, token_context); differences are listed in docs/g2p.md. A pause is a
+punctuation mark or the end; quotes and brackets part no words.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from g2p.lexicon import BEFORE_PAUSE
+from g2p.reading import Reading
+from g2p.result import Token
+
+Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What follows a word: `vowel` True or False for its first sound, None for a pause or the end; `word` in lower case."""
+
+    vowel: bool | None = None
+    word: str = ""
+
+
+END = Ahead()
+# lower-case word to its form (before a pause, before a consonant, before a vowel); None: what the lexicon says
+WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
+    "the": ("ðə", "ðə", "ði"),
+    "a": ("ˈA", "ɐ", "ɐ"),
+    "an": ("ɐn", "ɐn", "ɐn"),
+    "to": (None, "tə", "tʊ"),
+    "in": ("ˈɪn", "ɪn", "ɪn"),
+    "am": (None, "ɐm", "ɐm"),
+    "i": ("ˌI", "ˌI", "ˌI"),
+}
+
+
+def weak_form(word: str, ahead: Ahead, first: bool, shouted: bool) -> str | None:
+    """The form of a small word for what follows it, or None where the lexicon's holds.
+
+    A capital A inside a sentence is the letter (vitamin A), Am and AM keep the full form, `i` alone is the letter.
+    """
+    lower = word.lower()
+    forms = WEAK.get(lower)
+    if forms is None or (word == "A" and not first and not shouted) or (lower == "am" and word != "am") or word == "i":
+        return None
+    return forms[0 if ahead.vowel is None else 1 + ahead.vowel]
+
+
+def sense(reading: Reading, ahead: Ahead, shouted: bool, choose: Choose) -> str | None:
+    """The phonemes of a heteronym here; None: an acronym among words (US, IT, WHO), to be said letter by letter."""
+    senses = reading.senses or {}
+    if ahead.vowel is None and BEFORE_PAUSE in senses:
+        return senses[BEFORE_PAUSE]
+    if None in senses.values():
+        return reading.phonemes if shouted else None
+    keys = tuple(key for key in senses if key != BEFORE_PAUSE)
+    if len(keys) < 2:
+        return reading.phonemes
+    return senses[choose(keys)] or reading.phonemes
+
+
+def first_word(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a word opens a sentence or a clause: nothing or a mark stands before it."""
+    return place == 0 or tokens[place - 1].kind == "punctuation"
+
+
+def is_shouted(tokens: Sequence[Token]) -> bool:
+    """Whether the sentence has words of two letters and more, and all in capitals."""
+    words = [token.text for token in tokens if token.kind == "word" and len(token.text) > 1]
+    return len(words) > 1 and all(word.isupper() for word in words)
+
+
+def used_to(word: str, ahead: Ahead) -> bool:
+    """Whether `used` may be the verb of habit: only before `to`."""
+    return word.lower() != "used" or ahead.word == "to"

@@ -1,0 +1,118 @@
+"""The word lists by word: case, accents, possessives, contractions and inflections, with where each answer came from.
+
+    lexicon = Lexicon.load("us")
+    lexicon.find("Walked")    # Found(phonemes="wˈɔkt", source="gold")
+    lexicon.find("read")      # Found(phonemes="ɹˈid", senses={"ADJ": "ɹˈɛd", "DEFAULT": "ɹˈid", ...})
+    lexicon.find("blorfing")  # None: ask the neural model
+
+The lists are misaki's (g2p/misaki_data.py). A form built from a gold stem goes before a silver entry: that is espeak-ng's guess.
+Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/context.py, g2p/heteronyms.py).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from g2p.alphabet import to_kokoro
+from g2p.misaki_data import Entry, read
+from g2p.morphology import SUFFIXES, is_clitic, stems, with_clitic
+from g2p.result import Dialect, Source
+from g2p.spell import DIGIT_NAMES, fold
+
+DEFAULT, BEFORE_PAUSE = "DEFAULT", "None"  # misaki's keys: any other part of speech; a pause follows
+SILVER_CONFIDENCE = 0.445  # silver is espeak-ng's output, and espeak-ng gets 44.5 % of gold right (field notes, 55.5 % WER)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the lists say of one spelling. `senses` holds a heteronym's phonemes by part of speech; None there means: letter by letter."""
+
+    phonemes: str
+    source: Source
+    confidence: float = 1.0
+    senses: Mapping[str, str | None] | None = None
+
+    def changed(self, change: Callable[[str], str], source: Source | None = None) -> "Found":
+        """The same with every pronunciation put through `change`."""
+        senses = self.senses and {key: phonemes and change(phonemes) for key, phonemes in self.senses.items()}
+        return replace(self, phonemes=change(self.phonemes), senses=senses, source=source or self.source)
+
+
+class Lexicon:
+    """Two responsibilities: find a spelling in user, gold and silver lists, and build inflected forms of what is in there."""
+
+    def __init__(self, gold: Mapping[str, Entry], silver: Mapping[str, Entry], dialect: Dialect, user: Mapping[str, str] | None = None):
+        self.dialect = dialect
+        self._edited: Lists = ((user or {}, "user", 1.0), (gold, "gold", 1.0))
+        self._all: Lists = (*self._edited, (silver, "silver", SILVER_CONFIDENCE))
+        names = {letter: gold[letter] for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+        names |= {str(digit): gold[name] for digit, name in enumerate(DIGIT_NAMES)}
+        self.letter_names: Mapping[str, str] = {name: to_kokoro(phonemes) for name, phonemes in names.items() if isinstance(phonemes, str)}
+
+    @classmethod
+    def load(cls, dialect: Dialect, user: Mapping[str, str] | None = None) -> "Lexicon":
+        """The installed lists. Raises InputError when they are missing or not the ones this repository was built with."""
+        return cls(read(f"{dialect}_gold"), read(f"{dialect}_silver"), dialect, user)
+
+    def find(self, word: str) -> Found | None:
+        """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
+        forms = _forms(word)
+        for lists in (self._edited, self._all):
+            found = _first(_listed(form, lists) for form in forms) or _first(self._with_ending(form, lists) for form in forms)
+            if found is not None:
+                return found
+        return None
+
+    def _with_ending(self, word: str, lists: "Lists") -> Found | None:
+        """The dogs', John's, who've, then walked; None without a known stem."""
+        stem, mark, clitic = word.rpartition("'")
+        if not mark:
+            return self._inflected(word, lists)
+        if not stem or (clitic and not is_clitic(clitic)):
+            return None
+        found = _listed(stem, lists) or self._with_ending(stem, lists)
+        return found and found.changed(lambda phonemes: with_clitic(phonemes, clitic, self.dialect) if clitic else phonemes, "morphology")
+
+    def _inflected(self, word: str, lists: "Lists") -> Found | None:
+        for suffix, stem in stems(word):
+            found = _listed(stem, lists) if len(stem) > 1 else None
+            if found is not None:
+                return found.changed(lambda phonemes, rule=SUFFIXES[suffix]: rule(phonemes, self.dialect), "morphology")
+        return None
+
+
+Lists = tuple[tuple[Mapping[str, Entry], Source, float], ...]
+
+
+def is_plural_acronym(word: str) -> bool:
+    """APIs, CEOs: capitals and a small s, which lower case would take for another word."""
+    return len(word) > 2 and word.endswith("s") and word[:-1].isupper()
+
+
+def _forms(word: str) -> list[str]:
+    """Spellings to try: as written, without accents, in lower case when capitals are not just the first letter."""
+    folded = fold(word)
+    shouted = word[1:] != word[1:].lower() and not is_plural_acronym(word)
+    return list(dict.fromkeys([word, folded, *([folded.lower()] if shouted else [])]))
+
+
+def _listed(word: str, lists: Lists) -> Found | None:
+    """The first list that has the word; a capitalised word also in lower case, a lower-case word also as a name."""
+    forms = [word]
+    if len(word) > 1 and word[1:] == word[1:].lower():
+        forms.append(word.lower() if word != word.lower() else word.capitalize())
+    for entries, source, confidence in lists:
+        for form in forms:
+            if form in entries:
+                return _found(entries[form], source, confidence)
+    return None
+
+
+def _first(answers: Iterable[Found | None]) -> Found | None:
+    return next((found for found in answers if found is not None), None)
+
+
+def _found(entry: Entry, source: Source, confidence: float) -> Found:
+    if isinstance(entry, str):
+        return Found(entry if source == "user" else to_kokoro(entry), source, confidence)
+    senses = {key: phonemes and to_kokoro(phonemes) for key, phonemes in entry.items()}
+    return Found(senses[DEFAULT] or "", source, confidence, senses)

@@ -1,0 +1,119 @@
+"""Inline overrides as misaki's users write them, taken out of the text before it is normalized, and offsets mapped back.
+
+    marked = extract("[Kokoro](/kˈOkəɹO/) is [not](2) slow.")
+    marked.text                   # "\\ue000 is not slow."
+    marked.original(0, 1)         # (1, 7): the word inside the brackets
+
+    [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/symbols.py
+    [1,001](#&#)         number flags, below     [text](anything else)   a link: the text is said, the target is not
+
+Number flags: `&` says "and" (one thousand and one), `a` says "a hundred" for "one hundred", `n` with `&` leans "and" on what is before.
+What does not parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from g2p.symbols import unknown_symbol
+
+PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
+MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
+LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
+_FIRST = re.compile(rf"{LINK.pattern}|[\ue000-\uf8ff]")
+_STRESS = re.compile(r"[+-]?(?:[0-9]{1,3}|0\.5)")
+_UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
+
+
+@dataclass(frozen=True)
+class Override:
+    """What was asked for start:end of the cleaned text: phonemes, or a stress level, or number flags."""
+
+    start: int
+    end: int
+    phonemes: str | None = None
+    stress: float | None = None
+    flags: str = ""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The text without override markup, the overrides, what was dropped, and the way back to the text the user gave."""
+
+    text: str
+    overrides: tuple[Override, ...] = ()
+    dropped: Mapping[str, int] | None = None
+    starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
+    sources: tuple[tuple[int, int], ...] = ((0, 0),)  # and where it stood; a piece of phonemes stands for more than one character
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """Half-open offsets in the user's text for start:end of `text`."""
+        first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, max(end - 1, start)) - 1
+        begin, finish = self.sources[first], self.sources[last]
+        whole = self.text[self.starts[last]] == PLACEHOLDER
+        return begin[0] + start - self.starts[first], finish[1] if whole else finish[0] + end - self.starts[last]
+
+
+def extract(text: str) -> Marked:
+    """Take the overrides out of `text`. Private-use characters of the user are dropped and counted: they mark overrides here."""
+    if "[" not in text and _FIRST.search(text) is None:
+        return Marked(text)
+    work, place = _Work(), 0
+    for match in _FIRST.finditer(text):
+        work.keep(text, place, match.start())
+        place = match.end()
+        if match.group(1) is None:
+            work.dropped["private use"] += 1
+        else:
+            work.override(text, match)
+    work.keep(text, place, len(text))
+    clean = "".join(work.pieces)
+    work.dropped["unclosed override"] += len(_UNCLOSED.findall(clean))
+    dropped = {name: count for name, count in work.dropped.items() if count}
+    return Marked(clean, tuple(work.overrides), dropped, tuple(work.starts) or (0,), tuple(work.sources) or ((0, 0),))
+
+
+class _Work:
+    """Pieces of the cleaned text as they are found."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.starts: list[int] = []
+        self.sources: list[tuple[int, int]] = []
+        self.overrides: list[Override] = []
+        self.dropped: Counter[str] = Counter()
+        self.length = 0
+
+    def keep(self, text: str, start: int, end: int) -> None:
+        if start < end:
+            self.add(text[start:end], start, end)
+
+    def add(self, piece: str, start: int, end: int) -> None:
+        self.pieces.append(piece)
+        self.starts.append(self.length)
+        self.sources.append((start, end))
+        self.length += len(piece)
+
+    def override(self, text: str, match: re.Match[str]) -> None:
+        start, end, target = match.start(1), match.end(1), match.group(2)
+        begin, phonemes = self.length, _phonemes(target)
+        if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
+            self.overrides.append(Override(begin, begin + 1, phonemes=phonemes))
+            self.add(PLACEHOLDER, start, end)
+            return
+        self.keep(text, start, end)
+        if phonemes is not None:
+            self.dropped[f"override {'with unknown symbol' if phonemes else 'without phonemes'}"] += 1
+        elif _STRESS.fullmatch(target):
+            self.overrides.append(Override(begin, self.length, stress=float(target)))
+        elif len(target) > 1 and target[0] == target[-1] == "#":
+            self.overrides.append(Override(begin, self.length, flags=target.strip("#")))
+        else:
+            self.dropped["link target"] += 1
+
+
+def _phonemes(target: str) -> str | None:
+    """What stands between slashes, or None for another kind of target."""
+    return target[1:].rstrip("/").strip() if len(target) > 1 and target[0] == target[-1] == "/" else None

@@ -1,0 +1,114 @@
+"""Text to Kokoro phonemes: the whole path, one sentence at a time.
+
+    from g2p import phonemize
+    result = phonemize("The apple costs $3.")
+    result.phonemes, [(word.text, word.source) for word in result.words]
+
+    g2p = G2P.load("us")
+    for sentence in g2p.sentences(open("book.txt")): ...   # at most 510 phonemes each, memory bounded
+
+Stages are handed in, so each can be replaced or left out: normalizer, lexicon, heteronyms (None: the default sense), neural (None: unknown
+words are spelled). Every spoken word is one Word; the words of `2026` share its offsets.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from g2p.chunks import joined, word_groups
+from g2p.lexicon import Lexicon
+from g2p.overrides import extract
+from g2p.reading import Neural, Reader
+from g2p.result import US, Dialect, Normalized, Result, Word
+from g2p.sentence import Heteronyms, Sentence, SentenceReader
+from g2p.stream import segments
+from pipeline.contract import MAX_PHONEMES
+
+Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
+BATCH = 16  # sentences read together, so that the neural model is asked once for all of them; the first goes alone, for latency
+
+
+class G2P:
+    """Two responsibilities: hold the stages, and take a text through them sentence by sentence."""
+
+    def __init__(self, normalizer: Normalizer, lexicon: Lexicon, heteronyms: Heteronyms | None = None, neural: Neural | None = None):
+        self._normalizer, self._dialect = normalizer, lexicon.dialect
+        self._reader = Reader(lexicon, neural)
+        self._sentence_reader = SentenceReader(self._reader, heteronyms)
+
+    @classmethod
+    def load(cls, dialect: Dialect = US, lexicon: Path | str | None = None) -> "G2P":
+        """All stages; `lexicon`: a user's own words (g2p/lexicon_user.py). Raises InputError for a bad one, or when misaki's is missing."""
+        from g2p.lexicon_user import read_user_lexicon
+        from g2p.normalize import normalize
+
+        user = read_user_lexicon(Path(lexicon)) if lexicon is not None else None
+        return cls(normalize, Lexicon.load(dialect, user))
+
+    def phonemize(self, text: str) -> Result:
+        """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said is counted in `dropped`."""
+        words: list[Word] = []
+        dropped: Counter[str] = Counter()
+        for _, result in self._results(text):
+            if words and result.words:
+                words[-1] = replace(words[-1], space=True)
+            words.extend(result.words)
+            dropped.update(result.dropped)
+        return Result(text, joined(words), tuple(words), dict(dropped))
+
+    def sentences(self, text: str | Iterable[str], limit: int = MAX_PHONEMES, keep_empty: bool = False) -> Iterator[Result]:
+        """One Result a sentence, cut where it is longer than `limit` phonemes; offsets count from the beginning of the whole text.
+
+        `text` may be an iterable of pieces, an open file for instance: a few thousand characters are held at a time. What was dropped in a
+        sentence without words is told with the next one, or with `keep_empty` in a Result of its own.
+        """
+        waiting: Counter[str] = Counter()
+        for offset, result in self._results(text):
+            waiting.update(result.dropped)
+            if result.words and len(result.phonemes) <= limit:
+                yield replace(result, dropped=dict(waiting))
+            elif result.words:
+                yield from _cut(result, offset, limit, dict(waiting))
+            elif keep_empty:
+                yield Result(result.text, "", (), dict(waiting))
+            else:
+                continue
+            waiting.clear()
+
+    def _results(self, text: str | Iterable[str]) -> Iterator[tuple[int, Result]]:
+        batch: list[Sentence] = []
+        size = 1
+        for offset, sentence in segments(text):
+            marked = extract(sentence)
+            batch.append(Sentence(offset, sentence, marked, self._normalizer(marked.text, dialect=self._dialect)))
+            if len(batch) == size:
+                yield from self._read(batch)
+                batch, size = [], min(2 * size, BATCH)
+        yield from self._read(batch)
+
+    def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
+        self._reader.prepare(token.text for sentence in batch for token in sentence.normalized.tokens if token.kind == "word")
+        for sentence in batch:
+            words, unsaid = self._sentence_reader.words(sentence)
+            dropped = Counter(sentence.marked.dropped) + Counter(sentence.normalized.dropped) + Counter({"unpronounceable": unsaid})
+            yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped))
+
+
+def _cut(result: Result, offset: int, limit: int, dropped: Mapping[str, int]) -> Iterator[Result]:
+    """A sentence that stands at `offset` in pieces of at most `limit` phonemes."""
+    for words in word_groups(result.words, limit):
+        yield Result(result.text[words[0].start - offset : words[-1].end - offset], joined(words), words, dropped)
+        dropped = {}
+
+
+@cache
+def loaded(dialect: Dialect, lexicon: Path | str | None) -> G2P:
+    """The stages, loaded once for each dialect and user lexicon."""
+    return G2P.load(dialect, lexicon)
+
+
+def phonemize(text: str, dialect: Dialect = US, lexicon: Path | str | None = None) -> Result:
+    """Phonemes of `text` with all stages, which stay loaded. For long text: `G2P.sentences`."""
+    return loaded(dialect, lexicon).phonemize(text)

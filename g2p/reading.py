@@ -1,0 +1,168 @@
+"""One spelling to one reading: lexicon first, then its parts, then the neural model, then letter by letter.
+
+reader = Reader(lexicon, neural)
+reader.prepare(["well-read", "blorf"])   # one batched call of the neural model for all words nobody knows
+reader.read("blorf")                     # Reading("blˈɔɹf", "neural", ...)
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from g2p.alphabet import MAX_LETTERS, PRIMARY, readable
+from g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
+from g2p.morphology import is_clitic, with_clitic, with_s
+from g2p.result import Guess, Source
+from g2p.spell import fold, spell
+from g2p.symbols import VOWELS, restress, unknown_symbol, weight
+
+CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
+ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
+REMEMBERED = 50_000  # readings kept
+_LETTERS_ENDING = re.compile(r"(?<=[A-Z0-9])'?s'?$")
+_ORDER: tuple[Source, ...] = ("spelled", "neural", "silver", "morphology", "gold", "user")  # a compound is as good as its worst part
+
+
+class Neural(Protocol):
+    """What the neural model does: g2p/neural.py."""
+
+    def predict(self, words: Sequence[str]) -> list[Guess]: ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Phonemes of one spelling. `senses`: the sentence decides; `vowel`: the first sound is one; `unsaid`: letters without a name."""
+
+    phonemes: str
+    source: Source
+    confidence: float = 1.0
+    senses: Mapping[str, str | None] | None = None
+    vowel: bool = False
+    unsaid: int = 0
+
+    def with_phonemes(self, phonemes: str, source: Source | None = None) -> "Reading":
+        """The same word with other phonemes."""
+        return replace(self, phonemes=phonemes, source=source or self.source, vowel=starts_with_vowel(phonemes), senses=None)
+
+
+def starts_with_vowel(phonemes: str) -> bool:
+    """Whether the first sound is a vowel; stress marks are not sounds."""
+    return phonemes.lstrip("ˈˌ")[:1] in VOWELS if phonemes else False
+
+
+class Reader:
+    """Two responsibilities: one reading for one spelling, and remembering it. It knows nothing of sentences."""
+
+    def __init__(self, lexicon: Lexicon, neural: Neural | None) -> None:
+        self.lexicon, self._neural = lexicon, neural
+        self._readings: dict[str, Reading] = {}
+        self._guesses: dict[str, Guess] = {}
+
+    def prepare(self, words: Iterable[str]) -> None:
+        """Ask the neural model once for every part of `words` that nothing else can read."""
+        if len(self._readings) > REMEMBERED:
+            self._readings.clear()
+            self._guesses.clear()
+        new = [word for word in dict.fromkeys(words) if word not in self._readings]
+        asked = list(dict.fromkeys(part for word in new for part in self._unknown(word)))
+        if asked and self._neural is not None:
+            self._guesses.update(zip(asked, self._neural.predict(asked), strict=True))
+
+    def read(self, word: str) -> Reading:
+        """The reading of `word`, remembered. Parts that were not prepared are spelled."""
+        reading = self._readings.get(word)
+        if reading is None:
+            reading = self._readings[word] = self._read(word)
+        return reading
+
+    def letters(self, text: str) -> Reading:
+        """`text` letter by letter, as the normalizer asked; a small s or 's at its end is an ending (CDs, FBI's)."""
+        ending = _LETTERS_ENDING.search(text)
+        reading = self._spelled(text[: ending.start()] if ending else text, 1.0)
+        return _ended(reading, lambda phonemes: with_s(phonemes, self.lexicon.dialect)) if ending else reading
+
+    def _unknown(self, word: str) -> Iterator[str]:
+        if self.lexicon.find(word) is not None:
+            return
+        parts = _parts(word)
+        if len(parts) > 1:
+            for part in parts:
+                yield from self._unknown(part)
+            return
+        stem, _, clitic = word.rpartition("'")
+        if stem and (not clitic or is_clitic(clitic)):
+            yield from self._unknown(stem)
+        elif pronounceable(word):
+            yield fold(word)
+
+    def _read(self, word: str) -> Reading:
+        found = self.lexicon.find(word)
+        if found is not None:
+            return _stressed(found, word)
+        parts = _parts(word)
+        if len(parts) > 1:
+            return self._compound([self.read(part) for part in parts], parts)
+        stem, mark, clitic = word.rpartition("'")
+        if mark and stem and (not clitic or is_clitic(clitic)):
+            return _ended(self.read(stem), lambda phonemes: with_clitic(phonemes, clitic, self.lexicon.dialect) if clitic else phonemes)
+        if is_plural_acronym(word):
+            return _ended(self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect))
+        guess = self._guesses.get(fold(word))
+        if guess is not None and guess.phonemes and unknown_symbol(guess.phonemes) is None:
+            return Reading(guess.phonemes, "neural", guess.confidence, vowel=starts_with_vowel(guess.phonemes))
+        return self._spelled(word, 0.0)
+
+    def _spelled(self, text: str, confidence: float) -> Reading:
+        names = self.lexicon.letter_names
+        phonemes = spell(text, names)
+        unsaid = sum(character.isalnum() and not any(part in names for part in fold(character).upper()) for character in text)
+        return Reading(phonemes, "spelled", confidence, vowel=starts_with_vowel(phonemes), unsaid=unsaid)
+
+    def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
+        """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens)."""
+        spoken = [(part, reading) for part, reading in zip(parts, readings, strict=True) if reading.phonemes]
+        pieces = _demoted([reading.phonemes for _, reading in spoken], [part for part, _ in spoken])
+        worst = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")
+        source: Source = worst if worst in ("spelled", "neural", "silver") else "morphology"
+        phonemes = "".join(pieces)
+        confidence = min((reading.confidence for _, reading in spoken), default=0.0)
+        return Reading(phonemes, source, confidence, vowel=starts_with_vowel(phonemes), unsaid=sum(reading.unsaid for reading in readings))
+
+
+def pronounceable(word: str) -> bool:
+    """Whether the neural model may try: letters it knows, a vowel among them, not a short run of capitals."""
+    plain = fold(word)
+    if len(plain) > MAX_LETTERS or not readable(plain) or is_plural_acronym(plain) or (plain.isupper() and len(plain) <= ACRONYM):
+        return False
+    return len(plain) > 1 and re.search("[aeiouy]", plain.lower()) is not None
+
+
+def _parts(word: str) -> list[str]:
+    return [part for part in re.split(r"[-‐‑–_/]+", word.translate({0x2019: "'"})) if part.strip("'")]
+
+
+def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
+    stressed = [PRIMARY in sounds for sounds in phonemes]
+    if len(phonemes) == 2 and len(parts[0]) == 1:
+        chosen = [1]
+    elif len(phonemes) < 2 or sum(stressed) <= (len(phonemes) + 1) // 2:
+        chosen = []
+    else:
+        order = sorted(range(len(phonemes)), key=lambda place: (stressed[place], weight(phonemes[place]), place))
+        chosen = order[: len(phonemes) // 2]
+    return [restress(sounds, -0.5) if place in chosen else sounds for place, sounds in enumerate(phonemes)]
+
+
+def _stressed(found: Found, word: str) -> Reading:
+    """A found word with the stress of its capitals."""
+    level = None if found.source == "user" or word == word.lower() else CAPITALS if word == word.upper() else CAPITALISED
+    if level is not None:
+        found = found.changed(lambda phonemes: restress(phonemes, level))
+    senses = found.senses if found.senses and set(found.senses) != {DEFAULT} else None
+    return Reading(found.phonemes, found.source, found.confidence, senses, starts_with_vowel(found.phonemes))
+
+
+def _ended(stem: Reading, change: Callable[[str], str]) -> Reading:
+    """The stem's reading with an ending."""
+    return stem.with_phonemes(change(stem.phonemes)) if stem.phonemes else stem

@@ -1,0 +1,102 @@
+"""One sentence's tokens to words with phonemes, read from the end, because a small word's form hangs on what follows it.
+
+words, unsaid = SentenceReader(reader, heteronyms).words(sentence)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from g2p.context import END, WEAK, Ahead, first_word, is_shouted, sense, used_to, weak_form
+from g2p.lexicon import DEFAULT
+from g2p.morphology import is_clitic, with_clitic
+from g2p.overrides import Marked, Override
+from g2p.reading import Reader, Reading, starts_with_vowel
+from g2p.result import Normalized, Source, Token, Word
+from g2p.symbols import KNOWN, PAUSES, restress
+
+
+class Heteronyms(Protocol):
+    """Who decides between the senses of a word of a sentence, by the lexicon's keys."""
+
+    def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence on its way: its place in the whole text, its text, its overrides, and its tokens (offsets in `marked.text`)."""
+
+    offset: int
+    text: str
+    marked: Marked
+    normalized: Normalized
+
+
+class SentenceReader:
+    """Two responsibilities: the form each word takes in its sentence, and its offsets in the text as given."""
+
+    def __init__(self, reader: Reader, heteronyms: Heteronyms | None) -> None:
+        self._reader, self._heteronyms = reader, heteronyms
+
+    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
+        """The words of a sentence in order, and how many characters have no sound at all."""
+        tokens, offset, text = sentence.normalized.tokens, sentence.offset, sentence.text
+        plain = len(sentence.marked.overrides) == 0
+        shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
+        found: list[Word] = []
+        for place in range(len(tokens) - 1, -1, -1):
+            token = tokens[place]
+            spoken, kind = token.text, token.kind
+            if kind == "punctuation":
+                phonemes, source, confidence = (spoken if spoken in KNOWN else ""), "punctuation", 1.0
+                if spoken in PAUSES:
+                    vowel, following = None, ""
+            else:
+                override = None if plain else _override_at(sentence.marked, token)
+                reading = self._reading(tokens, place, sentence.marked, override)
+                phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
+                unsaid += reading.unsaid
+                if kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
+                    phonemes, source = self._in_context(tokens, place, reading, Ahead(vowel, following), shouted)
+                if override is not None and override.stress is not None:
+                    phonemes = restress(phonemes, override.stress)
+                if phonemes:
+                    vowel, following = starts_with_vowel(phonemes) if phonemes != reading.phonemes else reading.vowel, spoken.lower()
+            if phonemes:
+                start, end = (token.start, token.end) if plain else sentence.marked.original(token.start, token.end)
+                found.append(Word(text[start:end], start + offset, end + offset, spoken, phonemes, source, confidence, token.space))
+        found.reverse()
+        return tuple(found), unsaid
+
+    def _reading(self, tokens: Sequence[Token], place: int, marked: Marked, override: Override | None) -> Reading:
+        token = tokens[place]
+        if token.kind == "override":
+            phonemes = override.phonemes if override and override.phonemes else ""
+            return Reading(phonemes, "override", 1.0, vowel=starts_with_vowel(phonemes))
+        if token.kind == "letters":
+            return self._reader.letters(token.text)
+        before = tokens[place - 1] if place else token
+        if before.kind == "override" and is_clitic(token.text) and marked.text[before.end : token.start] in ("'", "’"):
+            stem = _override_at(marked, before)
+            if stem is not None and stem.phonemes:
+                return Reading(with_clitic(stem.phonemes, token.text, self._reader.lexicon.dialect)[len(stem.phonemes) :], "rule")
+        return self._reader.read(token.text)
+
+    def _in_context(self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool) -> tuple[str, Source]:
+        """Phonemes and source of a small word or a heteronym."""
+        word = tokens[place].text
+        weak = weak_form(word, ahead, first_word(tokens, place), shouted)
+        if weak is not None:
+            return weak, "rule"
+
+        def choose(keys: tuple[str, ...]) -> str:
+            if self._heteronyms is None or not used_to(word, ahead):
+                return DEFAULT
+            return self._heteronyms.choose([token.text for token in tokens], place, keys)
+
+        phonemes = sense(reading, ahead, shouted, choose)
+        return (self._reader.letters(word).phonemes, "spelled") if phonemes is None else (phonemes, reading.source)
+
+
+def _override_at(marked: Marked, token: Token) -> Override | None:
+    return next((found for found in marked.overrides if found.start <= token.start < found.end), None)
