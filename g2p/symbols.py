@@ -10,7 +10,7 @@ and 1 secondary where there was none (1 also lifts a secondary to primary), 2 pr
 from g2p.alphabet import PRIMARY, SECONDARY
 
 # Keys of `vocab` in Kokoro-82M's config.json, in its order; a test compares.
-SYMBOLS = ';:,.!?—…"()“” ̃ʣʥʦʨᵝꭧAIOQSTWYᵊabcdefhijklmnopqrstuvwxyzɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔˈˌːʰʲ↓→↗↘ᵻ'  # keys of `vocab` in Kokoro-82M'
+SYMBOLS = ';:,.!?—…"()“” ̃ʣʥʦʨᵝꭧAIOQSTWYᵊabcdefhijklmnopqrstuvwxyzɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔˈˌːʰʲ↓→↗↘ᵻ'
 KNOWN = frozenset(SYMBOLS)
 VOWELS = frozenset("AIOQWYaiuæɐɑɒɔəɛɜɪʊʌᵊᵻ")
 DIPHTHONGS = frozenset("AIOQWY")

@@ -1,0 +1,184 @@
+"""Phonemes of a text in Kokoro's vocabulary.
+
+    python -m g2p "Hello, world." [--explain] [--dialect us|gb] [--lexicon my.tsv]
+    python -m g2p --file book.txt        # streamed, one line a sentence; without text and --file: stdin
+
+Exit 0: something to say. Exit 2: bad input. The last line of stdout is one JSON object; `phonemes` there is null beyond 100,000 symbols.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not g2p/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from pipeline.errors import EXIT_GOOD, InputError, run_cli
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from g2p.result import Result
+
+BLOCK_BYTES = 1 << 16
+SHOWN_SYMBOLS = 100_000  # phonemes the last line repeats
+PROGRESS_BYTES = 1_000_000  # a file beyond this takes more than two seconds
+
+
+@dataclass
+class Summary:
+    """What was said, for the last line."""
+
+    sentences: int = 0
+    words: int = 0
+    symbols: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    phonemes: list[str] = field(default_factory=list)
+
+    def add(self, result: "Result") -> None:
+        """Count one sentence."""
+        self.dropped.update(result.dropped)
+        if not result.words:
+            return
+        self.sentences += 1
+        self.words += len(result.words)
+        self.symbols += len(result.phonemes)
+        self.sources.update(word.source for word in result.words)
+        if self.symbols <= SHOWN_SYMBOLS:
+            self.phonemes.append(result.phonemes)
+
+    def line(self, dialect: str) -> str:
+        """One JSON object."""
+        shown = " ".join(self.phonemes) if self.symbols <= SHOWN_SYMBOLS else None
+        return json.dumps(
+            {"dialect": dialect, "sentences": self.sentences, "words": self.words, "symbols": self.symbols, "sources": self.sources,
+             "dropped": self.dropped, "phonemes": shown},
+            ensure_ascii=False,
+        )  # fmt: skip
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="g2p", description=__doc__.splitlines()[0])
+    parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
+    parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
+    parser.add_argument("--explain", action="store_true", help="a table of every word: spoken form, phonemes, source, confidence, place")
+    parser.add_argument("--dialect", choices=("us", "gb"), default="us")
+    parser.add_argument("--lexicon", type=Path, help="your own words: TSV (word, tab, phonemes) or JSON")
+    arguments = parser.parse_args(argv)
+    if arguments.file and arguments.text is not None:
+        parser.error("give a text or --file, not both")
+    return arguments
+
+
+def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
+    """Pieces of a UTF-8 stream. Raises InputError on a wrong encoding or binary content, naming the byte."""
+    import codecs
+
+    decoder, place = codecs.getincrementaldecoder("utf-8-sig")(), 0
+    while True:
+        block = stream.read(BLOCK_BYTES)
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as problem:
+            raise InputError(f"{name} is not UTF-8 text (near byte {place + problem.start}): convert it, for example with iconv") from None
+        if "\0" in text:
+            raise InputError(f"{name} is binary, not text: a zero byte stands near byte {place + text.index(chr(0))}")
+        place += len(block)
+        if text:
+            yield text
+        if not block:
+            return
+
+
+def pieces(arguments: argparse.Namespace, stack: ExitStack) -> Iterable[str]:
+    """The text as given, from the argument, the file or stdin."""
+    if arguments.text not in (None, "-"):
+        return [arguments.text]
+    if arguments.file is None:
+        return decoded(sys.stdin.buffer, "stdin")
+    if not arguments.file.is_file():
+        raise InputError(f"{arguments.file} is no file: give a UTF-8 text")
+    try:
+        stream = stack.enter_context(arguments.file.open("rb"))
+    except OSError as problem:
+        raise InputError(f"cannot read {arguments.file}: {problem.strerror}") from None
+    size = os.fstat(stream.fileno()).st_size
+    if size > PROGRESS_BYTES:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+        stream = bar.wrap_file(stream, total=size, description="phonemes")
+    return decoded(stream, str(arguments.file))
+
+
+def explained(result: "Result", console: "Console") -> None:
+    """A table of one sentence."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for name in ("text", "spoken", "phonemes", "source"):
+        table.add_column(name, overflow="fold")
+    table.add_column("confidence", justify="right")
+    table.add_column("place", justify="right")
+    for word in result.words:
+        spoken = "" if word.source in ("override", "punctuation") or word.spoken == word.text else word.spoken
+        cells = (visible(word.text), visible(spoken), word.phonemes, word.source, f"{word.confidence:.2f}", f"{word.start}:{word.end}")
+        table.add_row(*(cell.replace("[", r"\[") for cell in cells))
+    console.print(table)
+
+
+def visible(text: str) -> str:
+    """`text` that any terminal takes: lone surrogates escaped, line breaks as spaces."""
+    return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from rich.console import Console
+
+    from g2p.phonemizer import G2P
+
+    console, summary = Console(highlight=False), Summary()
+    with ExitStack() as stack:
+        text = pieces(arguments, stack)
+        g2p = G2P.load(arguments.dialect, arguments.lexicon)
+        for result in g2p.sentences(text, keep_empty=True):
+            summary.add(result)
+            if result.words:
+                print(result.phonemes)
+                if arguments.explain:
+                    explained(result, console)
+    if not summary.words:
+        left = ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items()))
+        raise InputError(
+            f"nothing to say: {'only ' + left if left else 'the text is empty'}; give words, numbers or abbreviations in English"
+        )
+    if summary.dropped:
+        print("dropped: " + ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items())), file=sys.stderr)
+    print(summary.line(arguments.dialect))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from g2p.__main__ import main  # one module identity, however it was started
+
+    raise SystemExit(main())
