@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pipeline.config import KokoroConfig
 from pipeline.contract import FRAMES_PER_SECOND, MIN_SPEED
-from pipeline.errors import InputError
+from pipeline.errors import InputError, UtteranceTooLong
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def whole_frames(raw: Tensor, limits: AlignmentLimits) -> Tensor:
         )
     total = int(frames.sum())
     if total > limits.total_frames:
-        raise InputError(
+        raise UtteranceTooLong(
             f"the utterance lasts {total} frames ({total / FRAMES_PER_SECOND:.1f} s), the longest bucket holds {limits.total_frames} "
             f"({limits.total_frames / FRAMES_PER_SECOND:.1f} s): split the text or speak faster"
         )

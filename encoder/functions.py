@@ -32,7 +32,7 @@ from pipeline.contract import (
     TEXT,
     bucket_for,
 )
-from pipeline.errors import InputError
+from pipeline.errors import UtteranceTooLong
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Buckets:
         for bucket in self.tokens:
             if count <= bucket:
                 return bucket
-        raise InputError(f"{count - 2} phonemes: the package takes at most {self.tokens[-1] - 2}; split the text")
+        raise UtteranceTooLong(f"{count - 2} phonemes: the package takes at most {self.tokens[-1] - 2}; split the text")
 
 
 @dataclass(frozen=True)

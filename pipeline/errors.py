@@ -16,6 +16,10 @@ class InputError(ValueError):
     """Bad input: the message says what was wrong, where, and what would be right."""
 
 
+class UtteranceTooLong(InputError):
+    """More phonemes or frames than one call of a model takes: what was asked for is good and has to be split."""
+
+
 class CheckFailed(RuntimeError):
     """An artifact was built, executed, and missed a limit: it is thrown away, exit code 1."""
 

@@ -1,0 +1,121 @@
+"""Where finished audio goes: a .wav or .flac file, or stdout as wav or raw PCM. 24 kHz, mono, 16 bit, the same samples everywhere.
+
+with to_file(Path("hello.wav")) as sink: sink.write(samples)
+with to_stream(sys.stdout.buffer, "wav") as sink: ...
+"""
+
+import contextlib
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pipeline.contract import SAMPLE_RATE_HZ
+from pipeline.errors import InputError
+from pipeline.join import FULL_SCALE, to_pcm
+from pipeline.staging import staged
+
+SUFFIXES = (".wav", ".flac")
+STREAMS = ("wav", "pcm")
+UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
+
+
+class Sink:
+    """Takes float samples; counts what was written and what touches full scale."""
+
+    def __init__(self) -> None:
+        self.samples, self.full_scale, self.peak = 0, 0, 0.0
+
+    def write(self, samples: np.ndarray) -> None:
+        """samples [n] float32 in -1..1."""
+        pcm = to_pcm(samples)
+        self.samples += len(pcm)
+        self.full_scale += int((np.abs(pcm) >= FULL_SCALE).sum())
+        self.peak = max(self.peak, float(np.abs(samples).max(initial=0.0)))
+        self._put(pcm)
+
+    def _put(self, pcm: np.ndarray) -> None:
+        raise NotImplementedError
+
+
+class FileSink(Sink):
+    """soundfile, written aside."""
+
+    def __init__(self, path: Path) -> None:
+        import soundfile
+
+        super().__init__()
+        try:
+            self.file = soundfile.SoundFile(path, "w", SAMPLE_RATE_HZ, 1, subtype="PCM_16")
+        except soundfile.LibsndfileError as problem:
+            raise InputError(f"cannot write {path.name}: {problem}") from None
+
+    def _put(self, pcm: np.ndarray) -> None:
+        self.file.write(pcm)
+
+
+class StreamSink(Sink):
+    """A pipe; every chunk is flushed as it comes."""
+
+    def __init__(self, stream: BinaryIO, kind: str) -> None:
+        super().__init__()
+        self.stream = stream
+        if kind == "wav":
+            self._send(wav_header())
+
+    def _put(self, pcm: np.ndarray) -> None:
+        self._send(pcm.tobytes())
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self.stream.write(data)
+            self.stream.flush()
+        except BrokenPipeError:
+            raise InputError(f"the reader of the stream went away after {self.samples / SAMPLE_RATE_HZ:.1f} s of audio") from None
+
+
+def wav_header() -> bytes:
+    """44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as players expect of a stream."""
+    form = struct.pack("<HHIIHH", 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
+    sizes = struct.pack("<I", UNKNOWN_LENGTH)
+    return b"RIFF" + sizes + b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + sizes
+
+
+def check_output(path: Path) -> None:
+    """InputError unless `path` can become an audio file: a suffix that is known, a folder that can be written to."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} ends in {path.suffix or 'nothing'!r}: the output is {' or '.join(SUFFIXES)}")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """InputError unless a file could be put there."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file in it")
+    folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
+    if not folder.is_dir():
+        raise InputError(f"cannot write {path}: {folder} is a file, not a folder")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as problem:
+        raise InputError(f"cannot write {path}: {problem.strerror} in {folder}") from None
+
+
+@contextlib.contextmanager
+def to_file(path: Path) -> Iterator[Sink]:
+    """A file that appears under its name when it is complete."""
+    with staged(path) as aside:
+        sink = FileSink(aside)
+        try:
+            yield sink
+        finally:
+            sink.file.close()
+
+
+@contextlib.contextmanager
+def to_stream(stream: BinaryIO, kind: str) -> Iterator[Sink]:
+    """Standard output, or anything like it."""
+    yield StreamSink(stream, kind)

@@ -1,0 +1,137 @@
+"""The conductor: text through three stages to audio, chunk by chunk, each chunk independent of all others.
+
+    pipeline = Pipeline(g2p, encoder, vocoder, vocab)
+    for speech in pipeline.speak(text, voice, Manner(speed=1.0, seed=0)): play(speech.audio)
+
+Written down for other languages in docs/conductor.md, step by step with test vectors (python -m pipeline.vectors).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from encoder.functions import Encoded
+from encoder.vocab import check_speed, input_ids
+from g2p.result import Result
+from pipeline.chunks import Chunk, Pauses, chunks, halves
+from pipeline.contract import FRAME_SAMPLES
+from pipeline.errors import InputError, UtteranceTooLong
+from pipeline.join import finished
+from pipeline.stages import EncoderStage, Phonemizer, VocoderStage
+from pipeline.voices import style_row
+from vocoder.packing import VocoderInputs
+from vocoder.source import HarmonicSource, gaussian_noise
+
+STAGES = ("g2p", "encoder", "source", "vocoder", "join")
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a text is spoken. Chunk k draws its noise from seed + k."""
+
+    speed: float = 1.0
+    seed: int = 0
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+@dataclass(frozen=True)
+class Speech:
+    """One spoken chunk. durations [n + 2] frames, boundary tokens included; samples [600 F] float32, faded and within full scale.
+
+    pause: samples of silence before it. peak: of the model's own waveform. seconds: spent by stage; empty for a chunk of an earlier run.
+    """
+
+    index: int
+    chunk: Chunk
+    durations: tuple[int, ...]
+    samples: np.ndarray
+    pause: int
+    gain: float
+    peak: float
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def audio(self) -> np.ndarray:
+        """Silence, then the chunk: [pause + 600 F] float32."""
+        return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
+
+
+Kept = Callable[[int, Chunk], Speech | None]  # what an earlier run left of chunk k, if it is this one
+
+
+class Pipeline:
+    """Responsibilities: 1. order of the stages and what stands between them; 2. cutting what is too long; 3. time spent by stage."""
+
+    def __init__(
+        self,
+        g2p: Phonemizer,
+        encoder: EncoderStage,
+        vocoder: VocoderStage,
+        vocab: Mapping[str, int],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
+        self.dropped: dict[str, int] = {}
+
+    def speak(self, text: str, voice: Tensor, manner: Manner, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
+        """Audio of `text` as it is finished. voice [510, 1, 256].
+
+        Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
+        """
+        check_speed(manner.speed)
+        self.dropped, index, pause, started = {}, 0, 0, self.clock()
+        for sentence in chunks(self._counted(self.g2p.sentences(text)), text):
+            phonemized, waiting = self.clock() - started, [sentence]
+            while waiting:
+                chunk = waiting.pop()
+                try:
+                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, manner, pause, phonemized)
+                except UtteranceTooLong:
+                    waiting.extend(reversed(halves(chunk)))
+                    continue
+                yield speech
+                index, pause, phonemized = index + 1, manner.pauses.samples(chunk.ending, manner.speed), 0.0
+            started = self.clock()
+        if not index:
+            left_out = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
+            raise InputError(f"nothing to say: the text holds no word{f' (left out: {left_out})' if left_out else ''}")
+
+    def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
+        for result in results:
+            for what, count in result.dropped.items():
+                self.dropped[what] = self.dropped.get(what, 0) + count
+            yield result
+
+    def _spoken(self, chunk: Chunk, index: int, voice: Tensor, manner: Manner, pause: int, phonemized: float) -> Speech:
+        times = [self.clock()]
+        style = style_row(voice, len(chunk.phonemes))  # [1, 256]
+        half = style.shape[1] // 2
+        encoded = self.encoder.encode(input_ids(chunk.phonemes, self.vocab), style[:, half:], manner.speed)
+        times.append(self.clock())
+        inputs = vocoder_inputs(encoded, style[:, :half], self.vocoder.source, manner.seed + index)
+        times.append(self.clock())
+        waveform = self.vocoder.render(inputs)
+        times.append(self.clock())
+        samples, gain = finished(waveform)
+        times.append(self.clock())
+        spent = dict(zip(STAGES, (phonemized, *np.diff(times).tolist()), strict=True))
+        durations = tuple(encoded.durations.tolist())
+        return Speech(index, chunk, durations, samples, pause, gain, float(np.abs(waveform).max()), spent)
+
+
+@torch.no_grad()
+def vocoder_inputs(encoded: Encoded, style: Tensor, source: HarmonicSource, seed: int) -> VocoderInputs:
+    """What the vocoder reads: the encoder's features and the harmonic spectrum of its F0. style [1, 128]: the decoder's half."""
+    frames = encoded.asr.shape[-1]
+    noise = gaussian_noise(frames, seed)  # [1, 600F, 9]
+    spectrum = source(encoded.f0_hz, noise).squeeze(2).float()  # [1, 22, 120F + 1]
+    return VocoderInputs(encoded.asr.float(), encoded.f0_hz.float(), encoded.energy.float(), style, spectrum)
+
+
+def samples_of(speech: Speech) -> int:
+    """Samples the chunk takes up in the output, its pause included."""
+    return speech.pause + FRAME_SAMPLES * sum(speech.durations)

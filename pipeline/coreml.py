@@ -1,0 +1,46 @@
+"""One function of a package, run by Core ML: the same call as mlprogram.Program. macOS only; nothing of this project was run on a Mac.
+
+program = CoreMLProgram(Path("build/KokoroVocoder-fp16.mlpackage"), "main", "CPU_AND_NE")
+waveform = program({"features": features, "style": style})["waveform"]
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlprogram.dtypes import BY_NAME
+from mlprogram.interface import TensorSpec
+from mlprogram.program import Program
+
+Predict = Callable[[dict[str, np.ndarray]], Mapping[str, Any]]
+
+
+def load(path: Path, function: str, units: str) -> Predict:
+    """Core ML's own predict. Opens a copy: coremltools rewrites the Manifest.json of a package it opens, and the hash would break."""
+    import coremltools as ct
+
+    folder = tempfile.mkdtemp(prefix="coreml-")
+    copy = Path(shutil.copytree(path, Path(folder) / path.name))
+    name = None if function == "main" else function
+    return ct.models.MLModel(str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units)).predict
+
+
+class CoreMLProgram:
+    """Responsibilities: 1. inputs in the dtypes the package declares; 2. outputs as tensors. `opened` stands in for `load` in tests."""
+
+    def __init__(self, path: Path, function: str, units: str, opened: Callable[[Path, str, str], Predict] = load) -> None:
+        described = Program(path, function=function)
+        self.inputs: Mapping[str, TensorSpec] = described.inputs
+        self.outputs = tuple(described.outputs)
+        self.predict = opened(path, function, units)
+
+    def __call__(self, inputs: Mapping[str, torch.Tensor], hook: None = None) -> dict[str, torch.Tensor]:
+        """As Program.__call__, without hooks: Core ML shows no inner values."""
+        given = {name: value.detach().to(BY_NAME[self.inputs[name].dtype].torch).numpy() for name, value in inputs.items()}
+        found = self.predict(given)
+        return {name: torch.from_numpy(np.asarray(found[name])) for name in self.outputs}

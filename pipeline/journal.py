@@ -1,0 +1,142 @@
+"""Finished chunks of a long run, kept beside the output until it is complete, so that an interrupted run can go on.
+
+    with Journal.open(Path("book.wav.parts"), settings, resume=True) as journal:
+        for speech in pipeline.speak(text, voice, manner, journal.kept): journal.keep(speech)
+    journal.remove()
+
+OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples one after the other, float32) and
+chunks.jsonl (one line a chunk, written after its samples, with their SHA-256). A line cut short by a crash is dropped with all that
+follows.
+"""
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from pipeline.chunks import Chunk
+from pipeline.conductor import Speech
+from pipeline.contract import FRAME_SAMPLES
+from pipeline.errors import InputError
+from pipeline.staging import read_json, write_json
+
+SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
+BYTES = 4  # a sample
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One finished chunk: where its samples stand, and what they were made of."""
+
+    phonemes: str
+    durations: tuple[int, ...]
+    pause: int
+    gain: float
+    peak: float
+    sha256: str
+    offset: int  # samples before it in audio.f32
+
+    @property
+    def samples(self) -> int:
+        """Without the pause."""
+        return FRAME_SAMPLES * sum(self.durations)
+
+
+class Journal:
+    """Responsibilities: 1. keep what is finished; 2. give it back to the same text and settings only, checked by hash."""
+
+    def __init__(self, folder: Path, entries: list[Entry]) -> None:
+        self.folder, self.entries, self.used, self.written = folder, entries, 0, len(entries)
+        whole = entries[-1].offset + entries[-1].samples if entries else 0
+        self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
+        self._audio.truncate(whole * BYTES)
+        self._end = whole
+        lines = (folder / CHUNKS).read_text(encoding="utf-8").splitlines()[: len(entries)] if entries else []
+        self._lines = (folder / CHUNKS).open("w", encoding="utf-8")
+        self._lines.writelines(f"{line}\n" for line in lines)
+        self._lines.flush()
+
+    @classmethod
+    def open(cls, folder: Path, settings: dict[str, Any], resume: bool) -> "Journal":
+        """Begin anew, or with `resume` go on. Raises InputError when the kept chunks are of another text or other settings."""
+        if not resume or not (folder / SETTINGS).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            write_json(folder / SETTINGS, settings)
+            return cls(folder, [])
+        kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
+        differ = sorted(name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name))
+        if differ:
+            raise InputError(f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give what it was made with")
+        return cls(folder, read_entries(folder))
+
+    def kept(self, index: int, chunk: Chunk) -> Speech | None:
+        """Chunk `index` of the earlier run, if it said the same and its samples are whole."""
+        if index >= len(self.entries) or self.entries[index].phonemes != chunk.phonemes:
+            return None
+        entry = self.entries[index]
+        self._audio.seek(entry.offset * BYTES)
+        data = self._audio.read(entry.samples * BYTES)
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
+            return None
+        self.used += 1
+        return Speech(index, chunk, entry.durations, np.frombuffer(data, "<f4"), entry.pause, entry.gain, entry.peak)
+
+    def keep(self, speech: Speech) -> None:
+        """Write a finished chunk: samples, then its line. One that came from here is left as it stands."""
+        if speech.index < self.written:
+            if not speech.seconds:
+                return
+            self._forget(speech.index)
+        data = speech.samples.astype("<f4").tobytes()
+        self._audio.seek(self._end * BYTES)
+        self._audio.write(data)
+        self._audio.flush()
+        line = {"phonemes": speech.chunk.phonemes, "durations": speech.durations, "pause": speech.pause, "gain": speech.gain,
+                "peak": speech.peak, "sha256": hashlib.sha256(data).hexdigest(), "offset": self._end}  # fmt: skip
+        self._lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._lines.flush()
+        self._end += len(speech.samples)
+        self.written += 1
+
+    def _forget(self, index: int) -> None:
+        """From `index` on nothing is kept: that chunk was damaged and has been spoken anew."""
+        self._end = self.entries[index].offset
+        del self.entries[index:]
+        lines = (self.folder / CHUNKS).read_text(encoding="utf-8").splitlines(keepends=True)[:index]
+        self._lines.seek(0)
+        self._lines.truncate()
+        self._lines.writelines(lines)
+        self.written = index
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self._audio.close()
+        self._lines.close()
+
+    def remove(self) -> None:
+        """The output is complete."""
+        shutil.rmtree(self.folder)
+
+
+def read_entries(folder: Path) -> list[Entry]:
+    """Whole lines whose samples are there, up to the first that is not."""
+    path, held = folder / CHUNKS, (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0
+    entries: list[Entry] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            fields = json.loads(line)
+            entry = Entry(**fields | {"durations": tuple(fields["durations"])})
+        except (ValueError, TypeError, KeyError):
+            break
+        if (entry.offset + entry.samples) * BYTES > held:
+            break
+        entries.append(entry)
+    return entries

@@ -1,0 +1,51 @@
+"""Where the text comes from: the command line, a file, standard input; as words, or as phonemes already.
+
+text = read_text(None, Path("book.txt"), sys.stdin.buffer)
+results = PhonemeReader().sentences("həlˈO wˈɜɹld.")
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from g2p.result import PUNCTUATION, Result, Word
+from pipeline.errors import InputError
+
+STDIN = "-"
+_SENTENCE = re.compile(r"\s*(\S.*?(?:[.!?…]+[\"”)]*(?=\s)|(?=\n)|$))", re.DOTALL)
+_WORD = re.compile(rf"[{re.escape(PUNCTUATION)}]|[^\s{re.escape(PUNCTUATION)}]+")
+
+
+def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
+    """`argument`, or what is in `file`, or on `stdin` where either is "-". Raises InputError: none or two, unreadable, not UTF-8."""
+    if (argument is None) == (file is None):
+        raise InputError("give either a text, or --file FILE, or - for standard input" + (", not both" if file else ""))
+    if argument is not None and argument != STDIN:
+        return argument
+    where = "standard input" if STDIN in (argument, str(file)) else str(file)
+    if where != "standard input" and not file.is_file():
+        raise InputError(f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist")
+    data = stdin.read() if where == "standard input" else file.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it to UTF-8") from None
+
+
+class PhonemeReader:
+    """Takes the text for phonemes: a stage in the place of g2p. A sentence ends at . ! ? … before white space, or with its line."""
+
+    def sentences(self, text: str) -> Iterator[Result]:
+        """See pipeline.stages.Phonemizer."""
+        for found in _SENTENCE.finditer(text):
+            words = tuple(_word(text, found.start(1) + match.start(), match[0]) for match in _WORD.finditer(found[1]))
+            if words:
+                joined = "".join(word.phonemes + (" " if word.space else "") for word in words)
+                yield Result(found[1], joined.rstrip(), words)
+
+
+def _word(text: str, start: int, symbols: str) -> Word:
+    end = start + len(symbols)
+    source = "punctuation" if symbols in PUNCTUATION else "override"
+    return Word(symbols, start, end, symbols, symbols, source, space=text[end : end + 1].isspace())

@@ -1,0 +1,216 @@
+"""Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
+
+    python -m pipeline.synthesize "Hello." --voice slt -o hello.wav [--checkpoint demo] [--runtime torch|mlprogram|coreml] [--method w8a8]
+    python -m pipeline.synthesize --file book.txt -o book.flac --timestamps words.json [--resume]
+    echo "Hello." | python -m pipeline.synthesize - --stream | aplay
+
+Exit 0: spoken. Exit 2: bad input, one line says which. The last line of stdout is one JSON object; with --stream stdout is audio, and the
+table and the JSON line go to stderr. Finished chunks of an interrupted run stay in OUT.parts/ until --resume has used them.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import EXIT_GOOD, InputError, run_cli
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pipeline.audio import Sink
+    from pipeline.checkpoint import Checkpoint
+    from pipeline.conductor import Pipeline
+    from pipeline.journal import Journal
+    from pipeline.stages import Phonemizer
+    from pipeline.tally import Tally
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="pipeline.synthesize", description=__doc__.splitlines()[0])
+    parser.add_argument("text", nargs="?", help="what to say; - reads standard input")
+    parser.add_argument("--file", type=Path, help="a UTF-8 text file instead")
+    parser.add_argument("-o", "--out", type=Path, help="output, .wav or .flac, 24 kHz mono 16 bit")
+    parser.add_argument("--stream", nargs="?", const="wav", choices=("wav", "pcm"), help="audio to stdout as it is finished (default: wav)")
+    parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
+    parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise: the same seed gives the same samples")
+    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--runtime", default="mlprogram", help="torch: PyTorch; mlprogram: the packages, executed here; coreml: on a Mac")
+    parser.add_argument("--method", default="fp16", help="level of the vocoder package: fp16, w8a8, p6 ... (default: %(default)s)")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
+    parser.add_argument("--dialect", choices=("us", "gb"), help="of g2p (default: by the voice, gb for bf_ and bm_)")
+    parser.add_argument("--lexicon", type=Path, help="your own pronunciations, before the lexicon's")
+    parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as JSON")
+    parser.add_argument("--resume", action="store_true", help="go on with the chunks that an interrupted run left in OUT.parts/")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser.parse_args(argv)
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Everything that can be told before a model is opened."""
+    from encoder.vocab import check_speed
+    from pipeline.audio import check_output, check_writable
+    from pipeline.runtime import check_runtime
+
+    if (arguments.out is None) == (arguments.stream is None):
+        raise InputError("give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else ""))
+    if arguments.resume and arguments.out is None:
+        raise InputError("--resume needs -o FILE: a stream keeps nothing")
+    if arguments.out is not None:
+        check_output(arguments.out)
+    if arguments.timestamps is not None:
+        check_writable(arguments.timestamps)
+    check_runtime(arguments.runtime, arguments.method)
+    check_speed(arguments.speed)
+
+
+def phonemizer(arguments: argparse.Namespace, voice: str) -> "Phonemizer":
+    """The g2p stage."""
+    if arguments.phonemes:
+        from pipeline.reading import PhonemeReader
+
+        return PhonemeReader()
+    from g2p.phonemize import G2P
+
+    return G2P.load(dialect=arguments.dialect or dialect_of(voice), lexicon=arguments.lexicon)
+
+
+def dialect_of(voice: str) -> str:
+    """Kokoro names a British voice bf_ or bm_."""
+    return "gb" if voice[:3] in ("bf_", "bm_") else "us"
+
+
+def opened(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, Tensor, str, dict[str, str]]":
+    """The pipeline, the voice [510, 1, 256], its name, and the hashes of what the pipeline is made of."""
+    from pipeline.conductor import Pipeline
+    from pipeline.runtime import open_stages
+    from pipeline.voices import VoiceLibrary
+
+    library = VoiceLibrary(checkpoint.folder / "voices")
+    if not library.names:
+        raise InputError(f"{library.folder} holds no voice")
+    name = arguments.voice or library.names[0]
+    voice = library.blend(name)
+    stages = open_stages(arguments.runtime, checkpoint, arguments.build, arguments.method)
+    pipeline = Pipeline(phonemizer(arguments, name), stages.encoder, stages.vocoder, checkpoint.config.vocab)
+    return pipeline, voice, name, stages.made_of
+
+
+def settings(arguments: argparse.Namespace, text: str, voice: "Tensor", made_of: dict[str, str]) -> dict[str, Any]:
+    """What the samples hang on: chunks of another run are used only if all of it is the same."""
+    import torch
+
+    lexicon = hashlib.sha256(arguments.lexicon.read_bytes()).hexdigest() if arguments.lexicon else None
+    return {
+        "text": hashlib.sha256(text.encode()).hexdigest(),
+        "voice": hashlib.sha256(voice.numpy().tobytes()).hexdigest(),
+        "speed": arguments.speed,
+        "seed": arguments.seed,
+        "runtime": arguments.runtime,
+        "models": made_of,
+        "threads": torch.get_num_threads(),  # another number sums in another order: the last bits differ
+        "g2p": "phonemes" if arguments.phonemes else arguments.dialect,
+        "lexicon": lexicon,
+    }
+
+
+@contextmanager
+def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Iterator[Journal | None]":
+    """The chunks kept beside the output; None for a stream. Removed when all went well, else a line says how to go on."""
+    from pipeline.journal import Journal
+
+    if arguments.out is None:
+        yield None
+        return
+    folder = arguments.out.with_name(arguments.out.name + ".parts")
+    journal = Journal.open(folder, made_with, arguments.resume)
+    finished = False
+    try:
+        with journal:
+            yield journal
+        finished = True
+    finally:
+        if finished or not journal.written:
+            journal.remove()
+        else:
+            print(f"{journal.written} finished chunks are kept in {folder}: the same command with --resume goes on", file=sys.stderr)
+
+
+def spoken(
+    arguments: argparse.Namespace, text: str, pipeline: "Pipeline", voice: "Tensor", made_of: dict[str, str]
+) -> "tuple[Tally, Sink]":
+    """Speak it all, chunk by chunk."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from pipeline.audio import to_file, to_stream
+    from pipeline.conductor import Manner
+    from pipeline.tally import Tally
+    from pipeline.timestamps import to_json
+
+    tally, manner = Tally(), Manner(arguments.speed, arguments.seed)
+    with ExitStack() as held:
+        journal = held.enter_context(journal_of(arguments, settings(arguments, text, voice, made_of)))
+        stamps = held.enter_context(to_json(arguments.timestamps)) if arguments.timestamps else None
+        sink = held.enter_context(to_file(arguments.out) if arguments.out else to_stream(sys.stdout.buffer, arguments.stream))
+        console = Console(stderr=True)
+        bar = held.enter_context(Progress(console=console, transient=True, disable=arguments.quiet or not console.is_terminal))
+        task = bar.add_task("speaking", total=len(text))
+        for speech in pipeline.speak(text, voice, manner, journal.kept) if journal else pipeline.speak(text, voice, manner):
+            sink.write(speech.audio)
+            tally.add(speech)
+            if stamps:
+                stamps.add(speech)
+            if journal:
+                journal.keep(speech)
+            bar.update(task, completed=speech.chunk.words[-1].end)
+    return tally, sink
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    check_arguments(arguments)
+    from rich.console import Console
+
+    from pipeline.checkpoint import open_checkpoint
+    from pipeline.reading import read_text
+    from pipeline.tally import print_table
+
+    text = read_text(arguments.text, arguments.file, sys.stdin.buffer)
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    pipeline, voice, name, made_of = opened(arguments, checkpoint)
+    tally, sink = spoken(arguments, text, pipeline, voice, made_of)
+    made = {"checkpoint": checkpoint.name, "releasable": checkpoint.releasable, "voice": name, "runtime": arguments.runtime}
+    made |= {"method": arguments.method, "speed": arguments.speed, "seed": arguments.seed}
+    report = made | tally.report() | {"samples_at_full_scale": sink.full_scale, "dropped": pipeline.dropped}
+    report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
+    to = sys.stderr if arguments.stream else sys.stdout
+    level = "" if arguments.runtime == "torch" else f" {arguments.method}"
+    print_table(report, f"{report['out']}  {name}, {arguments.runtime}{level}, {checkpoint.name}", Console(file=to))
+    print(json.dumps(report, ensure_ascii=False), file=to)
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from pipeline.synthesize import main  # one module identity, however it was started
+
+    raise SystemExit(main())
