@@ -5,9 +5,9 @@
     marked.original(0, 1)         # (1, 7): the word inside the brackets
 
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/symbols.py
-    [1,001](#&#)         number flags, below     [text](anything else)   a link: the text is said, the target is not
+    [1,001](#&#)         number flags     [text](anything else)   a link: the text is said, the target is not
 
-Number flags: `&` says "and" (one thousand and one), `a` says "a hundred" for "one hundred", `n` with `&` leans "and" on what is before.
+Number flags: g2p/flags.py.
 What does not parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 """
 

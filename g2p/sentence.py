@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from g2p.context import END, WEAK, Ahead, first_word, is_shouted, sense, used_to, weak_form
+from g2p.flags import REDUCED_AND, with_flags
 from g2p.lexicon import DEFAULT
 from g2p.morphology import is_clitic, with_clitic
 from g2p.overrides import Marked, Override
@@ -42,6 +43,8 @@ class SentenceReader:
         """The words of a sentence in order, and how many characters have no sound at all."""
         tokens, offset, text = sentence.normalized.tokens, sentence.offset, sentence.text
         plain = len(sentence.marked.overrides) == 0
+        if not plain:
+            tokens = with_flags(tokens, sentence.marked.overrides)
         shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
         found: list[Word] = []
         for place in range(len(tokens) - 1, -1, -1):
@@ -71,8 +74,8 @@ class SentenceReader:
     def _reading(self, tokens: Sequence[Token], place: int, marked: Marked, override: Override | None) -> Reading:
         token = tokens[place]
         if token.kind == "override":
-            phonemes = override.phonemes if override and override.phonemes else ""
-            return Reading(phonemes, "override", 1.0, vowel=starts_with_vowel(phonemes))
+            phonemes = override.phonemes if override and override.phonemes else REDUCED_AND
+            return Reading(phonemes, "override" if override and override.phonemes else "rule", vowel=starts_with_vowel(phonemes))
         if token.kind == "letters":
             return self._reader.letters(token.text)
         before = tokens[place - 1] if place else token
