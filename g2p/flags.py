@@ -9,15 +9,12 @@ the flagged span change (misaki/en.py, extend_num).
 from collections.abc import Sequence
 from dataclasses import replace
 
+from g2p.normalize.number_words import ONES, SCALES, TENS
 from g2p.overrides import Override
 from g2p.result import Token
 
-_SMALL = frozenset((
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-    "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty",
-    "ninety",
-))  # fmt: skip
-SCALES = ("hundred", "thousand", "million", "billion", "trillion")
+_SMALL = frozenset((*ONES[1:], *TENS[2:]))
+_SCALES = frozenset(("hundred", *SCALES[1:]))
 REDUCED_AND = "ən"
 
 
@@ -33,7 +30,7 @@ def with_flags(tokens: Sequence[Token], overrides: Sequence[Override]) -> tuple[
 
 
 def _flagged(tokens: list[Token], flags: str) -> list[Token]:
-    if "a" in flags and len(tokens) > 1 and tokens[0].text == "one" and tokens[1].text in SCALES:
+    if "a" in flags and len(tokens) > 1 and tokens[0].text == "one" and tokens[1].text in _SCALES:
         tokens = [replace(tokens[0], text="a"), *tokens[1:]]
     place = _and_place(tokens) if "&" in flags or "n" in flags else None
     if place is None:
@@ -50,6 +47,6 @@ def _flagged(tokens: list[Token], flags: str) -> list[Token]:
 
 def _and_place(tokens: list[Token]) -> int | None:
     """Where "and" belongs: behind the last hundred, thousand ... when one or two words below a hundred end the number."""
-    scales = [place for place, token in enumerate(tokens) if token.text in SCALES]
+    scales = [place for place, token in enumerate(tokens) if token.text in _SCALES]
     tail = tokens[scales[-1] + 1 :] if scales else []
     return scales[-1] + 1 if 0 < len(tail) <= 2 and all(token.text in _SMALL for token in tail) else None
