@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from g2p.normalize.characters import Cleaned, clean
-from g2p.normalize.scan import scan
+from g2p.normalize.scan import run
 from g2p.normalize.state import Drop, Scan
 from g2p.result import US, Dialect, Normalized, Token
 
@@ -36,7 +36,7 @@ def analyse(text: str, *, dialect: Dialect = US) -> tuple[tuple[Token, ...], lis
     """Tokens, and each drop with its offsets: (start, end, category), in order."""
     cleaned = clean(text)
     state = Scan(cleaned.text, dialect)
-    scan(state)
+    run(state)
     drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in state.drops]
     return tuple(tokens_of(state, cleaned)), sorted(drops)
 

@@ -7,6 +7,7 @@
 Every character of the original is in `text`, is white space, or is in `drops`.
 """
 
+import html
 import re
 import unicodedata
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from g2p.normalize.state import Drop
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
-SPOKEN = "°²³½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
+SPOKEN = "°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
 ONE_FOR_ONE = {
     "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯", "µ": "μ", "×": "⋅✕✖", "−": "➖",
     " ": "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", "\n": "\u2028\u2029\u0085\v\f",
@@ -30,7 +31,7 @@ COMPATIBLE = re.compile(f"[{NFKC}]")
 # What needs a look, longest cluster first; everything else stays as it is.
 SPECIAL = re.compile(
     f"(?P<emoji>(?:[{EMOJI}\U000e0020-\U000e007f]|[0-9#*]\ufe0f?\u20e3)(?:[{EMOJI}\ufe0f\u200d\u20e3\U000e0020-\U000e007f])*+)"
-    f"|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
+    f"|(?P<power>[⁺⁻⁰¹²³⁴-⁹]++)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9a-fA-F]{{1,6}}|[a-zA-Z]{{2,8}});)|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
 GREEK = dict(zip("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ", (
@@ -84,6 +85,10 @@ def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
         if len(composed) == 1 and re.fullmatch(f"[{LATIN}]", composed):
             return composed, None
         return found[0] if re.match(f"[{LATIN}]", found) else "", "combining mark"
+    if kind == "power":
+        return "^" + unicodedata.normalize("NFKC", found).replace("−", "-"), None
+    if kind == "entity":
+        return entity(found)
     if kind != "other":
         names = {"invisible": "invisible character", "control": "control character", "surrogate": "lone surrogate"}
         return "" if kind == "invisible" else " ", names[kind]
@@ -99,6 +104,15 @@ def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
             return plain, None
     letters = fold(found) if unicodedata.category(found)[0] == "L" else ""
     return (letters, None) if letters else (" ", category(found))
+
+
+def entity(found: str) -> tuple[str, str | None]:
+    """&amp; -> &; what names no character of ours is markup."""
+    plain = html.unescape(found).translate(TABLE)
+    if len(plain) != 1 or plain == "\0":
+        return (found, None) if plain == found else (" ", "markup")
+    match = SPECIAL.match(plain)
+    return replacement(match.lastgroup or "other", plain, True) if match else (plain, None)
 
 
 def clean(text: str) -> Cleaned:

@@ -1,64 +1,73 @@
 """Second stage: one pass over the cleaned text. Plain words take one regex and one set look-up; anything else goes to the handlers.
 
-state = Scan("Dr. Smith, 42.", "us")
-scan(state)
-state.tokens
+    scan = Scan("Dr. Smith, 42.", "us")
+    run(scan)
+    scan.tokens
+
+A handler that does not apply answers its own position; the first that moves on wins. Every pattern is bounded or possessive: linear time.
 """
 
 import re
 
-from g2p.normalize.characters import LATIN, OVERRIDES
-from g2p.normalize.number_words import decimal
-from g2p.normalize.state import Scan
+from g2p.normalize import abbreviations, dates, markup, money, numbers, phones, quantities, roman, symbols, times, web, words
+from g2p.normalize.characters import LATIN
+from g2p.normalize.state import Handler, Scan
+from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 
 # White space, then a word, then what cannot change how the word is read.
-PLAIN = re.compile(rf"\s*+([{LATIN}][a-zß-öø-ÿ]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
+PLAIN = re.compile(rf"\s*+([{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
 SPACES = re.compile(r"\s*+")
-WORD = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)*+")
-NUMBER = re.compile(r"\d{1,3}(?:,\d{3})++(?:\.\d++)?+|\d++(?:\.\d++)?+|\.\d++")
-MARKS = {"[": "(", "]": ")", "{": "(", "}": ")", "–": "—", "--": "—", "...": "…"}
+SINGLE = frozenset("BCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
+FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
+LOWER_ROMAN = frozenset("ii iii iv vi vii viii ix xi xii".split())
+# Words of plain form that need a look all the same.
+TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
+
+LETTER: tuple[Handler, ...] = (
+    web.address, web.path, abbreviations.abbreviation, dates.month, dates.weekday, roman.roman, words.sharp, words.initial, money.amount, words.word_range,
+    words.word,
+)  # fmt: skip
+DIGIT: tuple[Handler, ...] = (
+    web.address, web.path, dates.numeric_date, quantities.scientific, phones.phone, times.clock, quantities.fraction, dates.decade, quantities.feet, dates.day,
+    quantities.nth, money.amount_after, quantities.thousands, numbers.number,
+)  # fmt: skip
+SIGN: dict[str, tuple[Handler, ...]] = {
+    "+": (phones.phone, markup.markup), "(": (phones.phone,), "$": (money.amount,), "£": (money.amount,), "€": (money.amount,), "¥": (money.amount,),
+    "₹": (money.amount,), "₩": (money.amount,), "₽": (money.amount,), "₿": (money.amount,), "-": (markup.markup, money.amount),
+    "−": (money.amount,), "'": (dates.decade,), "#": (markup.markup, web.hashtag), "@": (web.hashtag,), "/": (web.path,), "~": (web.path, markup.markup),
+    ".": (web.path, web.extension, numbers.number), "<": (markup.markup,), "[": (markup.markup,), "]": (markup.markup,), "!": (markup.markup,),
+    "*": (markup.markup,), "_": (markup.markup,), "`": (markup.markup,), "|": (markup.markup,), ">": (markup.markup,), "=": (markup.markup,),
+    "½": (quantities.fraction,),
+} | {sign: (quantities.fraction,) for sign in quantities.VULGAR}  # fmt: skip
+IS_LETTER = re.compile(f"[{LATIN}]")
 
 
-def mark(scan: Scan, position: int) -> int:
-    """One mark, a run of the same as one."""
-    text, end = scan.text, position + 1
-    while end < len(text) and text[end] == text[position]:
-        end += 1
-    run = text[position:end]
-    found = MARKS.get(run[:3], MARKS.get(run[0], run[0]))
-    if found in ';:,.!?—…"()“”':
-        scan.mark(found, position, end)
-    else:
-        scan.drop(position, end, "symbol")
-    return end
+def handlers_for(character: str) -> tuple[Handler, ...]:
+    """The handlers that may begin with `character`."""
+    if IS_LETTER.match(character):
+        return LETTER
+    return DIGIT if character.isdecimal() else SIGN.get(character, ())
 
 
 def special(scan: Scan, position: int) -> int:
-    """What is no plain word."""
-    for pattern in (WORD, NUMBER):
-        match = pattern.match(scan.text, position)
-        if match and pattern is WORD:
-            scan.word(match[0], position, match.end())
-            return match.end()
-        if match:
-            scan.say(decimal(match[0], scan.dialect), position, match.end())
-            return match.end()
-    if re.match(f"[{OVERRIDES}]", scan.text[position]):
-        scan.tokens.append((scan.text[position], position, position + 1, "override", None))
-        return position + 1
-    return mark(scan, position)
+    """What is no plain word, by the first handler that moves on; marks and signs last."""
+    for handler in handlers_for(scan.text[position]):
+        end = handler(scan, position)
+        if end > position:
+            return end
+    return symbols.symbol(scan, position)
 
 
-def scan(state: Scan) -> None:
-    """Fill `state` with the tokens and drops of its text."""
-    text, position, append = state.text, 0, state.tokens.append
+def run(scan: Scan) -> None:
+    """Fill `scan` with the tokens and drops of its text."""
+    text, position, append = scan.text, 0, scan.tokens.append
     length, plain, spaces = len(text), PLAIN.match, SPACES.match
     while position < length:
         match = plain(text, position)
-        if match:
+        if match and match[1] not in TRIGGERS:
             start, position = match.span(1)
             append((match[1], start, position, "word", None))
             continue
         position = spaces(text, position).end()
         if position < length:
-            position = special(state, position)
+            position = special(scan, position)

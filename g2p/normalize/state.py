@@ -25,6 +25,7 @@ class Scan:
     tokens: list[Raw] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     quote_open: bool = False  # a single quotation mark waits for its partner
+    double_open: bool = False  # a double one does
 
     def word(self, text: str, start: int, end: int, space: bool | None = None) -> None:
         """One word as the text writes it."""
@@ -50,6 +51,11 @@ class Scan:
             after = space if last else pieces[index + 1] not in PUNCTUATION
             kind: Kind = "letters" if piece[0] == "~" else "punctuation" if piece in PUNCTUATION else "word"
             self.tokens.append((piece.lstrip("~"), start, end, kind, after))
+
+    def space_last(self) -> None:
+        """The last token is spoken apart from the next, though no white space stands between."""
+        text, start, end, kind, _ = self.tokens[-1]
+        self.tokens[-1] = (text, start, end, kind, True)
 
     def previous(self, back: int = 1) -> str:
         """Text of a token before, marks included; empty at the start."""

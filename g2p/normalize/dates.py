@@ -1,0 +1,126 @@
+"""Dates: 2026-03-15, 3/15/2026 (month first in us, day first in gb), March 3, 3 March, Jan. 5; decades and years with an apostrophe.
+
+    scan = Scan("3/15/2026", "us")
+    numeric_date(scan, 0)     # March fifteenth, twenty twenty-six
+
+Named months are spoken where they stand, so only the day beside one is special: `day`.
+"""
+
+import re
+
+from g2p.normalize.number_words import cardinal, ordinal, plural, year
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, alternation
+from g2p.result import GB, US, Dialect
+
+ISO = re.compile(r"(\d{4})[-/](\d{2})[-/](\d{2})(?![\d/-])")
+SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
+DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d:/%]|[.,]\d|\w)")
+FORMS = alternation(tuple(MONTH_FORMS))
+MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$")
+MONTH_AFTER = re.compile(rf"\s+(?:of\s+)?(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
+MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
+MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
+MONTH_NUMBER_NEXT = re.compile(r"\s+(?:\d|the \d|of \d|')")
+DECADE = re.compile(r"'?(\d{4}|\d0)'?s(?!\w)")
+APOSTROPHE_YEAR = re.compile(r"'(\d{2})(?![\w'\"])")
+WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
+LOOK_BACK = 32  # characters
+
+
+def say_date(scan: Scan, parts: tuple[int, int, int], start: int, end: int) -> int:
+    """(year, month, day) in the dialect's order."""
+    number, month, day = parts
+    name, nth = MONTHS[month - 1], ordinal(day, scan.dialect)
+    date = f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}"
+    scan.say(f"{date} , {year(number, scan.dialect)}", start, end)
+    return end
+
+
+def full_year(text: str) -> int:
+    """99 -> 1999, 26 -> 2026: two digits from 50 on are of the last century."""
+    number = int(text)
+    return number if len(text) == 4 else number + (1900 if number >= 50 else 2000)
+
+
+def ordered(first: int, second: int, mark: str, dialect: Dialect) -> tuple[int, int] | None:
+    """(month, day) of two numbers; the other order where the dialect's is no date; with dots always day first."""
+    both = [(first, second), (second, first)]
+    if mark == "." or dialect != US:
+        both.reverse()
+    return next(((month, day) for month, day in both if 1 <= month <= 12 and 1 <= day <= 31), None)
+
+
+def numeric_date(scan: Scan, position: int) -> int:
+    """All-digit dates with a year."""
+    match = ISO.match(scan.text, position)
+    if match:
+        number, month, day = (int(group) for group in match.groups())
+        if 1 <= month <= 12 and 1 <= day <= 31:
+            return say_date(scan, (number, month, day), position, match.end())
+    match = SLASHED.match(scan.text, position)
+    if match and not (match[2] in ".-" and len(match[4]) == 2):
+        pair = ordered(int(match[1]), int(match[3]), match[2], scan.dialect)
+        if pair:
+            return say_date(scan, (full_year(match[4]), *pair), position, match.end())
+    return position
+
+
+def day(scan: Scan, position: int) -> int:
+    """A day's number beside a month's name."""
+    match = DAY.match(scan.text, position)
+    if not match or not 1 <= int(match[1]) <= 31:
+        return position
+    nth, end = ordinal(int(match[1]), scan.dialect), match.end()
+    if MONTH_BEFORE.search(scan.text[max(0, position - LOOK_BACK) : position]):
+        scan.say(nth, position, end)
+        return end
+    if MONTH_AFTER.match(scan.text, end) or (not match[2] and MONTH_AFTER_RANGE.match(scan.text, end)):
+        article = "" if scan.previous_word() in ("the", "to", "and") and scan.previous() != "to" else "the "
+        joint = "" if re.match(r"\s+of\b", scan.text[end : end + 8]) or MONTH_AFTER_RANGE.match(scan.text, end) else " of"
+        scan.say(f"{article}{nth}{joint}", position, end)
+        return end
+    return position
+
+
+def month(scan: Scan, position: int) -> int:
+    """An abbreviated month, with a dot or beside a number; Mar, Sat and Sun alone are words."""
+    match = MONTH.match(scan.text, position)
+    if match and match[1] not in MONTHS:
+        before = scan.text[max(0, position - 5) : position]
+        beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(r"\d(?:st|nd|rd|th)?[\s-]+$", before)
+        if beside or (match[2] and match[1] not in ("Mar", "Jun", "Jul", "May")):
+            scan.say(MONTH_FORMS[match[1]], position, match.end())
+            return match.end()
+    return position
+
+
+def weekday(scan: Scan, position: int) -> int:
+    """Mon., Tues, Sat.: with a dot or before a comma and a date."""
+    match = WEEKDAY.match(scan.text, position)
+    full = match and ABBREVIATIONS["plain"].get(match[1])
+    if not match or not full:
+        return position
+    follows = re.match(r",?\s+(?:\d|[A-Z][a-z]{2,8}\.?\s+\d)", scan.text[match.end() : match.end() + 24])
+    if match[1] in ("Sat", "Sun", "Wed", "Mon", "Fri") and not (
+        follows or (match[2] and not scan.text[match.end() :].strip()[:1].isupper())
+    ):
+        return position
+    scan.say(full, position, match.end())
+    return match.end()
+
+
+def decade(scan: Scan, position: int) -> int:
+    """1990s, '90s, 90s, 1800s, 2000s; '69."""
+    match = DECADE.match(scan.text, position)
+    if match:
+        number = int(match[1])
+        words = year(number, scan.dialect) if number >= 100 else cardinal(number, scan.dialect)
+        scan.say(plural(words), position, match.end())
+        return match.end()
+    match = APOSTROPHE_YEAR.match(scan.text, position)
+    if match:
+        number = int(match[1])
+        scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
+        return match.end()
+    return position

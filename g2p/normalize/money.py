@@ -1,0 +1,97 @@
+"""Money: $5, £3.20, US$5, $3.5M, $2 billion, $5-10, 25¢, 50p, 100 USD, EUR 20.
+
+scan = Scan("$3.50", "us")
+amount(scan, 0)
+"""
+
+import re
+
+from g2p.normalize.number_words import cardinal, decimal
+from g2p.normalize.quantities import NUMBER, attributive
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import MONEY, alternation
+from g2p.result import Dialect
+
+SIGNS, SCALES, CODES, NATIONS, PLURALS = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural"))
+SCALE = rf"(?P<scale>\s(?:thousand|million|billion|trillion)\b|-(?:thousand|million|billion|trillion)\b|\s?(?:{alternation(SCALES)})(?!\w))"
+PREFIXED = re.compile(
+    rf"(?P<minus>[-−])?(?P<nation>{alternation(NATIONS)})?(?P<sign>[{''.join(SIGNS)}])\s?(?P<minus2>[-−])?(?P<number>{NUMBER})"
+    rf"(?:\s?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?"
+)
+CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCALE}?(?!\w)")
+AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
+CENTS = re.compile(rf"(?P<number>{NUMBER})\s?(?P<name>¢|p(?!\w))")
+PER = re.compile(r"/(?=[a-z]{1,12}\b)")
+
+
+def many(name: str) -> str:
+    """A currency's plural: dollars, yen, pence."""
+    return PLURALS.get(name) or f"{name}s"
+
+
+def exact(text: str, names: tuple[str, str], dialect: Dialect) -> str:
+    """1.01 dollars -> one dollar and one cent; other decimals as they are."""
+    whole, _, part = text.replace(",", "").partition(".")
+    if len(part) != 2 or len(whole) > 15:
+        return f"{decimal(text, dialect)} {names[0] if text == '1' else many(names[0])}"
+    units, hundredths = int(whole or 0), int(part)
+    said = [f"{cardinal(units, dialect)} {names[0] if units == 1 else many(names[0])}"] if units or not hundredths else []
+    if hundredths:
+        said.append(f"{cardinal(hundredths, dialect)} {names[1] if hundredths == 1 else many(names[1])}")
+    return " and ".join(said)
+
+
+def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str | None, single: bool) -> str:
+    """The amount of `match`; `single`: it qualifies a noun (a $20 bill)."""
+    number, scale = match["number"], (match["scale"] or "").strip(" -")
+    low = decimal(number, scan.dialect)
+    if upper:
+        low = f"{low} to {decimal(upper, scan.dialect)}"
+    if scale:
+        return f"{low} {SCALES[scale]} {names[0] if single else many(names[0])}"
+    if upper or single:
+        return f"{low} {names[0] if single else many(names[0])}"
+    return exact(number, names, scan.dialect)
+
+
+def amount(scan: Scan, position: int) -> int:
+    """A currency sign or code before a number."""
+    match = PREFIXED.match(scan.text, position)
+    if match:
+        nation = NATIONS.get(match["nation"] or "", "")
+        unit, part = SIGNS[match["sign"]]
+        names = (f"{nation} {unit}".strip(), part)
+        single = attributive(scan, match.end()) or "-" in (match["scale"] or "")
+        minus = "minus " if match["minus"] or match["minus2"] else ""
+        scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())
+        return per(scan, match.end())
+    match = CODED.match(scan.text, position)
+    if match:
+        scan.say(spoken(scan, match, (CODES[match["code"]], "cent"), None, False), position, match.end())
+        return match.end()
+    return position
+
+
+def amount_after(scan: Scan, position: int) -> int:
+    """A number before a currency's code, sign, or cents."""
+    match = AFTER.match(scan.text, position)
+    if match:
+        code = match["code"]
+        names = tuple(SIGNS[code]) if code in SIGNS else (CODES[code], "cent")
+        scan.say(spoken(scan, match, names, None, attributive(scan, match.end())), position, match.end())
+        return per(scan, match.end())
+    match = CENTS.match(scan.text, position)
+    if match:
+        name = "cent" if match["name"] == "¢" else "penny"
+        name = name if match["number"] == "1" else many(name)
+        scan.say(f"{decimal(match['number'], scan.dialect)} {name}", position, match.end())
+        return match.end()
+    return position
+
+
+def per(scan: Scan, position: int) -> int:
+    """$5/month: the slash is `per`."""
+    if PER.match(scan.text, position):
+        scan.say("per", position, position + 1, True)
+        return position + 1
+    return position

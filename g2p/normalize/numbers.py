@@ -1,0 +1,141 @@
+"""A number that is no date, time, phone number or money: version, score, ratio, dimension, year, or a count with its unit perhaps.
+
+scan = Scan("1999 people in 1999", "us")
+number(scan, 0)
+"""
+
+import re
+
+from g2p.normalize.acronyms import number_piece, say_pieces
+from g2p.normalize.number_words import cardinal, decimal, digits, year
+from g2p.normalize.quantities import NO_NOUN, NUMBER, SCALE_AFTER, attributive, has_unit, unit_after
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import PAIRED, SCORE, VERSIONED, YEAR_BEFORE
+from g2p.result import GB, Dialect
+
+PLAIN = re.compile(NUMBER)
+DOTTED = re.compile(r"\d{1,9}(?:\.\d{1,9}){2,9}(?![\w]|\.\d)")
+TWO_PART = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.x)?(?![\w]|\.\d)")
+SCORE_PAIR = re.compile(r"(\d{1,3})[-–](\d{1,3})(?![\w-])")
+SCORE_AFTER = re.compile(r",?\s+(?:win|victory|defeat|loss|draw|lead|score|scoreline|thriller|rout|aggregate|up|down|to|against|over|on)\b")
+RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
+TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=\d)")
+FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
+EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
+NOUN_AFTER = re.compile(r"\s([a-z]+)")
+COUNTED_NOUNS = frozenset(
+    "people men women children percent feet teeth fish sheep more fewer miles other such different new additional".split()
+)
+NOT_NOUNS = frozenset(
+    "was is has his this as its us does thus always perhaps unless whereas towards afterwards besides across versus yes".split()
+)
+LETTERS = re.compile(r"[A-Za-z]++")
+HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
+
+
+def dotted(scan: Scan, position: int) -> int:
+    """1.2.3 -> one point two point three; four groups up to 255 are an address, digit by digit; 3.11 after a product's name."""
+    match = DOTTED.match(scan.text, position)
+    groups = match[0].split(".") if match else []
+    if match and len(groups) == 4 and all(int(group) < 256 for group in groups):
+        scan.say(" dot ".join(digits(group) for group in groups), position, match.end())
+        return match.end()
+    if match:
+        scan.say(" point ".join(version_part(group, scan.dialect) for group in groups), position, match.end())
+        return match.end()
+    match = TWO_PART.match(scan.text, position)
+    if match and (scan.previous() in VERSIONED or scan.previous() == "OS"):
+        scan.say(" point ".join(version_part(group, scan.dialect) for group in match.groups()), position, match.end())
+        return match.end()
+    return position
+
+
+def version_part(text: str, dialect: Dialect) -> str:
+    """11 -> eleven, 04 -> zero four, 1234 -> one two three four."""
+    return digits(text) if (text[0] == "0" and len(text) > 1) or len(text) > 3 else cardinal(int(text), dialect)
+
+
+def score(scan: Scan, position: int) -> int:
+    """British scores: won 3-2 -> three two, 1-0 -> one nil. American ones are said with `to`, as ranges are."""
+    match = SCORE_PAIR.match(scan.text, position) if scan.dialect == GB else None
+    if not match or not (scan.previous_word() in SCORE or SCORE_AFTER.match(scan.text, match.end())):
+        return position
+    for group in (1, 2):
+        number = int(match[group])
+        scan.say(
+            "nil" if not number else cardinal(number, GB), match.start(group), match.end(group) + (group == 1), None if group == 2 else True
+        )
+    return match.end()
+
+
+def ratio(scan: Scan, position: int) -> int:
+    """16:9 -> sixteen to nine."""
+    match = RATIO.match(scan.text, position)
+    if not match:
+        return position
+    scan.say(" to ".join(cardinal(int(group), scan.dialect) for group in match.groups() if group), position, match.end())
+    return match.end()
+
+
+def reads_as_year(scan: Scan, value: int, end: int) -> bool:
+    """Whether four bare digits are a year (or said like one: Flight 1549)."""
+    before = scan.previous_word()
+    if before == "," and re.fullmatch(r"[A-Za-z]+|\w+th|\w+st|\w+nd|\w+rd", scan.previous(2)):
+        before = "in"
+    after = NOUN_AFTER.match(scan.text, end)
+    noun = after[1] if after else ""
+    if noun in COUNTED_NOUNS or (noun.endswith("s") and noun not in NOT_NOUNS and noun not in NO_NOUN):
+        return False
+    if before in YEAR_BEFORE and value >= 1000:
+        return True
+    return 1100 <= value < 2100 or scan.previous() in PAIRED
+
+
+def bare(scan: Scan, text: str, end: int) -> str:
+    """The reading of a number without unit, sign or mark."""
+    if FOUR.fullmatch(text) and text[0] != "0" and not SCALE_AFTER.match(scan.text, end) and reads_as_year(scan, int(text), end):
+        return year(int(text), scan.dialect)
+    if scan.previous() in PAIRED and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
+        return number_piece(text, scan.dialect)
+    return decimal(text, scan.dialect)
+
+
+def number(scan: Scan, position: int) -> int:
+    """The number at `position`, its unit, and letters that hang on it (3D, 4K, 10-year-old)."""
+    for handler in (dotted, score, ratio):
+        end = handler(scan, position)
+        if end > position:
+            return end
+    match = PLAIN.match(scan.text, position)
+    if not match:
+        return position
+    text, end = match[0], match.end()
+    singular = text == "1" or attributive_unit(scan, end)
+    unit = has_unit(scan, end)
+    scan.say(decimal(text, scan.dialect) if unit else bare(scan, text, end), position, end, True if unit else None)
+    return unit_after(scan, end, many=not singular) if unit else hanging(scan, end)
+
+
+def attributive_unit(scan: Scan, end: int) -> bool:
+    """An article before the number and a noun after its unit."""
+    match = re.match(r"(?:\s|-)?[^\s,.;:!?]{1,6}", scan.text[end : end + 8])
+    return match is not None and attributive(scan, end + match.end())
+
+
+def hanging(scan: Scan, end: int) -> int:
+    """What hangs on a number: 4K, 3D, 10x; the hyphen of 10-year-old; 4 x 6, 1920×1080."""
+    by = TIMES_SIGN.match(scan.text, end)
+    if by:
+        product = by["sign"] == "×" and EQUALS_NEAR.match(scan.text, end) is not None
+        scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
+        return by.end("sign")
+    match = LETTERS.match(scan.text, end)
+    if match:
+        scan.space_last()
+        say_pieces(scan, end, match.end(), True)
+        return match.end()
+    match = HYPHEN_WORD.match(scan.text, end)
+    if match:
+        scan.space_last()
+        return match.end()
+    return end

@@ -1,0 +1,171 @@
+"""Numbers with what stands beside them: fractions, units, feet and inches, scientific notation, dimensions, ordinals, counts and years.
+
+    scan = Scan("3 3/4 cups, 5kg, 6'2\\", 1.5e-10, 1999 people, in 1999", "us")
+    quantity(scan, 0)
+
+A range needs no rule of its own: `to` is said for the dash (symbols.py), and each number for itself.
+"""
+
+import re
+
+from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import SPACED_UNITS, UNIT_PLURALS, UNITS, alternation
+from g2p.result import GB
+
+NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
+VULGAR = {
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6),
+    "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
+}  # fmt: skip
+FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/.]|,\d)")
+VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
+DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000}
+FIXED = {"24/7": "twenty-four seven", "9/11": "nine eleven", "50/50": "fifty-fifty", "7/7": "seven seven", "20/20": "twenty twenty"}
+SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]?\d{{1,4}})\)?(?!\w)")
+POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
+UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
+SPACED_UNIT = re.compile(rf"\s(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
+SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
+FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
+PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
+ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
+NEXT_WORD = re.compile(r"[- ]([a-z]++)")
+SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
+DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
+ARTICLES = frozenset("a an the this that per each one another our my your his her their".split())
+NO_NOUN = frozenset(
+    "a an the and or but nor of in on at to for from by with as is are was were be been has have had will would can could may might must than that "
+    "this these it he she we they you not so if when while which who per each every about above after before below between into over through under "
+    "up down out off away ago later long tall wide deep high more less only now then there here today apart across all along around because since until "
+    "yesterday tomorrow tonight plus minus times without within".split()
+)
+
+
+def attributive(scan: Scan, end: int) -> bool:
+    """Whether an article stands before and a noun after (a 45° angle, the 5 km run): the unit stays singular."""
+    after = NEXT_WORD.match(scan.text, end)
+    return scan.previous_word() in ARTICLES and after is not None and after[1] not in NO_NOUN
+
+
+def fraction_words(top: int, bottom: int, dialect: str) -> str:
+    """1, 2 -> one half; 3, 4 -> three quarters."""
+    name = {2: "half", 4: "quarter"}.get(bottom) or ordinal(bottom, dialect)
+    if top != 1:
+        name = "halves" if name == "half" else f"{name}s"
+    return f"{cardinal(top, dialect)} {name}"
+
+
+def fraction(scan: Scan, position: int) -> int:
+    """1/2, 3 3/4, ½, 2½; 24/7 and 9/11 as people say them."""
+    match = FRACTION.match(scan.text, position)
+    if match and match[0] in FIXED:
+        scan.say(FIXED[match[0]], position, match.end())
+        return match.end()
+    pair: tuple[int, int] | None = None
+    if match and int(match[3]) in DENOMINATORS and int(match[2]):
+        pair, front = (int(match[2]), int(match[3])), match[1]
+    elif not match:
+        match = VULGAR_FRACTION.match(scan.text, position)
+        if match:
+            pair, front = VULGAR[match[2]], match[1]
+    if not match or not pair:
+        return position
+    words = fraction_words(*pair, scan.dialect)
+    if front:
+        words = f"{cardinal(int(front), scan.dialect)} and {'a half' if pair == (1, 2) else words}"
+    scan.say(words, position, match.end(), True)
+    return unit_after(scan, match.end(), many=bool(front)) if front else fraction_unit(scan, match.end())
+
+
+def fraction_unit(scan: Scan, position: int) -> int:
+    """½ lb, 3/4 in.: the unit of a bare fraction is singular."""
+    return unit_after(scan, position, many=False)
+
+
+def unit_name(unit: str, many: bool, dialect: str) -> str:
+    """kilogram or kilograms; British spelling in gb."""
+    name = UNITS.get(unit) or SPACED_UNITS[unit]
+    if many:
+        head, joint, tail = name.partition(" per ")
+        words = head.split(" ")
+        place = 0 if words[0] in ("degree", "part", "pound") else -1
+        words[place] = UNIT_PLURALS.get(words[place]) or f"{words[place]}s"
+        name = " ".join(words) + joint + tail
+    return re.sub(r"(met|lit)er(s?)\b", r"\1re\2", name) if dialect == GB else name
+
+
+def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
+    """The unit that follows a number."""
+    match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position)
+    if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
+        return None
+    return match
+
+
+def unit_after(scan: Scan, position: int, many: bool) -> int:
+    """Say the unit that follows a number, at its own place; the same position where there is none."""
+    match = has_unit(scan, position)
+    if not match:
+        return position
+    scan.say(unit_name(match["unit"], many, scan.dialect), match.start("unit"), match.end())
+    return match.end()
+
+
+def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
+    """Words that are units too (in, A, F): only at a clause's end, before a mark, or joined."""
+    joined = match.start() == match.start("unit")
+    after = scan.text[match.end() : match.end() + 12]
+    if match["unit"] == "in":
+        return not joined and re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after) is not None
+    return joined or re.match(r"\s*(?:$|[,;:.)])", after) is not None
+
+
+def scientific(scan: Scan, position: int) -> int:
+    """1.5e-10, 6.02×10^23, 10^6."""
+    match = SCIENTIFIC.match(scan.text, position)
+    if match:
+        power = signed(match[2].lstrip("+"), scan.dialect)
+        scan.say(f"{decimal(match[1], scan.dialect)} times ten to the power of {power}", position, match.end())
+        return unit_after(scan, match.end(), many=True)
+    match = POWER.match(scan.text, position)
+    if match:
+        name = {"2": "squared", "3": "cubed"}.get(match[2]) or f"to the power of {signed(match[2], scan.dialect)}"
+        scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
+        return match.end()
+    return position
+
+
+def feet(scan: Scan, position: int) -> int:
+    """6'2": six feet two inches; 12": twelve inches."""
+    match = FEET.match(scan.text, position)
+    if match:
+        foot, inch = ("foot" if match[1] == "1" else "feet"), ("inch" if match[2] == "1" else "inches")
+        inches = match[2].replace("½", ".5")
+        scan.say(f"{cardinal(int(match[1]), scan.dialect)} {foot} {decimal(inches, scan.dialect)} {inch}", position, match.end())
+        return match.end()
+    match = PRIME.match(scan.text, position)
+    if match and not (match[2] == '"' and scan.double_open):
+        single = match[1] == "1" or attributive(scan, match.end())
+        name = ("inch" if single else "inches") if match[2] == '"' else ("foot" if single else "feet")
+        scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
+        return match.end()
+    return position
+
+
+def nth(scan: Scan, position: int) -> int:
+    """1st, 21st, 1,000th."""
+    match = ORDINAL.match(scan.text, position)
+    if not match:
+        return position
+    scan.say(ordinal(int(match[1].replace(",", "")), scan.dialect), position, match.end())
+    return match.end()
+
+
+def thousands(scan: Scan, position: int) -> int:
+    """1 000 000 with spaces (SI style): at least two groups, or one before a word."""
+    match = SPACED_GROUPS.match(scan.text, position)
+    if not match or (match[0].count(" ") < 2 and not re.match(r"\s[a-z]", scan.text[match.end() : match.end() + 2])) or match[0][0] == "0":
+        return position
+    scan.say(whole(match[0].replace(" ", ""), scan.dialect), position, match.end())
+    return match.end()

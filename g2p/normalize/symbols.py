@@ -1,0 +1,197 @@
+"""Marks and signs: punctuation into Kokoro's, quotes by their side, dashes as pause or `to` or `minus`, signs by name.
+
+scan = Scan("5 + 3 = 8 — “yes”", "us")
+symbol(scan, 2)
+"""
+
+import re
+
+from g2p.normalize.characters import GREEK, LATIN, OVERRIDES
+from g2p.normalize.state import Scan
+from g2p.result import PUNCTUATION
+
+NAMES = {
+    "=": "equals", "≈": "approximately equals", "≠": "is not equal to", "≤": "less than or equal to", "≥": "greater than or equal to", "<": "less than",
+    ">": "greater than", "+": "plus", "±": "plus or minus", "×": "times", "*": "times", "÷": "divided by", "√": "square root of", "∞": "infinity",
+    "%": "percent", "&": "and", "@": "at", "§": "section", "©": "copyright", "°": "degrees", "¢": "cents", "$": "dollars", "£": "pounds",
+    "€": "euros", "¥": "yen", "₹": "rupees", "₩": "won", "₽": "rubles", "₿": "bitcoin", "/": "slash", "−": "minus", "→": "to", "²": "squared", "³": "cubed",
+    "~": "approximately", "#": "hash", "µ": "micro", "^": "to the power of",
+}  # fmt: skip
+OPERATORS = (
+    ("<=", "less than or equal to"),
+    (">=", "greater than or equal to"),
+    ("!=", "is not equal to"),
+    ("==", "equals"),
+    ("=>", "to"),
+    ("->", "to"),
+    ("+/-", "plus or minus"),
+)
+BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
+POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
+NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
+OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
+EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
+NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
+RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
+ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
+WORD = re.compile(rf"[{LATIN}]++")
+NUMERIC = frozenset(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty "
+    "fifty sixty seventy eighty ninety hundred thousand million am pm o'clock squared cubed oh half quarter quarters thirds".split()
+)
+
+
+def after_number(scan: Scan, position: int) -> bool:
+    """Whether the last token is a number (or am, pm, an ordinal day) that touches or precedes this place on the line."""
+    if not scan.tokens:
+        return False
+    before = scan.text[scan.tokens[-1][1] : scan.tokens[-1][2]]
+    return bool(before) and (any(character.isdigit() for character in before) or scan.tokens[-1][0].lower() in NUMERIC)
+
+
+def dash(scan: Scan, position: int) -> int:
+    """A hyphen, en dash or minus sign: range, minus, or pause."""
+    text, character = scan.text, scan.text[position]
+    before, after = text[position - 1 : position] if position else "", text[position + 1 : position + 2]
+    number = NUMBER_AFTER.match(text, position + 1)
+    if after_number(scan, position) and number and (not before.isspace() or after.isspace()):
+        spaced = before.isspace()
+        scan.say("minus" if character == "−" or (spaced and is_difference(scan, position)) else "to", position, position + 1, True)
+        return position + 1
+    if number and not after.isspace() and (not before or before.isspace() or before in '(“"[=×*/<>±'):
+        scan.say("minus", position, position + 1, True)
+        return position + 1
+    if character == "−":
+        scan.say("minus", position, position + 1, True)
+        return position + 1
+    if (before.isspace() or not before) and (after.isspace() or not after) or character == "–":
+        scan.mark("—", position, position + 1)
+    else:
+        scan.drop(position, position + 1, "separator")
+    return position + 1
+
+
+def is_difference(scan: Scan, position: int) -> bool:
+    """5 - 3: the second is smaller, or an equals sign is near."""
+    first, second = (
+        re.search(r"(\d{1,15})\D{0,2}$", scan.text[max(0, position - 20) : position]),
+        NUMBER_THERE.match(scan.text, position + 1),
+    )
+    smaller = first is not None and second is not None and int(second[1]) < int(first[1])
+    return smaller or EQUALS_NEAR.match(scan.text, position) is not None
+
+
+def double_quote(scan: Scan, position: int) -> int:
+    """A straight double quotation mark opens after white space or an opening mark, else it closes."""
+    before, after = scan.text[position - 1 : position], scan.text[position + 1 : position + 2]
+    opens = (not before or before.isspace() or before in "(—“-[") and bool(after) and not after.isspace()
+    scan.double_open = opens
+    scan.mark("“" if opens else "”", position, position + 1)
+    return position + 1
+
+
+def single_quote(scan: Scan, position: int) -> int:
+    """An apostrophe outside a word: quotation mark, elision ('tis), or dropped."""
+    text = scan.text
+    before, after = text[position - 1 : position], text[position + 1 : position + 2]
+    if not before.isalnum() and ELISIONS.match(text, position):
+        match = ELISIONS.match(text, position)
+        assert match
+        scan.word(match[0], position, match.end())
+        return match.end()
+    if (not before or not before.isalnum()) and after.isalnum() and before != "'":
+        scan.quote_open = True
+        scan.mark("“", position, position + 1)
+    elif scan.quote_open and before and not before.isspace():
+        scan.quote_open = False
+        scan.mark("”", position, position + 1)
+    else:
+        scan.drop(position, position + 1, "symbol")
+    return position + 1
+
+
+def slash(scan: Scan, position: int) -> int:
+    """Between words `slash`, between number and number `slash`, before a unit of time `per` (money.py), else dropped."""
+    text = scan.text
+    inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
+    spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
+    if inside or spaced:
+        scan.say("slash", position, position + 1, True)
+    else:
+        scan.drop(position, position + 1, "symbol")
+    return position + 1
+
+
+def power(scan: Scan, position: int) -> int:
+    """x^2: squared; word^1 is a footnote's mark and dropped."""
+    match = POWER.match(scan.text, position)
+    if not match:
+        return position
+    base = re.search(rf"[{LATIN}]*$", scan.text[max(0, position - 8) : position])
+    if base and len(base[0]) > 2 and match[1].isdigit():
+        scan.drop(position, match.end(), "footnote mark")
+        return match.end()
+    name = {"2": "squared", "3": "cubed"}.get(match[1])
+    if not name:
+        scan.say("to the power of", position, position + 1, True)
+        return position + 1
+    if scan.tokens:
+        scan.space_last()
+    scan.say(name, position, match.end())
+    return match.end()
+
+
+def run(scan: Scan, position: int) -> int:
+    """Marks of one kind in a row are one mark."""
+    match = RUN.match(scan.text, position)
+    if not match:
+        return position
+    text = match[0]
+    found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
+    scan.mark(found, position, match.end())
+    return match.end()
+
+
+def symbol(scan: Scan, position: int) -> int:
+    """Anything that is neither letter nor digit. Always moves on."""
+    text, character = scan.text, scan.text[position]
+    end = run(scan, position)
+    if end > position:
+        return end
+    if character in "-–−":
+        return dash(scan, position)
+    if character in "\"'":
+        return double_quote(scan, position) if character == '"' else single_quote(scan, position)
+    if character in BRACKETS or character in PUNCTUATION:
+        scan.mark(BRACKETS.get(character, character), position, position + 1)
+        return position + 1
+    if "\ue000" <= character <= "\uf8ff":
+        scan.tokens.append((character, position, position + 1, "override", None))
+        return position + 1
+    if character == "^":
+        end = power(scan, position)
+        if end > position:
+            return end
+    return named(scan, position, character)
+
+
+def named(scan: Scan, position: int, character: str) -> int:
+    """Signs with a name; what has none is dropped."""
+    text = scan.text
+    for sign, name in OPERATORS:
+        if text.startswith(sign, position):
+            scan.say(name, position, position + len(sign), True)
+            return position + len(sign)
+    if character == "/":
+        return slash(scan, position)
+    if character in GREEK:
+        scan.say(GREEK[character], position, position + 1)
+    elif character in NAMES and (
+        character not in "<>*+=~#^→" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
+    ):
+        if scan.tokens and scan.tokens[-1][2] == position:
+            scan.space_last()
+        scan.say(NAMES[character], position, position + 1, True if OPERAND_AFTER.match(text, position + 1) else None)
+    else:
+        scan.drop(position, position + 1, "symbol")
+    return position + 1

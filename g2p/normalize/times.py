@@ -1,0 +1,65 @@
+"""Times of day and durations with colons: 3:30 pm, 14:05, 9:00, 5pm, 3.30pm, 1:02:03.
+
+scan = Scan("at 3:30 pm", "us")
+clock(scan, 3)
+"""
+
+import re
+
+from g2p.normalize.number_words import cardinal
+from g2p.normalize.state import Scan
+from g2p.result import Dialect
+
+CLOCK = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:])")
+HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])")
+DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
+HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$))")
+RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
+TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
+
+
+def half_day(scan: Scan, position: int) -> int:
+    """am, pm, a.m., P.M. after a time; its dot ends the sentence too where the text does."""
+    match = HALF_DAY.match(scan.text, position)
+    if not match:
+        return position
+    start, end = match.start(1), match.end()
+    stops = scan.text[end - 1] == "." and TEXT_END.match(scan.text, end) is not None
+    scan.letters(f"{match[1].upper()}M", start, end - stops, False if stops else None)
+    if stops:
+        scan.mark(".", end - 1, end)
+    return end
+
+
+def spoken_clock(hour: int, minute: int, twelve: bool, dialect: Dialect) -> str:
+    """Hours and minutes; `twelve`: am or pm follows."""
+    hours = cardinal(hour, dialect)
+    if minute:
+        return f"{hours} {'oh ' if minute < 10 else ''}{cardinal(minute, dialect)}"
+    if twelve:
+        return hours
+    return f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
+
+
+def clock(scan: Scan, position: int) -> int:
+    """A time of day at `position`."""
+    text, dialect = scan.text, scan.dialect
+    match = CLOCK.match(text, position) or DOTTED.match(text, position)
+    if (
+        match
+        and not RATIO_WORDS.match(text, match.end())
+        and not (scan.previous_word() == "of" and scan.previous(2) in ("ratio", "odds", "scale"))
+    ):
+        twelve = HALF_DAY.match(text, match.end()) is not None
+        spoken = spoken_clock(int(match[1]), int(match[2]), twelve, dialect)
+        if match.re is CLOCK and match[3]:
+            hours = f"{cardinal(int(match[1]), dialect)} {'oh ' if int(match[2]) < 10 else ''}{cardinal(int(match[2]), dialect)}"
+            count = cardinal(int(match[3]), dialect)
+            spoken = f"{hours} and {count} second{'' if count == 'one' else 's'}"
+        scan.say(spoken, position, match.end())
+        return half_day(scan, match.end())
+    match = HOUR.match(text, position)
+    if match:
+        scan.say(cardinal(int(match[1]), dialect), position, match.end())
+        return half_day(scan, match.end())
+    return position

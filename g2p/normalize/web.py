@@ -1,0 +1,172 @@
+"""E-mail addresses, web addresses, paths, file names, hashtags and handles, part by part.
+
+    scan = Scan("john.doe@example.com", "us")
+    address(scan, 0)      # john dot doe at example dot com
+
+In addresses the marks are said (dot, slash, underscore, dash); in file names hyphen and underscore part words and are silent.
+The scheme (https://) is left out and counted.
+"""
+
+import re
+
+from g2p.normalize.acronyms import LOWER, UPPER, acronym, lower_piece, number_piece
+from g2p.normalize.number_words import digits
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import BARE_DOMAINS, DOMAINS, EXTENSIONS, KEEP, RESPELLED, WEB, WEB_LETTERS, WEB_WORDS, alternation
+
+MARKS: dict[str, str] = WEB["marks"]
+NAMES: dict[str, str] = WEB["respelled"]
+TAIL = r"(?:[:/?#][^\s<>\"“”]{0,2000}+)?"
+EMAIL = re.compile(r"(?:mailto:)?[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![\w@])")
+SCHEME = re.compile(r"(?:https?|ftp|file|wss?)://", re.IGNORECASE)
+URL = re.compile(r"[^\s<>\"“”]{1,2000}")
+HOST = re.compile(rf"(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}({alternation(DOMAINS)})(?![A-Za-z0-9@-]|\.[A-Za-z]){TAIL}", re.IGNORECASE)
+TRAILING = re.compile(r"[.,;:!?)\]'*_~…]+$")
+SCHEME_MARK = re.compile(r"(?:mailto:|[a-z]{2,5}://)", re.IGNORECASE)
+PART = re.compile(rf"[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]+|\d+|[^\w\s]|_|[^\W\d_]", re.ASCII)
+UNIX = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/[\w.@+-]{1,100}){1,40}/?", re.ASCII)
+WINDOWS = re.compile(r"[A-Za-z]:\\[^\s\"<>|]{0,260}")
+FILE = re.compile(rf"[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({alternation(EXTENSIONS)})(?![\w@]|\.\w)", re.ASCII)
+EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
+HASHTAG = re.compile(r"#([A-Za-zÀ-ÿ_][\wÀ-ÿ]{0,139})")
+HANDLE = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})")
+NUMBER_SIGN = re.compile(r"#(?=\d)")
+
+
+def word_of(text: str, scan: Scan) -> str:
+    """One piece of letters or digits as it is said."""
+    low = text.lower()
+    if text.isdigit():
+        return number_piece(text, scan.dialect) if len(text) < 5 else digits(text)
+    if low in NAMES:
+        return NAMES[low]
+    if low in WEB_WORDS:
+        return text
+    if text in RESPELLED or (text.isupper() and len(text) > 1):
+        return acronym(text, False)
+    return f"~{text.upper()}" if low in WEB_LETTERS or len(low) < 3 else lower_piece(text)
+
+
+def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
+    """text[start:end] piece by piece; marks in `silent` only part words."""
+    position = start
+    scheme = SCHEME_MARK.match(scan.text, start, end)
+    if scheme:
+        scan.drop(start, scheme.end(), "url scheme")
+        position = scheme.end()
+    while position < end:
+        part = PART.match(scan.text, position, end)
+        if not part:
+            scan.drop(position, position + 1, "symbol")
+            position += 1
+            continue
+        text, last = part[0], part.end()
+        space = None if last == end else True
+        if text in silent:
+            scan.drop(position, last, "separator")
+        elif text[0].isalnum():
+            if text in ("v", "V") and scan.text[last : last + 1].isdigit():
+                scan.say("version", position, last, space)
+            else:
+                scan.say(word_of(text, scan), position, last, space)
+        elif text in MARKS:
+            scan.say(MARKS[text], position, last, space)
+        else:
+            scan.drop(position, last, "symbol")
+        position = last
+
+
+def trimmed(scan: Scan, start: int, end: int) -> int:
+    """The end without the sentence's own marks."""
+    trailing = TRAILING.search(scan.text, max(start, end - 32), end)
+    if trailing and scan.text[end - 1] == ")" and "(" in scan.text[start:end]:
+        return end
+    return trailing.start() if trailing and trailing.start() > start else end
+
+
+def host_end(scan: Scan, position: int) -> int:
+    """Where an address without scheme ends; the same position where there is none."""
+    match = HOST.match(scan.text, position)
+    if not match:
+        return position
+    name = match[0]
+    plain = name.rstrip(".,;:!?)").lower().endswith("." + match[1].lower())
+    if plain and match[1] not in BARE_DOMAINS and not name.lower().startswith("www.") and name.count(".") < 2:
+        return position
+    return trimmed(scan, position, match.end())
+
+
+def address(scan: Scan, position: int) -> int:
+    """An e-mail or web address at `position`."""
+    match = EMAIL.match(scan.text, position)
+    if match:
+        say_parts(scan, position, match.end())
+        return match.end()
+    scheme = SCHEME.match(scan.text, position)
+    if scheme:
+        rest = URL.match(scan.text, scheme.end())
+        end = trimmed(scan, scheme.end(), rest.end()) if rest else scheme.end()
+    else:
+        end = host_end(scan, position)
+    if end > position:
+        say_parts(scan, position, end)
+    return end
+
+
+def path(scan: Scan, position: int) -> int:
+    """A path or a file name at `position`."""
+    if position and (scan.text[position - 1].isalnum() or scan.text[position - 1] in "/\\"):
+        return position
+    match = UNIX.match(scan.text, position) or WINDOWS.match(scan.text, position)
+    end = trimmed(scan, position, match.end()) if match else position
+    if end == position:
+        match = FILE.match(scan.text, position)
+        end = match.end() if match else position
+    if end > position:
+        say_parts(scan, position, end, silent="_-")
+    return end
+
+
+def say_name(scan: Scan, start: int, end: int) -> None:
+    """The words of a hashtag or handle."""
+    for part in PART.finditer(scan.text, start, end):
+        text = part[0]
+        space = None if part.end() == end else True
+        if (
+            text.isdigit()
+            or (text.isupper() and text not in KEEP and (len(text) > 1 or text not in "AI"))
+            or len(text) == 1
+            and text not in "aAI_.-"
+        ):
+            scan.say(word_of(text, scan) if len(text) > 1 or text.isdigit() else f"~{text.upper()}", part.start(), part.end(), space)
+        elif text in "_.-":
+            scan.drop(part.start(), part.end(), "separator")
+        else:
+            scan.word(text, part.start(), part.end(), space)
+
+
+def hashtag(scan: Scan, position: int) -> int:
+    """#ThrowbackThursday, #1, @JaneDoe."""
+    text = scan.text
+    if position and text[position - 1].isalnum():
+        return position
+    for pattern, name in ((HASHTAG, "hashtag"), (HANDLE, "at")):
+        match = pattern.match(text, position)
+        if match:
+            end = trimmed(scan, position, match.end()) if name == "at" else match.end()
+            scan.say(name, position, position + 1, True)
+            say_name(scan, position + 1, end)
+            return end
+    if NUMBER_SIGN.match(text, position):
+        scan.say("number", position, position + 1, True)
+        return position + 1
+    return position
+
+
+def extension(scan: Scan, position: int) -> int:
+    """.pdf alone."""
+    match = EXTENSION.match(scan.text, position)
+    if not match or (position and scan.text[position - 1].isalnum()):
+        return position
+    say_parts(scan, position, match.end())
+    return match.end()

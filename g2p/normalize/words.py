@@ -1,0 +1,130 @@
+"""What begins with a letter and is no plain word: abbreviations' neighbours aside, capitals, camelCase, snake_case, hyphens, B2B, C++.
+
+    scan = Scan("getUserName state-of-the-art B2B C++", "us")
+
+Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and the reader joins the others with the stress of a compound.
+"""
+
+import re
+
+from g2p.normalize.acronyms import LOWER, UPPER, acronym, is_shouted, say_pieces
+from g2p.normalize.characters import LATIN
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import COUNTED, KEEP, MONTH_FORMS, RESPELLED, WEEKDAYS
+
+RUN = re.compile(rf"[{LATIN}\d]++(?:['_-]++[{LATIN}\d]++)*+")
+PLAIN_PART = (
+    rf"(?:[{LATIN}][{LOWER}]*+(?:'[{LATIN}]{{1,3}})?|O'[{UPPER}][{LOWER}]++|(?:Mc|Mac|De|Di|Fitz|Van|Le|La|Du)[{UPPER}][{LOWER}]++(?:'s)?)"
+)
+PLAIN_WORD = re.compile(rf"{PLAIN_PART}(?:-{PLAIN_PART}){{0,7}}")
+CAPITALS = re.compile(rf"([{UPPER}]{{2,}})('?s)?")
+ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
+SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
+WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})[-–]([{LATIN}]{{1,10}})(?![\w-])")
+INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
+STARTERS = frozenset(
+    "The It He She We They This That These Those In On At A An And But I You If When There So What My His Her Our Their No".split()
+)
+LONGEST_PLAIN = 80
+
+
+def sharp(scan: Scan, position: int) -> int:
+    """C#, F#, C++."""
+    match = SHARP.match(scan.text, position)
+    if not match:
+        return position
+    scan.letters(match[1], position, position + 1, True)
+    scan.say("sharp" if match[2] == "#" else "plus plus", position + 1, match.end())
+    return match.end()
+
+
+def word_range(scan: Scan, position: int) -> int:
+    """Monday-Friday, Jan-Mar, A-Z: `to`."""
+    match = WORD_RANGE.match(scan.text, position)
+    if not match:
+        return position
+    first, second = match[1], match[2]
+    days, months = first in WEEKDAYS and second in WEEKDAYS, first in MONTH_FORMS and second in MONTH_FORMS
+    if not (days or months or f"{first}{second}" in ("AZ", "az")):
+        return position
+    for index, group in enumerate((1, 2)):
+        if index:
+            scan.say("to", match.end(1), match.start(2), True)
+        text = MONTH_FORMS.get(match[group], match[group])
+        scan.say(f"~{text.upper()}" if len(text) == 1 else text, match.start(group), match.end(group), True if not index else None)
+    return match.end()
+
+
+def initial(scan: Scan, position: int) -> int:
+    """A capital with a dot before a name (George W. Bush): the letter, no full stop."""
+    text = scan.text
+    after = INITIAL_AFTER.match(text, position + 1)
+    if not after or not text[position].isupper() or (position and text[position - 1].isalnum()):
+        return position
+    before = scan.previous()
+    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED) or before == "I":
+        return position
+    scan.letters(text[position], position, position + 2)
+    return position + 2
+
+
+def capitals(scan: Scan, position: int, end: int) -> bool:
+    """FBI, CDs, FBI's, NASA, STOP: the whole run is capitals with an ending perhaps."""
+    match = CAPITALS.fullmatch(scan.text, position, end)
+    if not match:
+        return False
+    stem, ending = match[1], match[2] or ""
+    shouted = is_shouted(scan, stem, end)
+    spoken = acronym(stem, shouted)
+    if spoken in (stem, f"~{stem}"):
+        spoken += ending
+    elif ending:
+        spoken += "'s" if "'" in ending else "s"
+    if spoken[0] == "~" or "~" in spoken or spoken != stem + ending:
+        scan.say(spoken, position, end)
+    else:
+        scan.word(spoken, position, end)
+    return True
+
+
+def single(scan: Scan, position: int) -> int:
+    """One letter alone: the article and the pronoun are words, the others letters."""
+    text = scan.text[position]
+    if text in "aAI" or not text.isascii():
+        scan.word(text, position, position + 1)
+    else:
+        scan.letters(text.upper(), position, position + 1)
+    return position + 1
+
+
+def word(scan: Scan, position: int) -> int:
+    """Any run of letters, digits, hyphens, underscores and inner apostrophes that begins with a letter."""
+    match = RUN.match(scan.text, position)
+    if not match:
+        return position
+    end, text = match.end(), match[0]
+    if end - position == 1:
+        return single(scan, position)
+    if text in RESPELLED:
+        scan.say(RESPELLED[text], position, end)
+    elif text in KEEP or (len(text) <= LONGEST_PLAIN and PLAIN_WORD.fullmatch(text)):
+        scan.word(text, position, end)
+    elif not capitals(scan, position, end):
+        parts(scan, position, end)
+    return end
+
+
+def parts(scan: Scan, position: int, end: int) -> None:
+    """A run of several kinds, part by part; hyphens and underscores are not spoken."""
+    for match in re.finditer(r"[^_-]++", scan.text[position:end]):
+        first, last = position + match.start(), position + match.end()
+        text = match[0].strip("'")
+        if capitals(scan, first, last):
+            continue
+        if text in KEEP or PLAIN_WORD.fullmatch(text) or ELISION.fullmatch(text):
+            if len(text) == 1:
+                scan.say(text if text in "a" and last - position > 2 else f"~{text.upper()}", first, last, True if last < end else None)
+            else:
+                scan.word(text, first, last, True if last < end else None)
+        else:
+            say_pieces(scan, first, last, any(c.isdigit() for c in text))
