@@ -1,0 +1,75 @@
+"""Words the lexicon lacks, read by the neural model: many at once, each with the probability of its answer.
+
+    reader = NeuralG2P.load()
+    reader.predict(["Kokoro", "zorbify"])     # [Guess(phonemes, confidence), ...]
+
+An answer without phonemes and with confidence 0 means: spell the word. PyTorch is imported when a reader is loaded, not before.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from g2p.alphabet import PADDING, SOUNDS, encode, readable
+from g2p.decode import NOTHING, decoded_batch
+from g2p.result import Guess
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from g2p.model import LetterToSound
+
+BATCH = 64  # words at once
+Run = Callable[["np.ndarray"], "np.ndarray"]  # ids [B, S] int32 -> logits [B, S, 2 * sounds]
+
+
+class NeuralG2P:
+    """Responsibilities: 1. words to ids, words of one length together; 2. logits to guesses."""
+
+    def __init__(self, model: "LetterToSound | None" = None, run: Run | None = None) -> None:
+        """A PyTorch model, or any function that computes its logits (a package)."""
+        if (model is None) == (run is None):
+            raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
+        self.run = run or _torch_run(model)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> "NeuralG2P":
+        """The bundled weights, or those at `path`. Raises InputError when they are missing or changed."""
+        from g2p.weights import load_model
+
+        return cls(load_model(path))
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        """One guess a word, in order; the same whatever else is asked at the same time, up to the rounding of float32."""
+        guesses = [NOTHING] * len(words)
+        by_length: dict[int, list[int]] = defaultdict(list)
+        for place, word in enumerate(words):
+            if readable(word):
+                by_length[len(encode(word))].append(place)
+        places = [place for length in sorted(by_length) for place in by_length[length]]
+        for start in range(0, len(places), BATCH):
+            chunk = places[start : start + BATCH]
+            for place, guess in zip(chunk, self._guesses([words[place] for place in chunk]), strict=True):
+                guesses[place] = guess
+        return guesses
+
+    def _guesses(self, words: Sequence[str]) -> list[Guess]:
+        import numpy as np
+
+        symbols = [encode(word) for word in words]
+        ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
+        for row, own in zip(ids, symbols, strict=True):
+            row[: len(own)] = own
+        logits = self.run(ids).reshape(len(words), -1, len(SOUNDS))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
+        return decoded_batch(logits, [len(own) for own in symbols])
+
+
+def _torch_run(model: "LetterToSound") -> Run:
+    import torch
+
+    def run(ids: "np.ndarray") -> "np.ndarray":
+        with torch.inference_mode():
+            return model(torch.from_numpy(ids)).numpy()
+
+    return run

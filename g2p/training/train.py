@@ -1,0 +1,90 @@
+"""Train the neural model from misaki's word lists: same seed, same steps, same weights (on one machine and one torch).
+
+    python -m g2p.training.train --seed 0                                # the recipe of the bundled weights
+    python -m g2p.training.train --seed 0 --resume build/g2p/state.pt    # go on after a stop
+
+Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0: the plan is finished; 1: stopped
+early by --minutes, the state is kept and the weights are written; 2: bad input. The last line of stdout is one JSON object.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+if TYPE_CHECKING:
+    from g2p.model import LetterToSound
+    from g2p.split import Split
+
+STEPS = 13500
+SAMPLE = 500  # held-out words of each kind the log is about; no choice hangs on them
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="g2p.training.train", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0, help="of the split, the first weights, the order of words and the dropout")
+    parser.add_argument("--steps", type=int, default=STEPS, help="length of the plan")
+    parser.add_argument("--minutes", type=float, help="stop after so many minutes and keep the state")
+    parser.add_argument("--state", type=Path, default=Path("build/g2p/state.pt"), help="kept every two minutes")
+    parser.add_argument("--resume", type=Path, help="a state to go on from")
+    parser.add_argument("--out", type=Path, help="where the weights go; default: into the package, g2p/data/model.npz")
+    arguments = parser.parse_args(argv)
+    if arguments.steps < 1:
+        raise InputError(f"--steps {arguments.steps}: at least 1")
+    if arguments.minutes is not None and arguments.minutes <= 0:
+        raise InputError(f"--minutes {arguments.minutes:g}: more than 0")
+    return arguments
+
+
+def errors_on(model: "LetterToSound", split: "Split") -> dict[str, float]:
+    """Percent of sounds and of words wrong without stress, on samples of both held-out lists."""
+    from g2p.neural import NeuralG2P
+    from g2p.rates import error_rates
+
+    reader, found = NeuralG2P(model), {}
+    for name, words in (("word", split.word), ("family", split.family)):
+        sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
+        guesses = [guess.phonemes for guess in reader.predict(list(sample))]
+        rates = error_rates(guesses, list(sample.values()))
+        found |= {f"{name}_per": round(rates.per, 2), f"{name}_wer": round(rates.wer, 2)}
+    return found
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from g2p.split import Split
+    from g2p.training.batches import examples_of
+    from g2p.training.trainer import Plan, Trainer
+    from g2p.weights import WEIGHTS, save_weights
+
+    print("drawing the split", file=sys.stderr)
+    split = Split.draw(arguments.seed)
+    trainer = Trainer(Plan(arguments.steps, arguments.seed), examples_of(split.training))
+    if arguments.resume is not None:
+        trainer.resume(arguments.resume)
+    started = time.monotonic()
+
+    def report(entry: dict[str, Any]) -> None:
+        print(json.dumps(entry | errors_on(trainer.average, split)), file=sys.stderr, flush=True)
+
+    finished = trainer.run(arguments.state, report, arguments.minutes)
+    training = {"seed": arguments.seed, "steps": trainer.step, "plan": arguments.steps, "examples": len(trainer.examples)}
+    out = arguments.out or WEIGHTS
+    save_weights(trainer.average, out, training)
+    print(json.dumps({"weights": out.name, "finished": finished, "seconds": round(time.monotonic() - started), **training}))
+    return EXIT_GOOD if finished else EXIT_REJECTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
