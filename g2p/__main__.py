@@ -175,7 +175,11 @@ def run(argv: list[str] | None) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command."""
-    return run_cli(run, argv)
+    try:
+        return run_cli(run, argv)
+    except BrokenPipeError:  # the reader (`| head`) has seen enough; nothing more goes to stdout, not even what is buffered
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_GOOD
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ punctuation mark or the end; quotes and brackets part no words.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from g2p.lexicon import BEFORE_PAUSE
-from g2p.reading import Reading
+from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import Token
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
@@ -49,17 +48,20 @@ def weak_form(word: str, ahead: Ahead, first: bool, shouted: bool) -> str | None
     return forms[0 if ahead.vowel is None else 1 + ahead.vowel]
 
 
-def sense(reading: Reading, ahead: Ahead, shouted: bool, choose: Choose) -> str | None:
+def sense(senses: Mapping[str, str | None], ahead: Ahead, shouted: bool, choose: Choose) -> str | None:
     """The phonemes of a heteronym here; None: an acronym among words (US, IT, WHO), to be said letter by letter."""
-    senses = reading.senses or {}
     if ahead.vowel is None and BEFORE_PAUSE in senses:
         return senses[BEFORE_PAUSE]
     if None in senses.values():
-        return reading.phonemes if shouted else None
+        return senses[DEFAULT] if shouted else None
     keys = tuple(key for key in senses if key != BEFORE_PAUSE)
-    if len(keys) < 2:
-        return reading.phonemes
-    return senses[choose(keys)] or reading.phonemes
+    return senses[choose(keys) if len(keys) > 1 else DEFAULT]
+
+
+def weak_parts(parts: Sequence[str], vowels: Sequence[bool]) -> list[str | None]:
+    """Weak forms inside a compound (out-of-the-box), None for the others; `vowels`: which parts begin with one. The last is full."""
+    ahead = [Ahead(vowel) for vowel in vowels[1:]]
+    return [*(weak_form(part, follows, False, False) for part, follows in zip(parts, ahead, strict=False)), None]
 
 
 def first_word(tokens: Sequence[Token], place: int) -> bool:

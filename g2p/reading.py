@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from g2p.alphabet import MAX_LETTERS, PRIMARY, readable
+from g2p.context import weak_parts
 from g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from g2p.morphology import is_clitic, with_clitic, with_s
 from g2p.result import Guess, Source
@@ -122,7 +123,11 @@ class Reader:
     def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
         """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens)."""
         spoken = [(part, reading) for part, reading in zip(parts, readings, strict=True) if reading.phonemes]
-        pieces = _demoted([reading.phonemes for _, reading in spoken], [part for part, _ in spoken])
+        weak = (
+            weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]) if len(spoken) > 2 else [None] * len(spoken)
+        )
+        full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
+        pieces = _demoted(full, [part for part, _ in spoken])
         worst = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")
         source: Source = worst if worst in ("spelled", "neural", "silver") else "morphology"
         phonemes = "".join(pieces)

@@ -97,7 +97,7 @@ class SentenceReader:
                 return DEFAULT
             return self._heteronyms.choose([token.text for token in tokens], place, keys)
 
-        phonemes = sense(reading, ahead, shouted, choose)
+        phonemes = sense(reading.senses or {DEFAULT: reading.phonemes}, ahead, shouted, choose)
         return (self._reader.letters(word).phonemes, "spelled") if phonemes is None else (phonemes, reading.source)
 
 
