@@ -7,10 +7,13 @@ results = PhonemeReader().sentences("həlˈO wˈɜɹld.")
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from g2p.result import PUNCTUATION, Result, Word
+from g2p.result import PUNCTUATION, Dialect, Result, Word
 from pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from g2p import G2P
 
 STDIN = "-"
 _SENTENCE = re.compile(r"\s*(\S.*?(?:[.!?…]+[\"”)]*(?=\s)|(?=\n)|$))", re.DOTALL)
@@ -31,6 +34,24 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it to UTF-8") from None
+
+
+class TextReader:
+    """The g2p stage: lexicon, rules and neural model; what was left out is told for every sentence, also for one without words."""
+
+    def __init__(self, g2p: "G2P") -> None:
+        self._g2p = g2p
+
+    @classmethod
+    def load(cls, dialect: Dialect, lexicon: Path | None) -> "TextReader":
+        """With all of g2p's stages. Raises InputError for a bad lexicon."""
+        from g2p import G2P
+
+        return cls(G2P.load(dialect, lexicon))
+
+    def sentences(self, text: str) -> Iterator[Result]:
+        """See pipeline.stages.Phonemizer."""
+        return self._g2p.sentences(text, keep_empty=True)
 
 
 class PhonemeReader:

@@ -79,13 +79,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def phonemizer(arguments: argparse.Namespace, voice: str) -> "Phonemizer":
     """The g2p stage."""
-    if arguments.phonemes:
-        from pipeline.reading import PhonemeReader
+    from pipeline.reading import PhonemeReader, TextReader
 
-        return PhonemeReader()
-    from g2p.phonemize import G2P
-
-    return G2P.load(dialect=arguments.dialect or dialect_of(voice), lexicon=arguments.lexicon)
+    return PhonemeReader() if arguments.phonemes else TextReader.load(arguments.dialect or dialect_of(voice), arguments.lexicon)
 
 
 def dialect_of(voice: str) -> str:
@@ -200,7 +196,8 @@ def run(argv: list[str] | None) -> int:
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
     to = sys.stderr if arguments.stream else sys.stdout
     level = "" if arguments.runtime == "torch" else f" {arguments.method}"
-    print_table(report, f"{report['out']}  {name}, {arguments.runtime}{level}, {checkpoint.name}", Console(file=to))
+    shown = arguments.out.name if arguments.out else report["out"]
+    print_table(report, f"{shown}  {name}, {arguments.runtime}{level}, {checkpoint.name}", Console(file=to))
     print(json.dumps(report, ensure_ascii=False), file=to)
     return EXIT_GOOD
 

@@ -1,7 +1,8 @@
 """Step validator: one utterance through upstream, our PyTorch and the executed packages, compared seam by seam.
 
-    python -m pipeline.validate --phonemes "həlˈO wˈɜɹld" [--voice af_heart:0.7,am_adam:0.3] [--checkpoint FOLDER]
-        [--encoder-package build/KokoroEncoder-fp16.json] [--vocoder-package build/KokoroVocoder-fp16.json] [--save-dir out]
+    python -m pipeline.validate --text "Hello world." [--voice af_heart:0.7,am_adam:0.3] [--checkpoint FOLDER]
+    python -m pipeline.validate --phonemes "həlˈO wˈɜɹld" [--encoder-package build/KokoroEncoder-fp16.json]
+        [--vocoder-package build/KokoroVocoder-fp16.json] [--save-dir out]
 
 Exit 0: every seam keeps its limit. Exit 1: one does not; the first bad stage is named. Exit 2: bad input. The last line of stdout is one
 JSON object; --save-dir keeps the tensors (.npz), the figures (.json) and a plot (.png).
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="pipeline.validate", description=__doc__.splitlines()[0])
-    parser.add_argument("--phonemes", required=True, help="in the checkpoint's vocabulary, 1 to 510 symbols")
+    said = parser.add_mutually_exclusive_group(required=True)
+    said.add_argument("--text", help="English, through g2p; one utterance: at most 510 phonemes")
+    said.add_argument("--phonemes", help="in the checkpoint's vocabulary, 1 to 510 symbols")
+    parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="of g2p, with --text")
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0, help="of the source noise, the same in every run")
@@ -50,11 +54,22 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Spoke
     from pipeline.runs import Spoken
     from pipeline.voices import VoiceLibrary, style_row
 
-    ids, library = input_ids(arguments.phonemes, checkpoint.config.vocab), VoiceLibrary(checkpoint.folder / "voices")
+    phonemes = arguments.phonemes if arguments.text is None else phonemes_of(arguments.text, arguments.dialect)
+    ids, library = input_ids(phonemes, checkpoint.config.vocab), VoiceLibrary(checkpoint.folder / "voices")
     if not library.names:
         raise InputError(f"{library.folder} holds no voice")
     pack = library.blend(arguments.voice or library.names[0])
-    return Spoken(ids, style_row(pack, len(arguments.phonemes)), check_speed(arguments.speed), arguments.seed)
+    return Spoken(ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed)
+
+
+def phonemes_of(text: str, dialect: str) -> str:
+    """What g2p makes of `text`. InputError when that is nothing."""
+    from g2p import G2P
+
+    phonemes = G2P.load(dialect).phonemize(text).phonemes
+    if not phonemes:
+        raise InputError(f"nothing to say: g2p finds no word in {text!r}")
+    return phonemes
 
 
 def all_runs(checkpoint: "Checkpoint", spoken: "Spoken", arguments: argparse.Namespace) -> "dict[str, Seams]":
@@ -146,12 +161,18 @@ def run(argv: list[str] | None) -> int:
     from pipeline.seams import first_bad
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    runs = all_runs(checkpoint, spoken_of(checkpoint, arguments), arguments)
+    spoken = spoken_of(checkpoint, arguments)
+    runs = all_runs(checkpoint, spoken, arguments)
     rows = judged(runs, arguments.arithmetic)
     bad = {name: first_bad(found) for name, found in rows.items()}
     for name, found in rows.items():
         print_rows(name, found, bad[name])
-    report = {"first_bad": bad, "seams": {name: [asdict(row) for row in found] for name, found in rows.items()}}
+    report = {
+        "text": arguments.text,
+        "tokens": len(spoken.ids),
+        "first_bad": bad,
+        "seams": {name: [asdict(row) for row in found] for name, found in rows.items()},
+    }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)
     print(json.dumps(report))

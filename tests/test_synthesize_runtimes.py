@@ -1,0 +1,139 @@
+"""Runtimes by name on tiny packages: the executed packages say what PyTorch says, packages of other weights are refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from encoder.convert import main as convert_encoder
+from pipeline.checkpoint import Checkpoint, open_checkpoint
+from pipeline.coreml import CoreMLProgram
+from pipeline.errors import InputError
+from pipeline.figures import snr_db
+from pipeline.runtime import CONVERTED, LEVELS, check_runtime, open_stages, source_of
+from pipeline.synthesize import main
+from quantize.methods import METHODS
+from vocoder.convert import main as convert_vocoder
+from vocoder.packing import VocoderInputs
+
+VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefghijklmnopqrstuvwxyzˈ .,!?")}
+FLAGS = ["abc de, fgh.", "--phonemes", "--seed", "3"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    config = tiny_config() | {"vocab": VOCAB}
+    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True)))
+
+
+@pytest.fixture(scope="module")
+def build(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("build")
+    common = ["--checkpoint", str(checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
+    for precision in CONVERTED:
+        assert convert_encoder([*common, "--precision", precision, "--token-buckets", "16,64"]) == 0
+        assert convert_vocoder([*common, "--precision", precision]) == 0
+    return out
+
+
+def said(checkpoint: Checkpoint, build: Path, out: Path, *more: str) -> np.ndarray:
+    assert main([*FLAGS, "--checkpoint", str(checkpoint.folder), "--build", str(build), "-o", str(out), *more]) == 0
+    return soundfile.read(out)[0]
+
+
+def test_levels_are_those_of_quantize() -> None:
+    assert set(LEVELS) == {*METHODS, "fp32"}
+
+
+@pytest.mark.parametrize(("method", "limit_db"), [("fp32", 30.0), ("fp16", 25.0)])
+def test_executed_packages_say_what_pytorch_says(checkpoint: Checkpoint, build: Path, tmp_path: Path, method: str, limit_db: float) -> None:
+    """The whole chain, each run on its own F0. 16 bit output and the phases of silent bins bound the SNR: docs/synthesize.md."""
+    reference = said(checkpoint, build, tmp_path / "a.wav", "--runtime", "torch")
+    found = said(checkpoint, build, tmp_path / "b.wav", "--runtime", "mlprogram", "--method", method)
+    assert len(found) == len(reference) and snr_db(reference, found) >= limit_db
+
+
+@pytest.mark.parametrize(("method", "limit_db"), [("fp32", 100.0), ("fp16", 45.0)])
+def test_on_the_same_features(checkpoint: Checkpoint, build: Path, method: str, limit_db: float) -> None:
+    """Vocoder against vocoder: durations, F0 and spectrum shared."""
+    frames, generator = 37, torch.Generator().manual_seed(0)
+    stages = {name: open_stages(name, checkpoint, build, method) for name in ("torch", "mlprogram")}
+    source, f0_hz = stages["mlprogram"].vocoder.source, torch.full((1, 2 * frames), 150.0)
+    spectrum = source(f0_hz, torch.randn(1, 600 * frames, 9, generator=generator)).squeeze(2).float()
+    draw = [torch.randn(1, *shape, generator=generator) * 0.3 for shape in ((16, frames), (2 * frames,), (128,))]
+    inputs = VocoderInputs(draw[0], f0_hz, draw[1], draw[2], spectrum)
+    one, other = (stages[name].vocoder.render(inputs) for name in ("torch", "mlprogram"))
+    assert snr_db(one, other) >= limit_db
+
+
+def test_source_of_the_manifest_is_the_checkpoints(checkpoint: Checkpoint, build: Path) -> None:
+    from pipeline.manifest import Manifest
+
+    found = source_of(Manifest.load(build / "KokoroVocoder-tiny-fp16.json"))
+    twin = checkpoint.vocoder().generator.m_source
+    assert torch.equal(found.l_linear.weight, twin.l_linear.weight) and torch.equal(found.l_linear.bias, twin.l_linear.bias)
+
+
+def test_packages_of_another_checkpoint_are_refused(build: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = write_checkpoint(tmp_path / "other", tiny_config() | {"vocab": VOCAB}, seed=1, encoder=True)
+    flags = [*FLAGS, "--checkpoint", str(other), "--build", str(build), "-o", str(tmp_path / "a.wav")]
+    assert main(flags) == 2
+    error = capsys.readouterr().err
+    assert "packages of different checkpoints do not fit together; run `make encoder CHECKPOINT=" in error
+    assert not (tmp_path / "a.wav").exists()
+
+
+def test_missing_level_names_the_command_that_makes_it(checkpoint: Checkpoint, build: Path) -> None:
+    with pytest.raises(InputError, match=r"run `python -m quantize.apply --method w8a8 --checkpoint .* --build .*`"):
+        open_stages("mlprogram", checkpoint, build, "w8a8")
+
+
+def test_a_changed_package_is_refused(checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    manifest = copy / "KokoroVocoder-tiny-fp16.json"
+    data = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest.write_text(json.dumps(data | {"package_sha256": "0" * 64}), encoding="utf-8")
+    with pytest.raises(InputError, match="its manifest says 000000000000"):
+        open_stages("mlprogram", checkpoint, copy, "fp16")
+
+
+def test_an_ios_17_pair_speaks_the_same(checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    for path in copy.glob("KokoroEncoder-*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    flags = ["--checkpoint", str(checkpoint.folder), "--out", str(copy), "--buckets", "40,160,640", "--token-buckets", "16,64"]
+    assert convert_encoder([*flags, "--target", "iOS17"]) == 0
+    assert np.array_equal(said(checkpoint, copy, tmp_path / "a.wav"), said(checkpoint, build, tmp_path / "b.wav"))
+
+
+def test_core_ml_gets_the_declared_types_and_gives_tensors(build: Path) -> None:
+    """Core ML itself is not here: a stand-in of its predict sees what it would see."""
+    seen = {}
+
+    def opened(path: Path, function: str, units: str) -> object:
+        seen["opened"] = (path.name, function, units)
+
+        def predict(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            seen["dtypes"] = {name: value.dtype.name for name, value in inputs.items()}
+            return {"waveform": np.ones((1, 1, 1, 24000), np.float32)}
+
+        return predict
+
+    program = CoreMLProgram(build / "KokoroVocoder-tiny-fp16.mlpackage", "main", "CPU_AND_NE", opened)
+    found = program({"features": torch.zeros(1, 2661, 1, 41), "style": torch.zeros(1, 128, 1, 1)})
+    assert seen == {
+        "opened": ("KokoroVocoder-tiny-fp16.mlpackage", "main", "CPU_AND_NE"),
+        "dtypes": dict.fromkeys(("features", "style"), "float16"),
+    }
+    assert found["waveform"].dtype == torch.float32
+
+
+def test_core_ml_is_refused_elsewhere() -> None:
+    with pytest.raises(InputError, match="needs macOS, here is linux"):
+        check_runtime("coreml", "fp16", platform="linux")
+    check_runtime("coreml", "fp16", platform="darwin")

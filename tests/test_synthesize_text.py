@@ -1,0 +1,70 @@
+"""Text through the real g2p: the step validator and the conductor agree with it on phonemes and offsets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from g2p import G2P
+from pipeline.chunks import chunks
+from pipeline.config import KokoroConfig
+from pipeline.synthesize import dialect_of
+from pipeline.synthesize import main as synthesize
+from pipeline.validate import main as validate
+
+DEMO = Path(__file__).resolve().parents[1] / "pipeline" / "demo" / "checkpoint" / "config.json"
+TEXT = "Hello world. It's five o'clock (nearly), isn't it?\n\nShe said “go home!” and left; nobody, it seems, minded."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = tiny_config() | {"vocab": KokoroConfig.load(DEMO).vocab}
+    return str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True))
+
+
+def test_chunks_hold_g2ps_own_phonemes_and_offsets() -> None:
+    results = list(G2P.load("us").sentences(TEXT))
+    found = list(chunks(iter(results), TEXT))
+    assert [chunk.phonemes for chunk in found] == [result.phonemes for result in results]
+    assert [chunk.ending for chunk in found][1] == "paragraph"
+    for chunk in found:
+        for word, place in zip(chunk.words, chunk.places, strict=True):
+            assert TEXT[word.start : word.end] == word.text and chunk.phonemes[place:].startswith(word.phonemes)
+
+
+def test_speaks_text_and_says_what_was_left_out(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--runtime", "torch", "--checkpoint", folder, "-o", str(tmp_path / "a.wav"), "--timestamps", str(tmp_path / "a.json")]
+    assert synthesize([f"{TEXT} 😀", *flags]) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert sum(report["dropped"].values()) == 1 and report["chunks"] >= 3
+    words = [word for chunk in json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["chunks"] for word in chunk["words"]]
+    assert [word["text"] for word in words][:3] == ["Hello", "world", "."]
+    assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
+    assert synthesize(["😀", *flags]) == 2
+    assert "nothing to say: the text holds no word (left out: 1" in capsys.readouterr().err
+
+
+def test_validator_takes_text(folder: str, capsys: pytest.CaptureFixture) -> None:
+    assert validate(["--checkpoint", folder, "--text", "Hello world."]) == 0
+    by_text = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert validate(["--checkpoint", folder, "--phonemes", G2P.load("us").phonemize("Hello world.").phonemes]) == 0
+    by_phonemes = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert by_text["seams"] == by_phonemes["seams"] and by_text["tokens"] == by_phonemes["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"), [(["--text", "☺"], "nothing to say"), (["--text", "word " * 400], "at most 510 fit one utterance")]
+)
+def test_validator_refuses_text(folder: str, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+    assert validate(["--checkpoint", folder, *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_british_voices_speak_british() -> None:
+    assert (dialect_of("bf_emma"), dialect_of("bm_lewis:0.5,af_heart"), dialect_of("af_heart"), dialect_of("slt")) == (
+        "gb",
+        "gb",
+        "us",
+        "us",
+    )
