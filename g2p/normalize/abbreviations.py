@@ -7,7 +7,7 @@ abbreviation(scan, 0)
 import re
 
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import ABBREVIATIONS, MONTHS, WEEKDAYS, alternation
+from g2p.normalize.tables import ABBREVIATIONS, MONTHS, STARTERS, WEEKDAYS, alternation
 
 TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain"))
 DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
@@ -19,9 +19,16 @@ DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?[A-ZÀ-Þ]")
-NUMBER_NEXT = re.compile(r"\s*(?:\d|[IVXLC]+\b)")
+NUMBER_NEXT = re.compile(r"\s*(?:\d|[IVXLC]{2,}\b|[VX]\b)")
+STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
+
+
+def starts_sentence(scan: Scan, position: int) -> bool:
+    """Whether a word that begins sentences (The, It, He) follows."""
+    match = STARTER_NEXT.match(scan.text, position)
+    return match is not None and match[1] in STARTERS
 
 
 def finish(scan: Scan, spoken: str, start: int, dot: int, certain: bool) -> int:
@@ -59,6 +66,9 @@ def single_word(scan: Scan, position: int) -> int:
     if text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end):
         scan.say(NUMBERS[text], position, end)
         return end
+    if text in ("Apt", "Bldg", "Ste", "Hwy") and re.match(r"\s+\d", scan.text[end : end + 3]):
+        scan.say(PLACES[text], position, end)
+        return end
     if text in TITLES or text in PLACES:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
         return finish(scan, spoken, position, end, spoken == PLACES.get(text)) if spoken else position
@@ -77,7 +87,7 @@ def acronym(scan: Scan, position: int) -> int:
     if not match:
         return position
     letters, ending = match[0].removesuffix(match[1] or "").replace(".", "").upper(), match[1] or ""
-    return finish(scan, f"~{letters}{ending}", position, match.end(), len(letters) > 2 or scan.text[position].islower())
+    return finish(scan, f"~{letters}{ending}", position, match.end(), scan.text[position].islower() or starts_sentence(scan, match.end()))
 
 
 def abbreviation(scan: Scan, position: int) -> int:

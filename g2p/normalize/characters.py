@@ -26,7 +26,7 @@ TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
 INVISIBLE = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
 EMOJI = "\u2139\u231a\u231b\u23e9-\u23fa\u25b6\u25c0\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001fbff"
 MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
-NFKC = "\u2100-\u2188\u2460-\u24ff\ufb00-\ufb06\uff01-\uff5e\uffe0-\uffe6\U0001d400-\U0001d7ff\u00aa\u00ba\u00b9\u2070-\u209c"
+NFKC = "\u2100-\u211f\u2123-\u2188\u2460-\u24ff\ufb00-\ufb06\uff01-\uff5e\uffe0-\uffe6\U0001d400-\U0001d7ff\u00aa\u00ba\u00b9\u2070-\u209c"
 COMPATIBLE = re.compile(f"[{NFKC}]")
 # What needs a look, longest cluster first; everything else stays as it is.
 SPECIAL = re.compile(
@@ -34,9 +34,7 @@ SPECIAL = re.compile(
     f"|(?P<power>[⁺⁻⁰¹²³⁴-⁹]++)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9a-fA-F]{{1,6}}|[a-zA-Z]{{2,8}});)|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
-GREEK = dict(zip("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ", (
-    "alpha beta gamma delta epsilon zeta eta theta lambda pi rho sigma tau phi chi psi omega gamma delta theta lambda pi sigma phi psi omega"
-).split(), strict=True))  # fmt: skip
+GREEK = dict(zip("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ", ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "lambda", "pi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega", "gamma", "delta", "theta", "lambda", "pi", "sigma", "phi", "psi", "omega"], strict=True))  # fmt: skip
 
 
 @dataclass

@@ -8,9 +8,9 @@ import re
 
 from g2p.normalize.acronyms import number_piece, say_pieces
 from g2p.normalize.number_words import cardinal, decimal, digits, year
-from g2p.normalize.quantities import NO_NOUN, NUMBER, SCALE_AFTER, attributive, has_unit, unit_after
+from g2p.normalize.quantities import NO_NOUN, NUMBER, SCALE_AFTER, attributive, has_unit, say_unit
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import PAIRED, SCORE, VERSIONED, YEAR_BEFORE
+from g2p.normalize.tables import DIAL, PAIRED, SCORE, VERSIONED, YEAR_BEFORE
 from g2p.result import GB, Dialect
 
 PLAIN = re.compile(NUMBER)
@@ -18,16 +18,19 @@ DOTTED = re.compile(r"\d{1,9}(?:\.\d{1,9}){2,9}(?![\w]|\.\d)")
 TWO_PART = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.x)?(?![\w]|\.\d)")
 SCORE_PAIR = re.compile(r"(\d{1,3})[-–](\d{1,3})(?![\w-])")
 SCORE_AFTER = re.compile(r",?\s+(?:win|victory|defeat|loss|draw|lead|score|scoreline|thriller|rout|aggregate|up|down|to|against|over|on)\b")
+STREET_AFTER = re.compile(
+    r"\s(?:[NSEW]\.? )?(?:[A-Z][a-z]{1,20} ){1,3}(?:St|Street|Ave|Avenue|Rd|Road|Blvd|Boulevard|Dr|Drive|Ln|Lane|Ct|Court|Way)\b"
+)
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
 TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=\d)")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 COUNTED_NOUNS = frozenset(
-    "people men women children percent feet teeth fish sheep more fewer miles other such different new additional".split()
+    ["people", "men", "women", "children", "percent", "feet", "teeth", "fish", "sheep", "more", "fewer", "miles", "other", "such", "different", "new", "additional"]
 )
 NOT_NOUNS = frozenset(
-    "was is has his this as its us does thus always perhaps unless whereas towards afterwards besides across versus yes".split()
+    ["was", "is", "has", "his", "this", "as", "its", "us", "does", "thus", "always", "perhaps", "unless", "whereas", "towards", "afterwards", "besides", "across", "versus", "yes"]
 )
 LETTERS = re.compile(r"[A-Za-z]++")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
@@ -58,7 +61,8 @@ def version_part(text: str, dialect: Dialect) -> str:
 def score(scan: Scan, position: int) -> int:
     """British scores: won 3-2 -> three two, 1-0 -> one nil. American ones are said with `to`, as ranges are."""
     match = SCORE_PAIR.match(scan.text, position) if scan.dialect == GB else None
-    if not match or not (scan.previous_word() in SCORE or SCORE_AFTER.match(scan.text, match.end())):
+    near = any(token[0].lower() in SCORE for token in scan.tokens[-4:])
+    if not match or not (near or SCORE_AFTER.match(scan.text, match.end())):
         return position
     for group in (1, 2):
         number = int(match[group])
@@ -95,7 +99,9 @@ def bare(scan: Scan, text: str, end: int) -> str:
     """The reading of a number without unit, sign or mark."""
     if FOUR.fullmatch(text) and text[0] != "0" and not SCALE_AFTER.match(scan.text, end) and reads_as_year(scan, int(text), end):
         return year(int(text), scan.dialect)
-    if scan.previous() in PAIRED and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
+    if scan.previous_word() in DIAL and text.isdigit() and len(text) in (3, 4):
+        return digits(text)
+    if (scan.previous() in PAIRED or STREET_AFTER.match(scan.text, end)) and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
         return number_piece(text, scan.dialect)
     return decimal(text, scan.dialect)
 
@@ -113,7 +119,7 @@ def number(scan: Scan, position: int) -> int:
     singular = text == "1" or attributive_unit(scan, end)
     unit = has_unit(scan, end)
     scan.say(decimal(text, scan.dialect) if unit else bare(scan, text, end), position, end, True if unit else None)
-    return unit_after(scan, end, many=not singular) if unit else hanging(scan, end)
+    return say_unit(scan, unit, many=not singular) if unit else hanging(scan, end)
 
 
 def attributive_unit(scan: Scan, end: int) -> bool:

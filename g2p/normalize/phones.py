@@ -6,7 +6,7 @@ phone(scan, 5)
 
 import re
 
-from g2p.normalize.number_words import digits
+from g2p.normalize.number_words import ONES, digits
 from g2p.normalize.state import Scan
 from g2p.result import GB
 
@@ -19,14 +19,21 @@ FORMS = (
     re.compile(rf"\d{{3}}-\d{{4}}{END}"),  # 555-0123
     re.compile(rf"\(?0\d{{2,4}}\)? \d{{3,4}}(?: \d{{3,4}}|\d{{2,3}})?{END}"),  # 020 7946 0958, 07700 900123
 )
+HUNDREDS = re.compile(r"(0?)([1-9])00")
 THREE_WAY = re.compile(r"\d{1,6}(?:-\d{1,6}){2,8}(?![\w-])")  # 123-45-6789, an ISBN
+
+
+def hundreds(group: str, zero: str) -> str:
+    """800 -> eight hundred, 0800 -> oh eight hundred; other groups digit by digit."""
+    match = HUNDREDS.fullmatch(group)
+    return f"{zero if match[1] else ''} {ONES[int(match[2])]} hundred" if match else digits(group, zero)
 
 
 def grouped(scan: Scan, start: int, end: int) -> int:
     """Say text[start:end]: each run of digits, a comma between them."""
     zero = "oh" if scan.dialect == GB else "zero"
     groups = re.findall(r"\d+", scan.text[start:end])
-    spoken = ["eight hundred" if group == "800" and len(groups) > 2 else digits(group, zero) for group in groups]
+    spoken = [hundreds(group, zero) if len(groups) > 2 else digits(group, zero) for group in groups]
     scan.say(("plus " if scan.text[start] == "+" else "") + " , ".join(spoken), start, end)
     return end
 

@@ -26,6 +26,8 @@ SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
 SPACED_UNIT = re.compile(rf"\s(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
+DEGREES = re.compile(r"(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
+BEFORE_DEGREES = frozenset(["of", "to", "at", "around", "about", "reached", "reach", "hit", "below", "above", "nearly", "is", "was"])
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
@@ -33,12 +35,9 @@ ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
-ARTICLES = frozenset("a an the this that per each one another our my your his her their".split())
+ARTICLES = frozenset(["a", "an", "the", "this", "that", "per", "each", "one", "another", "our", "my", "your", "his", "her", "their"])
 NO_NOUN = frozenset(
-    "a an the and or but nor of in on at to for from by with as is are was were be been has have had will would can could may might must than that "
-    "this these it he she we they you not so if when while which who per each every about above after before below between into over through under "
-    "up down out off away ago later long tall wide deep high more less only now then there here today apart across all along around because since until "
-    "yesterday tomorrow tonight plus minus times without within".split()
+    ["a", "an", "the", "and", "or", "but", "nor", "of", "in", "on", "at", "to", "for", "from", "by", "with", "as", "is", "are", "was", "were", "be", "been", "has", "have", "had", "will", "would", "can", "could", "may", "might", "must", "than", "that", "this", "these", "it", "he", "she", "we", "they", "you", "not", "so", "if", "when", "while", "which", "who", "per", "each", "every", "about", "above", "after", "before", "below", "between", "into", "over", "through", "under", "up", "down", "out", "off", "away", "ago", "later", "long", "tall", "wide", "deep", "high", "more", "less", "only", "now", "then", "there", "here", "today", "apart", "across", "all", "along", "around", "because", "since", "until", "yesterday", "tomorrow", "tonight", "plus", "minus", "times", "without", "within"]
 )
 
 
@@ -98,6 +97,8 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
     match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position)
+    if scan.previous_word() in BEFORE_DEGREES:
+        match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
         return None
     return match
@@ -106,8 +107,11 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
 def unit_after(scan: Scan, position: int, many: bool) -> int:
     """Say the unit that follows a number, at its own place; the same position where there is none."""
     match = has_unit(scan, position)
-    if not match:
-        return position
+    return say_unit(scan, match, many) if match else position
+
+
+def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
+    """The unit `has_unit` found."""
     scan.say(unit_name(match["unit"], many, scan.dialect), match.start("unit"), match.end())
     return match.end()
 
@@ -116,6 +120,8 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
     """Words that are units too (in, A, F): only at a clause's end, before a mark, or joined."""
     joined = match.start() == match.start("unit")
     after = scan.text[match.end() : match.end() + 12]
+    if match["unit"] in ("h", "min") and re.match(r"\s*\d", after):
+        return True
     if match["unit"] == "in":
         return not joined and re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after) is not None
     return joined or re.match(r"\s*(?:$|[,;:.)])", after) is not None

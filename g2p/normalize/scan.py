@@ -19,7 +19,7 @@ PLAIN = re.compile(rf"\s*+([{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("BCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
-LOWER_ROMAN = frozenset("ii iii iv vi vii viii ix xi xii".split())
+LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.
 TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
 
@@ -38,7 +38,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     ".": (web.path, web.extension, numbers.number), "<": (markup.markup,), "[": (markup.markup,), "]": (markup.markup,), "!": (markup.markup,),
     "*": (markup.markup,), "_": (markup.markup,), "`": (markup.markup,), "|": (markup.markup,), ">": (markup.markup,), "=": (markup.markup,),
     "½": (quantities.fraction,),
-} | {sign: (quantities.fraction,) for sign in quantities.VULGAR}  # fmt: skip
+} | dict.fromkeys(quantities.VULGAR, (quantities.fraction,))  # fmt: skip
 IS_LETTER = re.compile(f"[{LATIN}]")
 
 

@@ -6,7 +6,7 @@ symbol(scan, 2)
 
 import re
 
-from g2p.normalize.characters import GREEK, LATIN, OVERRIDES
+from g2p.normalize.characters import GREEK, LATIN
 from g2p.normalize.state import Scan
 from g2p.result import PUNCTUATION
 
@@ -33,11 +33,11 @@ OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
+AND_LETTER = re.compile(r"&([A-Z])(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
 NUMERIC = frozenset(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty "
-    "fifty sixty seventy eighty ninety hundred thousand million am pm o'clock squared cubed oh half quarter quarters thirds".split()
+    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "am", "pm", "o'clock", "squared", "cubed", "oh", "half", "quarter", "quarters", "thirds"]
 )
 
 
@@ -113,6 +113,14 @@ def single_quote(scan: Scan, position: int) -> int:
 def slash(scan: Scan, position: int) -> int:
     """Between words `slash`, between number and number `slash`, before a unit of time `per` (money.py), else dropped."""
     text = scan.text
+    if (
+        after_number(scan, position)
+        and NUMBER_AFTER.match(text, position + 1)
+        and text[position - 1] == " "
+        and EQUALS_NEAR.match(text, position)
+    ):
+        scan.say("divided by", position, position + 1, True)
+        return position + 1
     inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
     spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
     if inside or spaced:
@@ -154,7 +162,7 @@ def run(scan: Scan, position: int) -> int:
 
 def symbol(scan: Scan, position: int) -> int:
     """Anything that is neither letter nor digit. Always moves on."""
-    text, character = scan.text, scan.text[position]
+    _text, character = scan.text, scan.text[position]
     end = run(scan, position)
     if end > position:
         return end
@@ -182,6 +190,12 @@ def named(scan: Scan, position: int, character: str) -> int:
         if text.startswith(sign, position):
             scan.say(name, position, position + len(sign), True)
             return position + len(sign)
+    letter = AND_LETTER.match(text, position)
+    if letter and scan.tokens:
+        scan.space_last()
+        scan.say("and", position, position + 1, True)
+        scan.letters(letter[1], position + 1, position + 2)
+        return position + 2
     if character == "/":
         return slash(scan, position)
     if character in GREEK:

@@ -22,11 +22,15 @@ MONTHS: tuple[str, ...] = tuple(NAMES["months"])
 # Every form of a month's name -> its full name.
 MONTH_FORMS = {name: name for name in MONTHS} | {key: value for key, value in ABBREVIATIONS["plain"].items() if value in MONTHS}
 WEEKDAYS = frozenset(NAMES["weekdays"].split())
-REGNAL, COUNTED, VERSIONED, PAIRED, SCORE = (frozenset(NAMES[key].split()) for key in ("regnal", "counted", "versioned", "paired", "score"))
+REGNAL, COUNTED, VERSIONED, PAIRED, SCORE, DIAL = (
+    frozenset(NAMES[key].split()) for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
+)
 YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"]
+
+STARTERS = frozenset(NAMES["starters"].split())
 
 DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters"))
 BARE_DOMAINS = frozenset(WEB["bare"].split())

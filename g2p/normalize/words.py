@@ -7,12 +7,12 @@ Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and th
 
 import re
 
-from g2p.normalize.acronyms import LOWER, UPPER, acronym, is_shouted, say_pieces
+from g2p.normalize.acronyms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import COUNTED, KEEP, MONTH_FORMS, RESPELLED, WEEKDAYS
+from g2p.normalize.tables import COUNTED, KEEP, MONTH_FORMS, RESPELLED, STARTERS, WEB_LETTERS, WEEKDAYS
 
-RUN = re.compile(rf"[{LATIN}\d]++(?:['_-]++[{LATIN}\d]++)*+")
+RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-))++[{LATIN}\d]++)*+")
 PLAIN_PART = (
     rf"(?:[{LATIN}][{LOWER}]*+(?:'[{LATIN}]{{1,3}})?|O'[{UPPER}][{LOWER}]++|(?:Mc|Mac|De|Di|Fitz|Van|Le|La|Du)[{UPPER}][{LOWER}]++(?:'s)?)"
 )
@@ -22,9 +22,8 @@ ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})[-–]([{LATIN}]{{1,10}})(?![\w-])")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
-STARTERS = frozenset(
-    "The It He She We They This That These Those In On At A An And But I You If When There So What My His Her Our Their No".split()
-)
+BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
+POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
 LONGEST_PLAIN = 80
 
 
@@ -68,13 +67,13 @@ def initial(scan: Scan, position: int) -> int:
     return position + 2
 
 
-def capitals(scan: Scan, position: int, end: int) -> bool:
-    """FBI, CDs, FBI's, NASA, STOP: the whole run is capitals with an ending perhaps."""
+def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> bool:
+    """FBI, CDs, FBI's, NASA, STOP: the whole run is capitals with an ending perhaps; `constant`: in MAX_VALUE."""
     match = CAPITALS.fullmatch(scan.text, position, end)
     if not match:
         return False
     stem, ending = match[1], match[2] or ""
-    shouted = is_shouted(scan, stem, end)
+    shouted = is_common(stem) if constant else is_shouted(scan, stem, end)
     spoken = acronym(stem, shouted)
     if spoken in (stem, f"~{stem}"):
         spoken += ending
@@ -88,9 +87,11 @@ def capitals(scan: Scan, position: int, end: int) -> bool:
 
 
 def single(scan: Scan, position: int) -> int:
-    """One letter alone: the article and the pronoun are words, the others letters."""
+    """One letter alone: the article and the pronoun are words, the others letters; `by` between two measures."""
     text = scan.text[position]
-    if text in "aAI" or not text.isascii():
+    if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
+        scan.say("by", position, position + 1)
+    elif (text in "aAI" and scan.text[position + 1 : position + 2] != "+") or not text.isascii():
         scan.word(text, position, position + 1)
     else:
         scan.letters(text.upper(), position, position + 1)
@@ -108,7 +109,12 @@ def word(scan: Scan, position: int) -> int:
     if text in RESPELLED:
         scan.say(RESPELLED[text], position, end)
     elif text in KEEP or (len(text) <= LONGEST_PLAIN and PLAIN_WORD.fullmatch(text)):
-        scan.word(text, position, end)
+        if POSSESSIVE.match(scan.text, end) and not scan.quote_open:
+            text, end = f"{text}'", end + 1
+        if scan.text[end : end + 1] == "^" and len(text) < 4 and not VOWEL.search(text):
+            scan.letters(text.upper(), position, end)
+        else:
+            scan.word(text, position, end)
     elif not capitals(scan, position, end):
         parts(scan, position, end)
     return end
@@ -116,13 +122,17 @@ def word(scan: Scan, position: int) -> int:
 
 def parts(scan: Scan, position: int, end: int) -> None:
     """A run of several kinds, part by part; hyphens and underscores are not spoken."""
+    snake = "_" in scan.text[position:end]
+    constant = snake and scan.text[position:end].isupper()
     for match in re.finditer(r"[^_-]++", scan.text[position:end]):
         first, last = position + match.start(), position + match.end()
         text = match[0].strip("'")
-        if capitals(scan, first, last):
+        if capitals(scan, first, last, constant):
             continue
         if text in KEEP or PLAIN_WORD.fullmatch(text) or ELISION.fullmatch(text):
-            if len(text) == 1:
+            if snake and text in WEB_LETTERS:
+                scan.letters(text.upper(), first, last, True if last < end else None)
+            elif len(text) == 1:
                 scan.say(text if text in "a" and last - position > 2 else f"~{text.upper()}", first, last, True if last < end else None)
             else:
                 scan.word(text, first, last, True if last < end else None)
