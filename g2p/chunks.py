@@ -43,12 +43,14 @@ STARTERS = _words(
 
 def sentence_ends(text: str) -> Iterator[int]:
     """Offsets behind each sentence of `text`, the end of `text` not among them; a blank line ends a sentence too."""
+    last = 0
     for match in _END.finditer(text):
-        if text[match.start()] == "\n" or _ends(text, match):
-            yield match.end()
+        if text[match.start()] == "\n" or _ends(text, match, last):
+            last = match.end()
+            yield last
 
 
-def _ends(text: str, match: re.Match[str]) -> bool:
+def _ends(text: str, match: re.Match[str], last: int) -> bool:
     following = _NEXT.match(text, match.end())
     first, rest = following.group(1), following.group(2)
     if not first or first.islower():
@@ -65,8 +67,8 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w", word):
         return (first + rest).lower() in STARTERS
     if key.isdigit():  # the number of a list item
-        before = window[: -len(word)].rstrip(" \t")
-        return bool(before) and before[-1] not in ".!?…\n"
+        before = text[last : match.start() - len(word)].rstrip(" \t")
+        return bool(before) and before[-1] != "\n"
     return True
 
 

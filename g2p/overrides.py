@@ -22,7 +22,7 @@ from g2p.symbols import unknown_symbol
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
 LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
-_FIRST = re.compile(rf"{LINK.pattern}|[\ue000-\uf8ff]")
+_FIRST = re.compile(rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|[\ue000-\uf8ff]", re.IGNORECASE)
 _STRESS = re.compile(r"[+-]?(?:[0-9]{1,3}|0\.5)")
 _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
 
@@ -36,6 +36,7 @@ class Override:
     phonemes: str | None = None
     stress: float | None = None
     flags: str = ""
+    clitic: str = ""  # the s of `[Kokoro](/kˈOkəɹO/)'s`
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Marked:
     dropped: Mapping[str, int] | None = None
     starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
     sources: tuple[tuple[int, int], ...] = ((0, 0),)  # and where it stood; a piece of phonemes stands for more than one character
+
+    @property
+    def plain(self) -> bool:
+        """Nothing was taken out: offsets are those of the text as given."""
+        return self.sources == ((0, 0),)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
         """Half-open offsets in the user's text for start:end of `text`."""
@@ -102,8 +108,13 @@ class _Work:
         if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
             self.overrides.append(Override(begin, begin + 1, phonemes=phonemes))
             self.add(PLACEHOLDER, start, end)
+            if match.group(3):
+                self.overrides.append(Override(begin + 1, begin + 2, clitic=match.group(3)[1:]))
+                self.add(PLACEHOLDER, match.start(3), match.end(3))
             return
         self.keep(text, start, end)
+        if match.group(3):
+            self.keep(text, match.start(3), match.end(3))
         if phonemes is not None:
             self.dropped[f"override {'with unknown symbol' if phonemes else 'without phonemes'}"] += 1
         elif _STRESS.fullmatch(target):

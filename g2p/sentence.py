@@ -10,7 +10,7 @@ from typing import Protocol
 from g2p.context import END, WEAK, Ahead, first_word, is_shouted, sense, used_to, weak_form
 from g2p.flags import REDUCED_AND, with_flags
 from g2p.lexicon import DEFAULT
-from g2p.morphology import is_clitic, with_clitic
+from g2p.morphology import with_clitic
 from g2p.overrides import Marked, Override
 from g2p.reading import Reader, Reading, starts_with_vowel
 from g2p.result import Normalized, Source, Token, Word
@@ -42,8 +42,8 @@ class SentenceReader:
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
         tokens, offset, text = sentence.normalized.tokens, sentence.offset, sentence.text
-        plain = len(sentence.marked.overrides) == 0
-        if not plain:
+        plain = sentence.marked.plain
+        if sentence.marked.overrides:
             tokens = with_flags(tokens, sentence.marked.overrides)
         shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
         found: list[Word] = []
@@ -56,7 +56,7 @@ class SentenceReader:
                     vowel, following = None, ""
             else:
                 override = None if plain else _override_at(sentence.marked, token)
-                reading = self._reading(tokens, place, sentence.marked, override)
+                reading = self._reading(token, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
                 if kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
@@ -71,19 +71,21 @@ class SentenceReader:
         found.reverse()
         return tuple(found), unsaid
 
-    def _reading(self, tokens: Sequence[Token], place: int, marked: Marked, override: Override | None) -> Reading:
-        token = tokens[place]
+    def _reading(self, token: Token, marked: Marked, override: Override | None) -> Reading:
         if token.kind == "override":
-            phonemes = override.phonemes if override and override.phonemes else REDUCED_AND
-            return Reading(phonemes, "override" if override and override.phonemes else "rule", vowel=starts_with_vowel(phonemes))
+            return self._overridden(override, marked)
         if token.kind == "letters":
             return self._reader.letters(token.text)
-        before = tokens[place - 1] if place else token
-        if before.kind == "override" and is_clitic(token.text) and marked.text[before.end : token.start] in ("'", "’"):
-            stem = _override_at(marked, before)
-            if stem is not None and stem.phonemes:
-                return Reading(with_clitic(stem.phonemes, token.text, self._reader.lexicon.dialect)[len(stem.phonemes) :], "rule")
         return self._reader.read(token.text)
+
+    def _overridden(self, override: Override | None, marked: Marked) -> Reading:
+        """The phonemes somebody gave, the clitic behind them, or the short "and" of a number flag."""
+        if override is not None and override.phonemes:
+            return Reading(override.phonemes, "override", vowel=starts_with_vowel(override.phonemes))
+        if override is not None and override.clitic:
+            stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
+            return Reading(with_clitic(stem, override.clitic, self._reader.lexicon.dialect)[len(stem) :], "rule")
+        return Reading(REDUCED_AND, "rule", vowel=True)
 
     def _in_context(self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool) -> tuple[str, Source]:
         """Phonemes and source of a small word or a heteronym."""
