@@ -13,6 +13,7 @@ import unicodedata
 from dataclasses import dataclass, field
 
 from g2p.normalize.state import Drop
+from g2p.normalize.tables import GREEK
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
@@ -34,7 +35,6 @@ SPECIAL = re.compile(
     f"|(?P<power>[⁺⁻⁰¹²³⁴-⁹]++)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9a-fA-F]{{1,6}}|[a-zA-Z]{{2,8}});)|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
-GREEK = dict(zip("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ", ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "lambda", "pi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega", "gamma", "delta", "theta", "lambda", "pi", "sigma", "phi", "psi", "omega"], strict=True))  # fmt: skip
 
 
 @dataclass

@@ -8,9 +8,9 @@ import re
 
 from g2p.normalize.acronyms import number_piece, say_pieces
 from g2p.normalize.number_words import cardinal, decimal, digits, year
-from g2p.normalize.quantities import NO_NOUN, NUMBER, SCALE_AFTER, attributive, has_unit, say_unit
+from g2p.normalize.quantities import NUMBER, SCALE_AFTER, attributive, has_unit, say_unit
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import DIAL, PAIRED, SCORE, VERSIONED, YEAR_BEFORE
+from g2p.normalize.tables import COUNTED_NOUNS, DIAL, NO_NOUNS, NO_PLURALS, PAIRED, SCORE, VERSIONED, YEAR_BEFORE
 from g2p.result import GB, Dialect
 
 PLAIN = re.compile(NUMBER)
@@ -26,12 +26,6 @@ TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=\d)")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
-COUNTED_NOUNS = frozenset(
-    ["people", "men", "women", "children", "percent", "feet", "teeth", "fish", "sheep", "more", "fewer", "miles", "other", "such", "different", "new", "additional"]
-)
-NOT_NOUNS = frozenset(
-    ["was", "is", "has", "his", "this", "as", "its", "us", "does", "thus", "always", "perhaps", "unless", "whereas", "towards", "afterwards", "besides", "across", "versus", "yes"]
-)
 LETTERS = re.compile(r"[A-Za-z]++")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
@@ -88,7 +82,7 @@ def reads_as_year(scan: Scan, value: int, end: int) -> bool:
         before = "in"
     after = NOUN_AFTER.match(scan.text, end)
     noun = after[1] if after else ""
-    if noun in COUNTED_NOUNS or (noun.endswith("s") and noun not in NOT_NOUNS and noun not in NO_NOUN):
+    if noun in COUNTED_NOUNS or (noun.endswith("s") and noun not in NO_PLURALS and noun not in NO_NOUNS):
         return False
     if before in YEAR_BEFORE and value >= 1000:
         return True

@@ -10,14 +10,27 @@ import re
 
 from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import SPACED_UNITS, UNIT_PLURALS, UNITS, alternation
+from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, SPACED_UNITS, UNIT_PLURALS, UNITS, alternation
 from g2p.result import GB
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 VULGAR = {
-    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6),
-    "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
-}  # fmt: skip
+    "½": (1, 2),
+    "⅓": (1, 3),
+    "⅔": (2, 3),
+    "¼": (1, 4),
+    "¾": (3, 4),
+    "⅕": (1, 5),
+    "⅖": (2, 5),
+    "⅗": (3, 5),
+    "⅘": (4, 5),
+    "⅙": (1, 6),
+    "⅚": (5, 6),
+    "⅛": (1, 8),
+    "⅜": (3, 8),
+    "⅝": (5, 8),
+    "⅞": (7, 8),
+}
 FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/.]|,\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
 DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000}
@@ -27,7 +40,6 @@ POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
 SPACED_UNIT = re.compile(rf"\s(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 DEGREES = re.compile(r"(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
-BEFORE_DEGREES = frozenset(["of", "to", "at", "around", "about", "reached", "reach", "hit", "below", "above", "nearly", "is", "was"])
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
@@ -35,16 +47,12 @@ ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
-ARTICLES = frozenset(["a", "an", "the", "this", "that", "per", "each", "one", "another", "our", "my", "your", "his", "her", "their"])
-NO_NOUN = frozenset(
-    ["a", "an", "the", "and", "or", "but", "nor", "of", "in", "on", "at", "to", "for", "from", "by", "with", "as", "is", "are", "was", "were", "be", "been", "has", "have", "had", "will", "would", "can", "could", "may", "might", "must", "than", "that", "this", "these", "it", "he", "she", "we", "they", "you", "not", "so", "if", "when", "while", "which", "who", "per", "each", "every", "about", "above", "after", "before", "below", "between", "into", "over", "through", "under", "up", "down", "out", "off", "away", "ago", "later", "long", "tall", "wide", "deep", "high", "more", "less", "only", "now", "then", "there", "here", "today", "apart", "across", "all", "along", "around", "because", "since", "until", "yesterday", "tomorrow", "tonight", "plus", "minus", "times", "without", "within"]
-)
 
 
 def attributive(scan: Scan, end: int) -> bool:
     """Whether an article stands before and a noun after (a 45° angle, the 5 km run): the unit stays singular."""
     after = NEXT_WORD.match(scan.text, end)
-    return scan.previous_word() in ARTICLES and after is not None and after[1] not in NO_NOUN
+    return scan.previous_word() in ARTICLES and after is not None and after[1] not in NO_NOUNS
 
 
 def fraction_words(top: int, bottom: int, dialect: str) -> str:

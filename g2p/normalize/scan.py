@@ -24,21 +24,65 @@ LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xi
 TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
 
 LETTER: tuple[Handler, ...] = (
-    web.address, web.path, abbreviations.abbreviation, dates.month, dates.weekday, roman.roman, words.sharp, words.initial, money.amount, words.word_range,
+    web.address,
+    web.path,
+    abbreviations.abbreviation,
+    dates.month,
+    dates.weekday,
+    roman.roman,
+    words.sharp,
+    words.initial,
+    money.amount,
+    words.word_range,
     words.word,
-)  # fmt: skip
+)
 DIGIT: tuple[Handler, ...] = (
-    web.address, web.path, dates.numeric_date, quantities.scientific, phones.phone, times.clock, quantities.fraction, dates.decade, quantities.feet, dates.day,
-    quantities.nth, money.amount_after, quantities.thousands, numbers.number,
-)  # fmt: skip
+    web.address,
+    web.path,
+    dates.numeric_date,
+    quantities.scientific,
+    phones.phone,
+    times.clock,
+    quantities.fraction,
+    dates.decade,
+    quantities.feet,
+    dates.day,
+    quantities.nth,
+    money.amount_after,
+    quantities.thousands,
+    numbers.number,
+)
 SIGN: dict[str, tuple[Handler, ...]] = {
-    "+": (phones.phone, markup.markup), "(": (phones.phone,), "$": (money.amount,), "£": (money.amount,), "€": (money.amount,), "¥": (money.amount,),
-    "₹": (money.amount,), "₩": (money.amount,), "₽": (money.amount,), "₿": (money.amount,), "-": (markup.markup, money.amount),
-    "−": (money.amount,), "'": (dates.decade,), "#": (markup.markup, web.hashtag), "@": (web.hashtag,), "/": (web.path,), "~": (web.path, markup.markup),
-    ".": (web.path, web.extension, numbers.number), "<": (markup.markup,), "[": (markup.markup,), "]": (markup.markup,), "!": (markup.markup,),
-    "*": (markup.markup,), "_": (markup.markup,), "`": (markup.markup,), "|": (markup.markup,), ">": (markup.markup,), "=": (markup.markup,),
+    "+": (phones.phone, markup.markup),
+    "(": (phones.phone,),
+    "$": (money.amount,),
+    "£": (money.amount,),
+    "€": (money.amount,),
+    "¥": (money.amount,),
+    "₹": (money.amount,),
+    "₩": (money.amount,),
+    "₽": (money.amount,),
+    "₿": (money.amount,),
+    "-": (markup.markup, money.amount),
+    "−": (money.amount,),
+    "'": (dates.decade,),
+    "#": (markup.markup, web.hashtag),
+    "@": (web.hashtag,),
+    "/": (web.path,),
+    "~": (web.path, markup.markup),
+    ".": (web.path, web.extension, numbers.number),
+    "<": (markup.markup,),
+    "[": (markup.markup,),
+    "]": (markup.markup,),
+    "!": (markup.markup,),
+    "*": (markup.markup,),
+    "_": (markup.markup,),
+    "`": (markup.markup,),
+    "|": (markup.markup,),
+    ">": (markup.markup,),
+    "=": (markup.markup,),
     "½": (quantities.fraction,),
-} | dict.fromkeys(quantities.VULGAR, (quantities.fraction,))  # fmt: skip
+} | dict.fromkeys(quantities.VULGAR, (quantities.fraction,))
 IS_LETTER = re.compile(f"[{LATIN}]")
 
 

@@ -6,17 +6,11 @@ symbol(scan, 2)
 
 import re
 
-from g2p.normalize.characters import GREEK, LATIN
+from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Scan
+from g2p.normalize.tables import GREEK, NUMERIC, SYMBOL_NAMES
 from g2p.result import PUNCTUATION
 
-NAMES = {
-    "=": "equals", "≈": "approximately equals", "≠": "is not equal to", "≤": "less than or equal to", "≥": "greater than or equal to", "<": "less than",
-    ">": "greater than", "+": "plus", "±": "plus or minus", "×": "times", "*": "times", "÷": "divided by", "√": "square root of", "∞": "infinity",
-    "%": "percent", "&": "and", "@": "at", "§": "section", "©": "copyright", "°": "degrees", "¢": "cents", "$": "dollars", "£": "pounds",
-    "€": "euros", "¥": "yen", "₹": "rupees", "₩": "won", "₽": "rubles", "₿": "bitcoin", "/": "slash", "−": "minus", "→": "to", "²": "squared", "³": "cubed",
-    "~": "approximately", "#": "hash", "µ": "micro", "^": "to the power of",
-}  # fmt: skip
 OPERATORS = (
     ("<=", "less than or equal to"),
     (">=", "greater than or equal to"),
@@ -36,9 +30,6 @@ RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
 AND_LETTER = re.compile(r"&([A-Z])(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
-NUMERIC = frozenset(
-    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "am", "pm", "o'clock", "squared", "cubed", "oh", "half", "quarter", "quarters", "thirds"]
-)
 
 
 def after_number(scan: Scan, position: int) -> bool:
@@ -162,7 +153,7 @@ def run(scan: Scan, position: int) -> int:
 
 def symbol(scan: Scan, position: int) -> int:
     """Anything that is neither letter nor digit. Always moves on."""
-    _text, character = scan.text, scan.text[position]
+    character = scan.text[position]
     end = run(scan, position)
     if end > position:
         return end
@@ -200,12 +191,12 @@ def named(scan: Scan, position: int, character: str) -> int:
         return slash(scan, position)
     if character in GREEK:
         scan.say(GREEK[character], position, position + 1)
-    elif character in NAMES and (
+    elif character in SYMBOL_NAMES and (
         character not in "<>*+=~#^→" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
     ):
         if scan.tokens and scan.tokens[-1][2] == position:
             scan.space_last()
-        scan.say(NAMES[character], position, position + 1, True if OPERAND_AFTER.match(text, position + 1) else None)
+        scan.say(SYMBOL_NAMES[character], position, position + 1, True if OPERAND_AFTER.match(text, position + 1) else None)
     else:
         scan.drop(position, position + 1, "symbol")
     return position + 1

@@ -30,7 +30,12 @@ YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"]
 
-STARTERS = frozenset(NAMES["starters"].split())
+STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
+    frozenset(NAMES[key].split())
+    for key in ("starters", "counted_nouns", "no_plurals", "articles", "no_nouns", "before_degrees", "numeric")
+)
+SYMBOL_NAMES: dict[str, str] = read("symbols")["names"]
+GREEK: dict[str, str] = read("symbols")["greek"]
 
 DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters"))
 BARE_DOMAINS = frozenset(WEB["bare"].split())
