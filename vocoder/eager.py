@@ -1,0 +1,215 @@
+"""The vocoder for PyTorch on a processor, one utterance at exact length: Vocoder's function in fewer passes over memory.
+
+    fast = EagerVocoder(vocoder)
+    waveform = fast(asr, f0, energy, style, spectrum)       # as Vocoder(...) without a mask; vocoder.package.render_reference takes either
+
+For speed only: Vocoder stays the definition and is what is exported. What differs, all of it exact up to rounding:
+channels are the contiguous axis, which oneDNN's convolutions read without reordering; AdaIN is one batch norm whose affine is the style's;
+Snake is u + sin(u)^2 on u = alpha x, alpha folded into the norm's affine and 1 / alpha into the next convolution (so are 1 / sqrt(2) and
+the mean over parallel blocks); the style affines of all norms are one product. Figures: `python -m bench.vocoder_speed`.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pipeline.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d, concatenate
+from pipeline.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Snake
+from vocoder.decoder import Vocoder
+from vocoder.generator import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator
+
+GROUPS = 32
+
+
+class StyleRows:
+    """Collects the gains and shifts of every norm, so that one product with the style computes them all."""
+
+    def __init__(self) -> None:
+        self.weights: list[Tensor] = []
+        self.biases: list[Tensor] = []
+        self.taken = 0
+
+    def add(self, norm: AdaIN1d, scale: Tensor) -> tuple[int, int]:
+        """Rows of `norm`, its output scaled by `scale` [C]: where they begin and C. Gains stand first, then shifts."""
+        both = scale.double().repeat(2)  # [2C]
+        self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])  # [2C, style_dim]
+        self.biases.append(norm.fc.bias.detach().double() * both)
+        begin, self.taken = self.taken, self.taken + len(both)
+        return begin, len(scale)
+
+
+def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance over time of x [1, C, 1, S] with channels last: [C] each.
+
+    PyTorch's kernel for this layout adds S values up one after the other in float32: 104 dB at 30 s. Steps are dealt out to GROUPS groups,
+    each with statistics of its own in that same kernel, and the groups are joined by the law of total variance: 145 dB at any length.
+    """
+    channels, steps = x.shape[1], x.shape[3]
+    rows = x.permute(0, 2, 3, 1).reshape(steps, channels)
+    groups = GROUPS if steps >= GROUPS * GROUPS else 1
+    count = steps // groups
+    dealt = rows[: count * groups].view(1, 1, count, groups * channels).permute(0, 3, 1, 2)  # [1, groups * C, 1, count]
+    means, variances = (v.view(groups, channels) for v in torch.batch_norm_update_stats(dealt, None, None, 0.0))
+    rest = rows[count * groups :]  # [S mod groups, C]
+    mean = (means.sum(0) * count + rest.sum(0)) / steps
+    return mean, ((variances + (means - mean).square()).sum(0) * count + (rest - mean).square().sum(0)) / steps
+
+
+class Norm(nn.Module):
+    """AdaIN at exact length; the affine is cut from what StyleRows computes."""
+
+    def __init__(self, norm: AdaIN1d, rows: StyleRows, scale: Tensor | None = None) -> None:
+        super().__init__()
+        self.begin, self.channels = rows.add(norm, torch.ones(norm.fc.channels) if scale is None else scale)
+
+    def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        """x [1, C, 1, S], affines [rows] -> a new [1, C, 1, S] that the caller may overwrite."""
+        gain, shift = affines[self.begin : self.begin + 2 * self.channels].chunk(2)
+        return F.batch_norm(x, *moments(x), gain, shift, training=False, eps=NORM_EPSILON)
+
+
+def last_channels(x: Tensor) -> Tensor:
+    """The same values with channels contiguous in memory."""
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+class ScaledConv(nn.Module):
+    """A convolution with frozen weights: `inner` [in] or [1] divides its input, `outer` multiplies its result."""
+
+    def __init__(self, conv: Conv, inner: Tensor | None = None, outer: float = 1.0) -> None:
+        super().__init__()
+        weight = conv.weight.detach().double() * outer  # [out, in, 1, k]
+        if inner is not None:
+            weight = weight / inner.double().view(1, -1, 1, 1)
+        self.register_buffer("weight", last_channels(weight.to(conv.weight.dtype)))
+        self.register_buffer("bias", None if conv.bias is None else conv.bias.detach() * outer)
+        self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, 1, S] -> [1, out, 1, S / stride]."""
+        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
+
+
+class ScaledConvTranspose(nn.Module):
+    """A transposed convolution with frozen weights; `inner` divides its input."""
+
+    def __init__(self, conv: ConvTranspose, inner: float = 1.0) -> None:
+        super().__init__()
+        weight = F.pad(conv.weight.detach(), (0, conv.zero_taps)) / inner
+        self.register_buffer("weight", last_channels(weight))
+        self.register_buffer("bias", conv.bias.detach().clone())
+        self.stride, self.padding, self.groups = conv.stride, conv.padding, conv.groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, 1, S] -> [1, out, 1, stride * S]."""
+        return F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding, 0, self.groups)
+
+
+class SnakeConv(nn.Module):
+    """AdaIN, Snake, convolution."""
+
+    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, rows: StyleRows) -> None:
+        super().__init__()
+        alpha = snake.alpha.detach().flatten()
+        self.norm, self.conv = Norm(norm, rows, alpha), ScaledConv(conv, inner=alpha)
+
+    def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        u = self.norm(x, affines)  # alpha times AdaIN's result
+        wave = torch.sin(u)
+        return self.conv(u.addcmul_(wave, wave))
+
+
+class SnakeBlock(nn.Module):
+    """AdaINResBlock1."""
+
+    def __init__(self, block: AdaINResBlock1, rows: StyleRows) -> None:
+        super().__init__()
+        first = zip(block.adain1, block.alpha1, block.convs1, strict=True)
+        second = zip(block.adain2, block.alpha2, block.convs2, strict=True)
+        self.first = nn.ModuleList(SnakeConv(*parts, rows) for parts in first)
+        self.second = nn.ModuleList(SnakeConv(*parts, rows) for parts in second)
+
+    def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        """x [1, C, 1, S] -> a new tensor of the same shape."""
+        for first, second in zip(self.first, self.second, strict=True):
+            x = second(first(x, affines), affines).add_(x)
+        return x
+
+
+class LeakyBlock(nn.Module):
+    """AdainResBlk1d. The shortcut's 1x1 convolution runs before the repetition, at half the rate."""
+
+    def __init__(self, block: AdainResBlk1d, rows: StyleRows) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
+        self.conv1, self.conv2 = ScaledConv(block.conv1), ScaledConv(block.conv2, outer=HALF_POWER)
+        self.shortcut = None if block.conv1x1 is None else ScaledConv(block.conv1x1, outer=HALF_POWER)
+        self.pool = None if block.pool is None else ScaledConvTranspose(block.pool)
+
+    def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        """x [1, inner, 1, S] -> [1, out, 1, S or 2S]."""
+        h = F.leaky_relu_(self.norm1(x, affines), LEAKY_SLOPE)
+        shortcut = x * HALF_POWER if self.shortcut is None else self.shortcut(x)
+        if self.pool is not None:
+            h, shortcut = self.pool(h), F.interpolate(shortcut, scale_factor=(1.0, 2.0), mode="nearest")  # [1, C, 1, 2S]
+        h = F.leaky_relu_(self.norm2(self.conv1(h), affines), LEAKY_SLOPE)
+        return self.conv2(h).add_(shortcut)
+
+
+class EagerGenerator(nn.Module):
+    """Generator without its source."""
+
+    def __init__(self, generator: Generator, rows: StyleRows) -> None:
+        super().__init__()
+        count = generator.blocks_per_stage
+        # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the stage divides by `count`.
+        self.ups = nn.ModuleList(ScaledConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups))
+        self.noise_convs = nn.ModuleList(ScaledConv(conv) for conv in generator.noise_convs)
+        self.noise_res = nn.ModuleList(SnakeBlock(block, rows) for block in generator.noise_res)
+        blocks = [SnakeBlock(block, rows) for block in generator.resblocks]
+        self.stages = nn.ModuleList(nn.ModuleList(blocks[i : i + count]) for i in range(0, len(blocks), count))
+        self.conv_post, self.stft = ScaledConv(generator.conv_post, inner=torch.tensor([float(count)])), generator.stft
+
+    def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+        """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""
+        for i, blocks in enumerate(self.stages):
+            x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [1, C / 2, 1, rate * S]
+            if i + 1 == len(self.stages):
+                x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120F + 1]
+            x = self.noise_res[i](self.noise_convs[i](spectrum), affines).add_(x)
+            total = blocks[0](x, affines)
+            for block in blocks[1:]:
+                total.add_(block(x, affines))
+            x = total
+        return self.stft(self.conv_post(F.leaky_relu(x, POST_SLOPE)), None)
+
+
+class EagerVocoder(nn.Module):
+    """A frozen copy of a Vocoder's weights in the form above; a change of the vocoder afterwards does not reach it."""
+
+    def __init__(self, vocoder: Vocoder) -> None:
+        super().__init__()
+        rows = StyleRows()
+        self.encode = LeakyBlock(vocoder.encode, rows)
+        self.decode = nn.ModuleList(LeakyBlock(block, rows) for block in vocoder.decode)
+        self.f0_conv, self.energy_conv = ScaledConv(vocoder.F0_conv), ScaledConv(vocoder.N_conv)
+        self.residual = ScaledConv(vocoder.asr_res[0])
+        self.generator = EagerGenerator(vocoder.generator, rows)
+        dtype = vocoder.F0_conv.weight.dtype
+        self.register_buffer("style_weight", torch.cat(rows.weights).to(dtype))  # [rows, style_dim]
+        self.register_buffer("style_bias", torch.cat(rows.biases).to(dtype))
+        self.eval()
+
+    def forward(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor) -> Tensor:
+        """One utterance (a batch would share its statistics), at exact length.
+
+        Shapes: asr [1, hidden, 1, F]; f0 (Hz) and energy [1, 1, 1, 2F]; style [1, style_dim, 1, 1]; spectrum [1, 22, 1, 120F + 1].
+        Returns [1, 1, 1, 600F] at 24 kHz.
+        """
+        affines = F.linear(style.flatten(1), self.style_weight, self.style_bias).flatten()  # [rows]
+        asr, spectrum = last_channels(asr), last_channels(spectrum)
+        f0, energy, residual = self.f0_conv(f0), self.energy_conv(energy), self.residual(asr)  # [1, 1, 1, F] twice, [1, 64, 1, F]
+        x = self.encode(concatenate(asr, f0, energy), affines)
+        for block in self.decode:
+            x = block(concatenate(x, residual, f0, energy), affines)
+        return self.generator(x, affines, spectrum)
