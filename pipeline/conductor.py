@@ -17,7 +17,7 @@ from torch import Tensor
 from encoder.functions import Encoded
 from encoder.vocab import check_speed, input_ids
 from g2p.result import Result
-from pipeline.chunks import Chunk, Pauses, chunks, halves
+from pipeline.chunks import LONGEST_PHONEMES, Chunk, Pauses, chunks, halves
 from pipeline.contract import FRAME_SAMPLES
 from pipeline.errors import InputError, UtteranceTooLong
 from pipeline.join import finished
@@ -73,7 +73,9 @@ class Pipeline:
         vocoder: VocoderStage,
         vocab: Mapping[str, int],
         clock: Callable[[], float] = time.perf_counter,
+        longest: int = LONGEST_PHONEMES,
     ) -> None:
+        self.longest = longest
         self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
         self.dropped: dict[str, int] = {}
 
@@ -84,7 +86,7 @@ class Pipeline:
         """
         check_speed(manner.speed)
         self.dropped, index, pause, started = {}, 0, 0, self.clock()
-        for sentence in chunks(self._counted(self.g2p.sentences(text)), text):
+        for sentence in chunks(self._counted(self.g2p.sentences(text)), text, self.longest):
             phonemized, waiting = self.clock() - started, [sentence]
             while waiting:
                 chunk = waiting.pop()

@@ -35,6 +35,14 @@ def sine_waves(f0_hz: Tensor) -> Tensor:
     return torch.sin(2 * torch.pi * phase.transpose(1, 2) * overtones)  # [B, 600F, 9]
 
 
+def spectrum_of(excitation: Tensor) -> Tensor:
+    """excitation [B, 600F] in float64 -> 11 magnitudes and 11 phases (rad) of its STFT, reflected at both ends: [B, 22, 120F + 1]."""
+    # Upstream's window is rounded to float32. In column 0 the frame is symmetric, so the sign of the phase (+-pi) hangs on that.
+    window = torch.hann_window(N_FFT, periodic=True, dtype=torch.float32, device=excitation.device).double()
+    stft = torch.stft(excitation, N_FFT, HOP_SAMPLES, N_FFT, window, return_complex=True)  # [B, 11, 120F + 1]
+    return torch.cat([stft.abs(), stft.angle()], dim=1)
+
+
 class HarmonicSource(nn.Module):
     """Responsibilities: 1. F0 to excitation; 2. excitation to 11 magnitudes and phases. Ten weights, upstream's `m_source.l_linear`."""
 
@@ -57,7 +65,4 @@ class HarmonicSource(nn.Module):
     @torch.no_grad()
     def forward(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
         """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 1, 120F + 1] in float64."""
-        # Upstream's window is rounded to float32. In column 0 the frame is symmetric, so the sign of the phase (+-pi) hangs on that.
-        window = torch.hann_window(N_FFT, periodic=True, dtype=torch.float32, device=f0_hz.device).double()
-        stft = torch.stft(self.excitation(f0_hz, noise), N_FFT, HOP_SAMPLES, N_FFT, window, return_complex=True)  # [B, 11, 120F + 1]
-        return torch.cat([stft.abs(), stft.angle()], dim=1).unsqueeze(2)
+        return spectrum_of(self.excitation(f0_hz, noise)).unsqueeze(2)

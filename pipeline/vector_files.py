@@ -1,0 +1,157 @@
+"""The folder of test vectors: written aside, indexed with hashes, read back strictly.
+
+index = write_vectors(Path("build/vectors"), studio, {"name": "demo", "sha256": "..."}, packages)
+rows = check_vectors(Path("build/vectors"), studio, packages)
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline.audio import to_file
+from pipeline.checkpoint import sha256_of
+from pipeline.chunks import LONGEST_PHONEMES, Pauses
+from pipeline.conductor import Manner, Pipeline, Speech
+from pipeline.errors import InputError
+from pipeline.reading import PhonemeReader
+from pipeline.staging import read_json, staged, write_json
+from pipeline.steps import EQUAL, STEPS, Studio, Tensors, begin, lengths, nearness, replay, run_all
+
+FORMAT = 1
+INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What is spoken for the vectors; phonemes of Kokoro's vocabulary."""
+
+    id: str
+    phonemes: str
+    speed: float = 1.0
+    seed: int = 0
+
+
+UTTERANCES = (
+    Utterance("short", "hˈI."),
+    Utterance("sentence", "həlˈO, wˈɜɹld! ðɪs ɪz ɐ tˈɛst.", speed=1.25, seed=7),
+)
+# Three chunks: a sentence, a paragraph break, and a sentence cut in two because one call says at most CUT phonemes here.
+TEXT, CUT, SEED = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ.", 20, 3
+
+
+def spoken_text(studio: Studio, longest: int) -> list[Speech]:
+    """TEXT through the conductor, cut at `longest` phonemes."""
+    pipeline = Pipeline(PhonemeReader(), studio.encoder, studio.vocoder, studio.vocab, longest=longest)
+    return list(pipeline.speak(TEXT, torch.from_numpy(studio.voice), Manner(seed=SEED)))
+
+
+def write_vectors(folder: Path, studio: Studio, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
+    """Run every utterance through every step and write it all; the folder appears when it is complete. Returns the index."""
+    with staged(folder) as aside:
+        aside.mkdir()
+        np.save(aside / VOICE, studio.voice)
+        utterances = [_write_utterance(aside, studio, utterance) for utterance in UTTERANCES]
+        speeches = spoken_text(studio, CUT)
+        with to_file(aside / JOINED) as sink:
+            for speech in speeches:
+                sink.write(speech.audio)
+        index = {
+            "format": FORMAT,
+            "checkpoint": checkpoint,
+            "packages": packages,
+            "buckets": lengths(studio.encoder.buckets) | {"vocoder_frames": list(studio.vocoder.buckets)},
+            "voice": {"file": VOICE, "sha256": sha256_of(aside / VOICE)},
+            "steps": [step.as_dict() for step in STEPS],
+            "utterances": utterances,
+            "text": _text(speeches) | {"file": JOINED, "sha256": sha256_of(aside / JOINED)},
+        }
+        write_json(aside / INDEX, index)
+    return index
+
+
+def _write_utterance(folder: Path, studio: Studio, utterance: Utterance) -> dict[str, Any]:
+    tensors = run_all(studio, begin(utterance.phonemes, utterance.speed, utterance.seed))
+    (folder / utterance.id).mkdir()
+    entries = {}
+    for name, array in tensors.items():
+        path = folder / utterance.id / f"{name}.npy"
+        np.save(path, np.ascontiguousarray(array))
+        file = f"{utterance.id}/{name}.npy"
+        entries[name] = {"file": file, "shape": list(array.shape), "dtype": str(array.dtype), "sha256": sha256_of(path)}
+    return {"id": utterance.id, "phonemes": utterance.phonemes, "speed": utterance.speed, "seed": utterance.seed, "tensors": entries}
+
+
+def _text(speeches: list[Speech]) -> dict[str, Any]:
+    """The text, where it is cut, and where each chunk lies in the joined audio."""
+    offset, found = 0, []
+    for speech in speeches:
+        start = offset + speech.pause
+        words = [{"text": word.text, "start": word.start, "end": word.end} for word in speech.chunk.words]
+        found.append(
+            {"phonemes": speech.chunk.phonemes, "ending": speech.chunk.ending, "pause_samples": speech.pause, "start_sample": start,
+             "samples": len(speech.samples), "seed": SEED + speech.index, "durations": list(speech.durations), "words": words}
+        )  # fmt: skip
+        offset = start + len(speech.samples)
+    return {"phonemes": TEXT, "seed": SEED, "speed": 1.0, "longest_phonemes": CUT, "longest_phonemes_in_use": LONGEST_PHONEMES,
+            "pauses_s": vars(Pauses()), "chunks": found}  # fmt: skip
+
+
+def load_index(folder: Path) -> dict[str, Any]:
+    """index.json. InputError when it is missing or of another format."""
+    index = read_json(folder / INDEX, f"{folder} holds no vectors; `python -m pipeline.vectors --out {folder}` writes them")
+    if not isinstance(index, dict) or index.get("format") != FORMAT:
+        raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with python -m pipeline.vectors")
+    return index
+
+
+def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
+    """Tensors of one utterance, each with the hash, shape and dtype of the index. InputError names the one that differs."""
+    tensors = {}
+    for name, entry in utterance["tensors"].items():
+        path = folder / entry["file"]
+        if not path.is_file() or sha256_of(path) != entry["sha256"]:
+            state = "is damaged" if path.is_file() else "is missing"
+            raise InputError(f"{path} {state}: its hash is not the one in {folder / INDEX}; write the vectors again")
+        tensors[name] = np.load(path, allow_pickle=False)
+        if [list(tensors[name].shape), str(tensors[name].dtype)] != [entry["shape"], entry["dtype"]]:
+            raise InputError(
+                f"{path} is {tensors[name].dtype} {list(tensors[name].shape)}, the index says {entry['dtype']} {entry['shape']}"
+            )
+    return tensors
+
+
+def check_vectors(folder: Path, studio: Studio, packages: dict[str, str]) -> list[dict[str, Any]]:
+    """Replay every step of every utterance, and the joined text: one row a tensor. InputError: other packages, damaged files."""
+    index = load_index(folder)
+    if index["packages"] != packages:
+        raise InputError(f"{folder} was written with other packages ({', '.join(index['packages'])}): write the vectors again")
+    studio = Studio(studio.vocab, np.load(folder / VOICE, allow_pickle=False), studio.encoder, studio.vocoder)
+    rows = []
+    for utterance in index["utterances"]:
+        stored = load_tensors(folder, utterance)
+        for step in STEPS:
+            found = replay(studio, stored, step)
+            rows += [_row(utterance["id"], step.name, name, value, step.writes[name]) for name, value in found.items()]
+    return rows + _check_text(folder, index["text"], studio)
+
+
+def _check_text(folder: Path, text: dict[str, Any], studio: Studio) -> list[dict[str, Any]]:
+    import soundfile
+
+    speeches = spoken_text(studio, text["longest_phonemes"])
+    stored, _ = soundfile.read(folder / text["file"], dtype="float32")
+    joined = np.concatenate([speech.audio for speech in speeches])
+    same = _text(speeches)["chunks"] == text["chunks"]
+    return [
+        _row("text", "chunks", "chunks", EQUAL if same else -EQUAL, EQUAL),
+        _row("text", "join", JOINED, nearness(JOINED, stored, joined), 40.0),
+    ]
+
+
+def _row(utterance: str, step: str, tensor: str, snr: float, limit: float) -> dict[str, Any]:
+    """JSON-ready: None stands for equal."""
+    finite = {"snr_db": None if snr == EQUAL else max(snr, -999.0), "limit_db": None if limit == EQUAL else limit}
+    return {"utterance": utterance, "step": step, "tensor": tensor, **finite, "holds": snr >= limit}
