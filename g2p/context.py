@@ -52,8 +52,8 @@ def sense(senses: Mapping[str, str | None], ahead: Ahead, shouted: bool, choose:
     """The phonemes of a heteronym here; None: an acronym among words (US, IT, WHO), to be said letter by letter."""
     if ahead.vowel is None and BEFORE_PAUSE in senses:
         return senses[BEFORE_PAUSE]
-    if None in senses.values():
-        return senses[DEFAULT] if shouted else None
+    if None in senses.values() and shouted:
+        return senses[DEFAULT]
     keys = tuple(key for key in senses if key != BEFORE_PAUSE)
     return senses[choose(keys) if len(keys) > 1 else DEFAULT]
 

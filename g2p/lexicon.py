@@ -17,6 +17,7 @@ from g2p.misaki_data import Entry, read
 from g2p.morphology import SUFFIXES, is_clitic, stems, with_clitic
 from g2p.result import Dialect, Source
 from g2p.spell import DIGIT_NAMES, fold
+from g2p.tagger.senses import EXTRA
 
 DEFAULT, BEFORE_PAUSE = "DEFAULT", "None"  # misaki's keys: any other part of speech; a pause follows
 SILVER_CONFIDENCE = 0.445  # silver is espeak-ng's output, and espeak-ng gets 44.5 % of gold right (field notes, 55.5 % WER)
@@ -50,8 +51,14 @@ class Lexicon:
 
     @classmethod
     def load(cls, dialect: Dialect, user: Mapping[str, str] | None = None) -> "Lexicon":
-        """The installed lists. Raises InputError when they are missing or not the ones this repository was built with."""
-        return cls(read(f"{dialect}_gold"), read(f"{dialect}_silver"), dialect, user)
+        """The installed lists and the senses they lack. Raises InputError: missing, or not those this repository was built with."""
+        gold = read(f"{dialect}_gold")
+        for word, senses in EXTRA[dialect].items():
+            entry = gold.get(word)
+            known = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
+            if known or DEFAULT in senses:  # `protests` comes from `protest`
+                gold[word] = {**known, **senses}
+        return cls(gold, read(f"{dialect}_silver"), dialect, user)
 
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""

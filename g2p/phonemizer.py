@@ -43,9 +43,10 @@ class G2P:
         """All stages; `lexicon`: a user's own words (g2p/lexicon_user.py). Raises InputError for a bad one, or when misaki's is missing."""
         from g2p.lexicon_user import read_user_lexicon
         from g2p.normalize import normalize
+        from g2p.stages import LateHeteronyms, LateNeural
 
         user = read_user_lexicon(Path(lexicon)) if lexicon is not None else None
-        return cls(normalize, Lexicon.load(dialect, user))
+        return cls(normalize, Lexicon.load(dialect, user), LateHeteronyms(), LateNeural(dialect) if dialect == US else None)
 
     def phonemize(self, text: str) -> Result:
         """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said is counted in `dropped`."""

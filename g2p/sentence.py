@@ -95,7 +95,9 @@ class SentenceReader:
             return weak, "rule"
 
         def choose(keys: tuple[str, ...]) -> str:
-            if self._heteronyms is None or not used_to(word, ahead):
+            if self._heteronyms is None:
+                return next((key for key in keys if reading.senses and reading.senses[key] is None), DEFAULT)
+            if not used_to(word, ahead):
                 return DEFAULT
             return self._heteronyms.choose([token.text for token in tokens], place, keys)
 
