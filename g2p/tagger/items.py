@@ -45,7 +45,7 @@ def collect(limit: int | None = None) -> Items:
         for at, tag, origin in tagged(silver, example):
             allowed = PAST if possible(example.words[at]) == BASE else possible(example.words[at])
             if tag in allowed:
-                features = keys(example.words, at, classes, example.words[at].lower() in heteronyms)
+                features = keys(example.words, at, classes, example.words[at].lower() in heteronyms.keys() - IRREGULAR)
                 found.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
     return Items(
         features=np.fromiter((key for item in found for key in item[0]), np.uint32),
@@ -89,7 +89,7 @@ def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
     words = {word for name in ("us_gold", "gb_gold") for word, entry in read(name).items() if isinstance(entry, dict) and {*entry} - {"DEFAULT", "None"}}
     found = {}
     for word in sorted({*words, *EXTRA}):
-        if word == word.lower() and word not in IRREGULAR:
-            readings = {SAME.get(tag, tag) for tag in silver.readings(word)}
+        if word == word.lower():
+            readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | ({"vbd", "vbn"} if word in IRREGULAR else set())
             found[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
     return found

@@ -7,6 +7,7 @@ A maximum-entropy model that looks at one word at a time, so only the words that
 
 import io
 import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from pipeline.staging import staged
 PATH = Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
 FORMAT = 1
 TAGS = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg", "dt", "in", "wdt")
+FINITE, FINITE_LETTERS = frozenset(("vb", "vbp", "vbz", "vbd")), frozenset("vzdM")
+VERBLESS = 2.5  # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
+ENDS = frozenset(".?!…")
 BASE = ("nn", "jj", "rb", "vb", "vbp")
 PAST = (*BASE, "vbd", "vbn")
 FORMS = {"ing": ("vbg", "nn", "jj"), "ed": ("vbd", "vbn", "jj"), "s": ("nns", "vbz"), "that": ("dt", "in", "wdt", "rb")}
@@ -62,13 +66,9 @@ class Tagger:
         if weights.shape != (len(features), len(TAGS)) or weights.dtype != np.int8:
             raise ValueError(f"weights {weights.shape} {weights.dtype} for {len(features)} features")
         stored = {word: kind for kind, words in head["classes"].items() for word in words.split()}
-        return cls(
-            dict(zip(features.tolist(), range(len(features)), strict=True)),
-            weights,
-            float(head["scale"]),
-            Classes(stored),
-            frozenset(head["heteronyms"]),
-        )
+        heteronyms = {word: tuple(tags.split()) for word, tags in head["heteronyms"].items()}
+        rows = dict(zip(features.tolist(), range(len(features)), strict=True))
+        return cls(rows, weights, float(head["scale"]), Classes(stored), heteronyms)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to store: `features` [R] uint32, `weights` [R, T] int8, `head` JSON as bytes."""
@@ -76,9 +76,12 @@ class Tagger:
         for word, kind in sorted(self.classes.stored.items()):
             grouped.setdefault(kind, []).append(word)
         head = {
-            "format": FORMAT, "tags": TAGS, "scale": self.scale, "heteronyms": {word: " ".join(tags) for word, tags in sorted(self.heteronyms.items())},
+            "format": FORMAT,
+            "tags": TAGS,
+            "scale": self.scale,
+            "heteronyms": {word: " ".join(tags) for word, tags in sorted(self.heteronyms.items())},
             "classes": {kind: " ".join(words) for kind, words in sorted(grouped.items())},
-        }  # fmt: skip
+        }
         content = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
         return {"features": np.fromiter(self.rows, np.uint32), "weights": self.weights, "head": np.frombuffer(content, np.uint8)}
 
@@ -91,12 +94,19 @@ class Tagger:
         """Probability of each tag of `words[at]` among `tags` (default: those the word, or its form, can have)."""
         lower, rows = words[at].lower(), self.rows
         allowed = tags or self.heteronyms.get(lower) or possible(lower)
-        found = [rows[key] for key in keys(words, at, self.classes, lower in self.heteronyms) if key in rows]
+        known = lower in self.heteronyms and lower not in IRREGULAR
+        found = [rows[key] for key in keys(words, at, self.classes, known) if key in rows]
         scores = self.weights[found].sum(0, dtype=np.int32) * self.scale  # [T]
-        chosen = [float(scores[TAGS.index(tag)]) for tag in allowed]
+        bonus = VERBLESS if self.lacks_verb(words, at) else 0.0
+        chosen = [float(scores[TAGS.index(tag)]) + bonus * (tag in FINITE) for tag in allowed]
         top = max(chosen)
-        shares = [float(np.exp(score - top)) for score in chosen]
-        return {tag: share / sum(shares) for tag, share in zip(allowed, shares, strict=True)}
+        shares = [math.exp(score - top) for score in chosen]
+        total = sum(shares)
+        return {tag: share / total for tag, share in zip(allowed, shares, strict=True)}
+
+    def lacks_verb(self, words: Sequence[str], at: int) -> bool:
+        """Is this a whole sentence (it ends with a mark) in which no other word can be its verb?"""
+        return words[-1] in ENDS and not any(FINITE_LETTERS & {*self.classes(word)} for index, word in enumerate(words) if index != at)
 
     def tag(self, words: Sequence[str], at: int, tags: Sequence[str] | None = None) -> str:
         """The most probable tag of `words[at]`."""

@@ -1,0 +1,93 @@
+"""Which pronunciation of a heteronym a sentence wants: the key of its lexicon entry.
+
+    .venv/bin/python -c 'from g2p.heteronyms import Heteronyms; print(Heteronyms.load().choose(["They", "record", "songs"], 1, ("DEFAULT", "VERB")))'
+
+A tagger gives the part of speech (g2p/tagger/model.py); cue words tell senses of one part of speech apart (g2p/tagger/senses.py), the
+auxiliary tells `read` and `used` (g2p/tagger/tense.py). Figures and what stays undecided: docs/g2p_heteronyms.md.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from g2p.result import US, Dialect
+from g2p.tagger.classes import Classes
+from g2p.tagger.model import PATH, Tagger
+from g2p.tagger.senses import EXTRA, SENSES, sense
+from g2p.tagger.tense import is_habit, is_past
+
+DEFAULT, PAUSE = "DEFAULT", "None"
+PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
+MARKS = frozenset(";:,.!?—…")
+SAME_IN_PAST = frozenset(("read", "reread"))
+
+
+@dataclass(frozen=True)
+class Heteronyms:
+    """A loaded tagger, and the choice among the keys of an entry."""
+
+    tagger: Tagger
+
+    @classmethod
+    def load(cls, path: Path = PATH) -> "Heteronyms":
+        """Raises InputError when the tagger's file is missing or damaged."""
+        return cls(Tagger.load(path))
+
+    def choose(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
+        """One of `keys` for `words[index]`: words and marks of one sentence, the keys of the word's entry or of its stem's.
+
+        Raises IndexError for an index outside the sentence and ValueError for an empty `keys`.
+        """
+        if not 0 <= index < len(words):
+            raise IndexError(f"word {index} of {len(words)}")
+        if not keys:
+            raise ValueError(f"no keys to choose from for {words[index]!r}")
+        if PAUSE in keys and (index + 1 == len(words) or words[index + 1] in MARKS):
+            return PAUSE
+        wanted = self.wanted(words, index, keys)
+        return next((key for key in (*wanted, DEFAULT) if key in keys), next(iter(keys)))
+
+    def wanted(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
+        """Keys that fit, best first; they need not be in the entry."""
+        word, classes = words[index].lower(), self.tagger.classes
+        if word in SAME_IN_PAST:
+            return self.of_read(words, index, keys)
+        if word == "used":
+            return ("VBD",) if is_habit(words, index, classes) else ()
+        if words[index] == "Polish":
+            return ("VERB",) if opens_command(words, index, classes) else ()
+        senses = SENSES.get(word)
+        if senses is not None and "*" in senses.tags:
+            return (sense(word, words, index),)
+        if word not in self.tagger.heteronyms and word.endswith(("ed", "ing")):
+            return ("VERB",)  # recorded, recording: spoken as the verb, whatever their part of speech
+        shares = self.tagger.probabilities(words, index)
+        if senses is not None and max(shares, key=lambda tag: shares[tag]) in senses.tags:
+            return (sense(word, words, index),)
+        points = dict.fromkeys((*keys, DEFAULT), 0.0)
+        for tag, share in shares.items():
+            points[key_of(tag, keys)] += share
+        return (max(points, key=lambda key: points[key]),)
+
+    def of_read(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
+        """read and reread: a noun, a past form, or the present."""
+        if self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn" and "NOUN" in keys:
+            return ("NOUN",)
+        return ("VBD",) if is_past(words, index, self.tagger.classes) else ()
+
+
+def key_of(tag: str, keys: Collection[str]) -> str:
+    """The key of a Penn tag. VBP is never taken: misaki's lists give the past form there."""
+    exact, parent = tag.upper(), PARENTS.get(tag[0], DEFAULT)
+    return exact if exact in keys and tag != "vbp" else parent if parent in keys else DEFAULT
+
+
+def opens_command(words: Sequence[str], index: int, classes: Classes) -> bool:
+    """Does the capitalised word open a sentence, with an object after it (Polish the table)?"""
+    first = index == 0 or words[index - 1] in MARKS or words[index - 1] in "“\"("
+    return first and index + 1 < len(words) and classes(words[index + 1])[:1] in ("D", "S", "O")
+
+
+def extra_senses(dialect: Dialect = US) -> Mapping[str, Mapping[str, str]]:
+    """Senses that misaki's gold list lacks, by word and key, to lay over its entries: `{"lead": {"METAL": "lˈɛd"}, ...}`."""
+    return EXTRA[dialect]
