@@ -31,7 +31,7 @@ class NeuralG2P:
         """A PyTorch model, or any function that computes its logits (a package)."""
         if (model is None) == (run is None):
             raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
-        self.run = run or _torch_run(model)
+        self.run = run or torch_run(model)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "NeuralG2P":
@@ -65,7 +65,8 @@ class NeuralG2P:
         return decoded_batch(logits, [len(own) for own in symbols])
 
 
-def _torch_run(model: "LetterToSound") -> Run:
+def torch_run(model: "LetterToSound") -> Run:
+    """ids [B, S] -> logits [B, S, 2 * sounds] by PyTorch."""
     import torch
 
     def run(ids: "np.ndarray") -> "np.ndarray":

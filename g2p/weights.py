@@ -1,7 +1,9 @@
-"""The weights that come with the repository: 16-bit arrays and a manifest that names their hash, sizes and training.
+"""The weights that come with the repository: matrices in 8 bits with one scale a row, the rest in 32, and a manifest with their hash.
 
-model = load_model()                  # g2p/data/model.npz, SHA-256 checked against g2p/data/model.json
-save_weights(model, Path("elsewhere/model.npz"), {"seed": 0})
+    model = load_model()                  # g2p/data/model.npz, SHA-256 checked against g2p/data/model.json
+    save_weights(model, Path("elsewhere/model.npz"), {"seed": 0})
+
+There is one model: PyTorch computes with the same 8-bit values in float32 that the package holds, so both give the same answers.
 """
 
 import dataclasses
@@ -14,17 +16,35 @@ from pipeline.errors import InputError
 from pipeline.staging import read_json, staged, write_json
 
 if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
     from g2p.model import LetterToSound
 
 WEIGHTS = Path(__file__).parent / "data" / "model.npz"
 AGAIN = "`git checkout g2p/data` brings the bundled weights back, `python -m g2p.training.train` makes new ones"
+SCALE = ".scale"  # an array of this ending holds the scales of the one before it
+LARGEST = 127
+
+
+def quantized(matrix: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
+    """A matrix [out, in] as int8 [out, in] and float32 scales [out, 1]: the largest magnitude of a row becomes 127."""
+    import numpy as np
+
+    scale = (np.abs(matrix).max(axis=1, keepdims=True) / LARGEST).astype(np.float32)
+    scale[scale == 0] = 1
+    return np.rint(matrix / scale).astype(np.int8), scale
 
 
 def save_weights(model: "LetterToSound", path: Path, training: dict[str, Any]) -> None:
-    """Write the parameters in 16 bits as `path` (.npz), and beside it a .json with their SHA-256, the sizes and `training`."""
+    """Write the parameters as `path` (.npz), matrices in 8 bits, and beside it a .json with their SHA-256, the sizes and `training`."""
     import numpy as np
 
-    arrays = {name: parameter.detach().numpy().astype(np.float16) for name, parameter in model.state_dict().items()}
+    arrays: dict[str, np.ndarray] = {}
+    for name, parameter in model.state_dict().items():
+        arrays[name] = parameter.detach().numpy().astype(np.float32)
+        if parameter.dim() == 2 and name != "embedding.weight":
+            arrays[name], arrays[name + SCALE] = quantized(arrays[name])
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, **arrays)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -33,28 +53,44 @@ def save_weights(model: "LetterToSound", path: Path, training: dict[str, Any]) -
 
 def load_model(path: Path | None = None) -> "LetterToSound":
     """The model in float32, ready to answer. Raises InputError: missing, another hash, another shape than its manifest says."""
-    import numpy as np
-    import torch
-
     from g2p.model import Config, LetterToSound
 
     path = path or WEIGHTS
+    manifest = read_manifest(path)
+    content = _checked(path, manifest)
+    try:
+        model = LetterToSound(Config(**manifest["config"] | {"answers": tuple(manifest["config"]["answers"])})).eval()
+        model.load_state_dict(_state(content))
+    except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+        what = str(problem).splitlines()[-1].strip()
+        raise InputError(f"{path} does not hold the model its manifest describes ({what}): {AGAIN}") from None
+    return model.requires_grad_(False)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What stands beside the weights: sha256, config, training. Raises InputError when it is missing or not JSON."""
     manifest = read_json(path.with_suffix(".json"), f"the manifest of the weights; {AGAIN}")
+    if not isinstance(manifest, dict) or "sha256" not in manifest or "config" not in manifest:
+        raise InputError(f"{path.with_suffix('.json')} is not a manifest of weights (sha256, config, training): {AGAIN}")
+    return manifest
+
+
+def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: {AGAIN}") from None
     found = hashlib.sha256(content).hexdigest()
-    if found != manifest.get("sha256"):
-        raise InputError(f"{path} has SHA-256 {found[:12]}, its manifest says {str(manifest.get('sha256'))[:12]}: {AGAIN}")
-    config = manifest["config"]
-    model = LetterToSound(Config(**config | {"answers": tuple(config["answers"])})).eval()
+    if found != manifest["sha256"]:
+        raise InputError(f"{path} has SHA-256 {found[:12]}, its manifest says {str(manifest['sha256'])[:12]}: {AGAIN}")
+    return content
+
+
+def _state(content: bytes) -> "dict[str, torch.Tensor]":
+    import numpy as np
+    import torch
+
     with np.load(io.BytesIO(content)) as arrays:
-        state = {name: torch.from_numpy(arrays[name].astype(np.float32)) for name in arrays.files}
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as problem:
-        raise InputError(
-            f"{path} does not hold the model its manifest describes ({str(problem).splitlines()[-1].strip()}): {AGAIN}"
-        ) from None
-    return model.requires_grad_(False)
+        found = {name: arrays[name] for name in arrays.files}
+    values = {name: array.astype(np.float32) for name, array in found.items() if not name.endswith(SCALE)}
+    return {name: torch.from_numpy(array * found.get(name + SCALE, np.float32(1))) for name, array in values.items()}

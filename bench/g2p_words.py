@@ -1,0 +1,183 @@
+"""How wrong each reader of unknown words is: ours, espeak-ng and g2p_en on the same held-out gold words, in one run, one thread.
+
+    python -m bench.g2p_words                              # PyTorch with the bundled weights
+    python -m bench.g2p_words --package build/G2P.mlpackage    # and the package, word for word against PyTorch
+    python -m bench.g2p_words --out build/g2p_words.json   # every figure as a file
+
+`word`: single words held out, relatives trained on. `family`: whole families held out with every relative (g2p/split.py). `merged` forgives
+what lexica disagree on: the flap T counts as t, and unstressed ɪ, ᵻ, ᵊ count as ə. g2p_en learned from CMUdict, which has most of these
+words, so it is not held out for it. Exit 0: ahead of both and the package answers as PyTorch does; 1: not. Last line of stdout: one JSON.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+if TYPE_CHECKING:
+    from g2p.rates import Rates
+    from g2p.result import Guess
+    from g2p.split import Split
+
+OURS, PACKAGE, ESPEAK, G2P_EN = "ours", "package", "espeak-ng", "g2p_en"
+UNSTRESSED_I = re.compile("(?<![ˈˌ])[ɪᵻᵊ]")
+BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
+Reader = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reader on one list."""
+
+    reader: str
+    words: str
+    rates: "Rates"
+    merged: "Rates"
+    words_per_cpu_second: float
+
+
+def merged(phonemes: str) -> str:
+    """Stress kept, the sounds lexica disagree on made equal."""
+    return UNSTRESSED_I.sub("ə", phonemes.replace("T", "t"))
+
+
+def row(reader: str, read: Reader, name: str, words: dict[str, str]) -> Row:
+    """Answers of one reader, timed, against the lexicon's."""
+    from g2p.rates import error_rates
+
+    started = time.process_time()  # other work on the machine does not count
+    found = read(list(words))
+    seconds, wanted = time.process_time() - started, list(words.values())
+    forgiving = error_rates([merged(one) for one in found], [merged(one) for one in wanted])
+    return Row(reader, name, error_rates(found, wanted), forgiving, len(words) / seconds)
+
+
+def readers(package: Path | None) -> dict[str, Reader]:
+    """Name to what answers a list of words."""
+    from bench.g2p_readers import G2pEn, espeak_ng
+    from g2p.neural import NeuralG2P
+
+    ours, other = NeuralG2P.load(), G2pEn.load()
+    found: dict[str, Reader] = {OURS: lambda words: [guess.phonemes for guess in ours.predict(words)]}
+    if package is not None:
+        from g2p.package import package_run
+        from mlprogram import Program
+
+        executed = NeuralG2P(run=package_run(Program(package)))
+        found[PACKAGE] = lambda words: [guess.phonemes for guess in executed.predict(words)]
+    return found | {ESPEAK: espeak_ng, G2P_EN: lambda words: [other.read(word) for word in words]}
+
+
+def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, Any]:
+    """Confidence against the share of right words (stress counted): per bin, and the expected calibration error in points."""
+    rows, error = [], 0.0
+    for low, high in zip(BINS, BINS[1:], strict=False):
+        inside = [(g, w) for g, w in zip(guesses, wanted, strict=True) if low < g.confidence <= high or (low == 0 == g.confidence)]
+        if inside:
+            said = 100 * sum(guess.confidence for guess, _ in inside) / len(inside)
+            right = 100 * sum(guess.phonemes == phonemes for guess, phonemes in inside) / len(inside)
+            rows.append({"from": low, "to": high, "words": len(inside), "said": round(said, 1), "right": round(right, 1)})
+            error += abs(said - right) * len(inside) / len(wanted)
+    return {"bins": rows, "expected_error": round(error, 2)}
+
+
+def differing(split: "Split", package: Path) -> dict[str, int]:
+    """Held-out words the package answers otherwise than PyTorch."""
+    from g2p.neural import NeuralG2P
+    from g2p.package import package_run
+    from mlprogram import Program
+
+    words = [*split.word, *split.family]
+    pair = (NeuralG2P.load().predict(words), NeuralG2P(run=package_run(Program(package))).predict(words))
+    return {"words": len(words), "differing": sum(one.phonemes != other.phonemes for one, other in zip(*pair, strict=True))}
+
+
+def print_table(rows: list[Row]) -> None:
+    """Human table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="held-out gold words: percent of sounds (PER) and of words (WER) wrong", title_justify="left")
+    for heading in ("words", "reader", "PER / WER", "with stress", "merged", "words per CPU second"):
+        table.add_column(heading)
+    for one in rows:
+        pairs = (
+            (one.rates.per, one.rates.wer),
+            (one.rates.stressed_per, one.rates.stressed_wer),
+            (one.merged.per, one.merged.wer),
+        )
+        table.add_row(one.words, one.reader, *(f"{per:.2f} / {wer:.2f}" for per, wer in pairs), f"{one.words_per_cpu_second:,.0f}")
+    Console().print(table)
+
+
+def ahead(rows: list[Row]) -> bool:
+    """Whether ours has fewer errors than every other reader in all figures of both lists."""
+    names = ("per", "wer", "stressed_per", "stressed_wer")
+    ours = {one.words: one for one in rows if one.reader == OURS}
+    others = [one for one in rows if one.reader not in (OURS, PACKAGE)]
+    return all(
+        getattr(getattr(ours[one.words], kind), n) < getattr(getattr(one, kind), n)
+        for one in others
+        for kind in ("rates", "merged")
+        for n in names
+    )
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.g2p_words", description=__doc__.splitlines()[0])
+    parser.add_argument("--package", type=Path, help="a G2P .mlpackage to execute beside PyTorch")
+    parser.add_argument("--out", type=Path, help="a .json for all figures")
+    arguments = parser.parse_args(argv)
+    if arguments.package is not None and not arguments.package.is_dir():
+        raise InputError(f"--package {arguments.package}: no such package; `python -m g2p.convert` builds one")
+    import torch
+
+    from g2p.neural import NeuralG2P
+    from g2p.split import Split
+    from g2p.weights import WEIGHTS, read_manifest
+
+    torch.set_num_threads(1)
+    print("drawing the split", file=sys.stderr)
+    split = Split.draw(read_manifest(WEIGHTS)["training"]["seed"])
+    lists, rows = {"word": split.word, "family": split.family}, []
+    for name, words in lists.items():
+        for reader, read in readers(arguments.package).items():
+            print(f"{reader} reads {len(words)} words ({name})", file=sys.stderr)
+            read(list(words)[:64])  # warm
+            rows.append(row(reader, read, name, words))
+    print_table(rows)
+    both = {**split.word, **split.family}
+    figures: dict[str, Any] = {"rows": [asdict(one) for one in rows], "ahead": ahead(rows)}
+    figures["reliability"] = reliability(NeuralG2P.load().predict(list(both)), list(both.values()))
+    by_reader = {one.reader: one.rates for one in rows if one.words == "family"}
+    figures["fewer_than_espeak"] = {
+        name: round(100 * (1 - getattr(by_reader[OURS], name) / getattr(by_reader[ESPEAK], name)), 1) for name in ("per", "wer")
+    }
+    figures["package"] = differing(split, arguments.package) if arguments.package is not None else None
+    print(
+        f"family: {figures['fewer_than_espeak']['per']} % fewer wrong sounds than espeak-ng, {figures['fewer_than_espeak']['wer']} % words"
+    )
+    if arguments.out is not None:
+        from pipeline.staging import write_json
+
+        write_json(arguments.out, figures)
+    print(json.dumps(figures, ensure_ascii=False))
+    good = figures["ahead"] and not (figures["package"] or {}).get("differing")
+    return EXIT_GOOD if good else EXIT_REJECTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
