@@ -77,8 +77,12 @@ def number_piece(text: str, dialect: Dialect) -> str:
 
 def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
     """text[start:end], letters and digits only, piece by piece; `mixed`: lower-case pieces need not be words."""
+    previous = start
     for match in PIECE.finditer(scan.text, start, end):
         text, first, last = match[0], match.start(), match.end()
+        if first > previous:
+            scan.silent(previous, first)
+        previous = last
         space = None if last == end else True
         if text.isdigit():
             scan.say(number_piece(text, scan.dialect), first, last, space)
@@ -92,3 +96,5 @@ def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
             scan.say(lower_piece(text), first, last, space)
         else:
             scan.word(text, first, last, space)
+    if previous < end:
+        scan.silent(previous, end)

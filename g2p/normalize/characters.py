@@ -19,15 +19,17 @@ LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and L
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
 SPOKEN = "°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
 ONE_FOR_ONE = {
-    "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯", "µ": "μ", "×": "⋅✕✖", "−": "➖",
+    "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯",
+    "µ": "μ", "×": "⋅✕✖", "−": "➖",
     " ": "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", "\n": "\u2028\u2029\u0085\v\f",
-    "/": "⁄∕", ":": "∶", ".": "。．｡", ",": "，、､", "(": "【〔", ")": "】〕", "~": "∼〜",
+    "/": "⁄∕", ":": "∶", ".": "。．｡", ",": "，、､", "(": "【〔", ")": "】〕", "~": "∼〜", "n": "ŉ", "s": "ſ",
 }  # fmt: skip
 TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
 INVISIBLE = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
 EMOJI = "\u2139\u231a\u231b\u23e9-\u23fa\u25b6\u25c0\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001fbff"
 MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
-NFKC = "\u2100-\u211f\u2123-\u2188\u2460-\u24ff\ufb00-\ufb06\uff01-\uff5e\uffe0-\uffe6\U0001d400-\U0001d7ff\u00aa\u00ba\u00b9\u2070-\u209c"
+NFKC = "\u2100-\u211f\u2123-\u2188\u2460-\u24ff\u3371-\u33df\ufb00-\ufb06\uff01-\uff5e\uffe0-\uffe6\U0001d400-\U0001d7ffªº\u2080-\u209c"
+LIGATURES = frozenset("ﬀﬁﬂﬃﬄﬅﬆ")
 COMPATIBLE = re.compile(f"[{NFKC}]")
 # What needs a look, longest cluster first; everything else stays as it is.
 SPECIAL = re.compile(
@@ -132,6 +134,9 @@ def clean(text: str) -> Cleaned:
         new, lost = replacement(match.lastgroup or "other", match.group(), alone)
         if lost:
             drops.append((start, end, lost))
+        if len(new) > 1 and match.group() not in LIGATURES:  # ², ㎏ or Ⅷ beside a letter or digit: no token may begin inside
+            new = " " * ("\u2460" <= match.group() <= "\u24ff") + new
+            new += " " * (re.match(r"\w|[^\x00-\x7f]", plain[end : end + 1]) is not None)
         pieces.append(new)
         starts.extend([start] * len(new))
         ends.extend([end] * len(new))

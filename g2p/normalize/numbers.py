@@ -137,5 +137,6 @@ def hanging(scan: Scan, end: int) -> int:
     match = HYPHEN_WORD.match(scan.text, end)
     if match:
         scan.space_last()
+        scan.silent(end, match.end())
         return match.end()
     return end

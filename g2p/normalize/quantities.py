@@ -38,8 +38,8 @@ FIXED = {"24/7": "twenty-four seven", "9/11": "nine eleven", "50/50": "fifty-fif
 SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]?\d{{1,4}})\)?(?!\w)")
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
-SPACED_UNIT = re.compile(rf"\s(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
-DEGREES = re.compile(r"(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
+SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
+DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
@@ -120,13 +120,15 @@ def unit_after(scan: Scan, position: int, many: bool) -> int:
 
 def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
     """The unit `has_unit` found."""
-    scan.say(unit_name(match["unit"], many, scan.dialect), match.start("unit"), match.end())
+    scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), match.end())
     return match.end()
 
 
 def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
     """Words that are units too (in, A, F): only at a clause's end, before a mark, or joined."""
-    joined = match.start() == match.start("unit")
+    if match["gap"] == "-":
+        return False
+    joined = not match["gap"]
     after = scan.text[match.end() : match.end() + 12]
     if match["unit"] in ("h", "min") and re.match(r"\s*\d", after):
         return True

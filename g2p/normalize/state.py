@@ -52,6 +52,17 @@ class Scan:
             kind: Kind = "letters" if piece[0] == "~" else "punctuation" if piece in PUNCTUATION else "word"
             self.tokens.append((piece.lstrip("~"), start, end, kind, after))
 
+    def silent(self, start: int, end: int) -> None:
+        """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a symbol left out."""
+        if not self.tokens or self.tokens[-1][2] != start:
+            self.drop(start, end, "symbol")
+            return
+        first, index = self.tokens[-1][1], len(self.tokens) - 1
+        while index >= 0 and self.tokens[index][1:3] == (first, start):
+            text, _, _, kind, space = self.tokens[index]
+            self.tokens[index] = (text, first, end, kind, space)
+            index -= 1
+
     def space_last(self) -> None:
         """The last token is spoken apart from the next, though no white space stands between."""
         text, start, end, kind, _ = self.tokens[-1]

@@ -58,7 +58,7 @@ def dash(scan: Scan, position: int) -> int:
     if (before.isspace() or not before) and (after.isspace() or not after) or character == "–":
         scan.mark("—", position, position + 1)
     else:
-        scan.drop(position, position + 1, "separator")
+        scan.silent(position, position + 1)
     return position + 1
 
 

@@ -10,6 +10,7 @@ The scheme (https://) is left out and counted.
 import re
 
 from g2p.normalize.acronyms import LOWER, UPPER, acronym, lower_piece, number_piece
+from g2p.normalize.characters import LATIN
 from g2p.normalize.number_words import digits
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import BARE_DOMAINS, DOMAINS, EXTENSIONS, KEEP, RESPELLED, WEB, WEB_LETTERS, WEB_WORDS, alternation
@@ -28,7 +29,8 @@ UNIX = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/
 WINDOWS = re.compile(r"[A-Za-z]:\\[^\s\"<>|]{0,260}")
 FILE = re.compile(rf"[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({alternation(EXTENSIONS)})(?![\w@]|\.\w)", re.ASCII)
 EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
-HASHTAG = re.compile(r"#([A-Za-zÀ-ÿ_][\wÀ-ÿ]{0,139})")
+HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
+IS_LATIN = re.compile(f"[{LATIN}]")
 HANDLE = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})")
 NUMBER_SIGN = re.compile(r"#(?=\d)")
 
@@ -63,8 +65,8 @@ def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
         text, last = part[0], part.end()
         space = None if last == end else True
         if text in silent:
-            scan.drop(position, last, "separator")
-        elif text[0].isalnum():
+            scan.silent(position, last)
+        elif text.isdecimal() or IS_LATIN.match(text):
             if text in ("v", "V") and scan.text[last : last + 1].isdigit():
                 scan.say("version", position, last, space)
             else:
@@ -140,7 +142,7 @@ def say_name(scan: Scan, start: int, end: int) -> None:
         ):
             scan.say(word_of(text, scan) if len(text) > 1 or text.isdigit() else f"~{text.upper()}", part.start(), part.end(), space)
         elif text in "_.-":
-            scan.drop(part.start(), part.end(), "separator")
+            scan.silent(part.start(), part.end())
         else:
             scan.word(text, part.start(), part.end(), space)
 

@@ -122,10 +122,14 @@ def word(scan: Scan, position: int) -> int:
 
 def parts(scan: Scan, position: int, end: int) -> None:
     """A run of several kinds, part by part; hyphens and underscores are not spoken."""
+    previous = position
     snake = "_" in scan.text[position:end]
     constant = snake and scan.text[position:end].isupper()
     for match in re.finditer(r"[^_-]++", scan.text[position:end]):
         first, last = position + match.start(), position + match.end()
+        if first > position:
+            scan.silent(previous, first)
+        previous = last
         text = match[0].strip("'")
         if capitals(scan, first, last, constant):
             continue
