@@ -27,8 +27,12 @@ def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
         for word, start, end, kind, space in state.tokens:
             yield Token(word, start, end, kind, text[end : end + 1].isspace() if space is None else space)
         return
+    before = (0, 0)
     for word, start, end, kind, space in state.tokens:
         first, last = cleaned.span(start, end)
+        if first < before[1]:  # both began inside one character (¹¼): the later one takes what is left, or the same span
+            first, last = (before[1], last) if last > before[1] else before
+        before = (first, last)
         yield Token(word, first, last, kind, text[end : end + 1].isspace() if space is None else space)
 
 

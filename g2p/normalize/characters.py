@@ -135,7 +135,7 @@ def clean(text: str) -> Cleaned:
         if lost:
             drops.append((start, end, lost))
         if len(new) > 1 and match.group() not in LIGATURES:  # ², ㎏ or Ⅷ beside a letter or digit: no token may begin inside
-            new = " " * ("\u2460" <= match.group() <= "\u24ff") + new
+            new = " " * new[0].isalnum() + new
             new += " " * (re.match(r"\w|[^\x00-\x7f]", plain[end : end + 1]) is not None)
         pieces.append(new)
         starts.extend([start] * len(new))
