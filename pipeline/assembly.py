@@ -1,0 +1,150 @@
+"""build/manifest.json: the packages, vocabulary, voices and vectors that belong together, tied by hash. Written and read here.
+
+    assembly = Assembly.of(parts, Path("build"), vectors=Path("build/vectors"))
+    assembly.save(Path("build/manifest.json"))
+    Assembly.load(Path("build/manifest.json")).verify()
+
+One checkpoint for all of it: voices and vocabulary of another checkpoint, packages of another, or vectors of other packages are refused.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from encoder.describe import EncoderManifest
+from pipeline.checkpoint import VOICE_SHAPE, Checkpoint, sha256_of
+from pipeline.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, MAX_PHONEMES, SAMPLE_RATE_HZ
+from pipeline.errors import InputError
+from pipeline.manifest import Manifest
+from pipeline.staging import read_json, write_json
+from pipeline.vector_files import INDEX, load_index
+
+FORMAT, NAME = 1, "manifest.json"
+G2P_PATTERN = "*G2P*.json"  # the neural reader's manifest, where it was built
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is tied together: manifests of the packages, the vocabulary's file, the voices' files."""
+
+    encoders: tuple[Path, ...]
+    vocoder: Path
+    vocabulary: Path
+    voices: tuple[Path, ...]
+    g2p: Path | None = None
+
+    @classmethod
+    def found(cls, checkpoint: Checkpoint, build: Path, method: str) -> "Parts":
+        """In a build folder, beside a checkpoint. InputError names the command for what is missing."""
+        from pipeline.runtime import package_manifests
+
+        encoders, vocoder = package_manifests(checkpoint, build, method)
+        voices = tuple(sorted(path for path in (checkpoint.folder / "voices").iterdir() if path.stem in checkpoint.voices))
+        return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, next(iter(sorted(build.glob(G2P_PATTERN))), None))
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Responsibilities: 1. say what belongs together, with paths relative to itself; 2. prove that it still does."""
+
+    data: dict[str, Any]
+    path: Path = field(default=Path(), compare=False)
+
+    @classmethod
+    def of(cls, parts: Parts, root: Path, checkpoint: dict[str, str], vectors: Path | None) -> "Assembly":
+        """Describe the parts. checkpoint: name and sha256. InputError when one was made from another."""
+        encoders, vocoder = [EncoderManifest.load(path) for path in parts.encoders], Manifest.load(parts.vocoder)
+        for manifest in (*encoders, vocoder):
+            _same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
+        data = {
+            "format": FORMAT,
+            "checkpoint": checkpoint,
+            "releasable": all(manifest.releasable for manifest in (*encoders, vocoder)),
+            "method": vocoder.method,
+            "audio": {"rate_hz": SAMPLE_RATE_HZ, "frame_samples": FRAME_SAMPLES, "frames_per_second": FRAMES_PER_SECOND},
+            "encoder": [_package(manifest, root) | _encoder_contract(manifest) for manifest in encoders],
+            "vocoder": _package(vocoder, root) | {"source": vocoder.source},
+            "g2p": {"absent": "lexicon and rules only"} if parts.g2p is None else _file(parts.g2p, root),
+            "vocabulary": _file(parts.vocabulary, root),
+            "voices": {
+                "shape": VOICE_SHAPE,
+                "row": f"phonemes - 1, at most {MAX_PHONEMES}",
+                "files": [_file(p, root) for p in parts.voices],
+            },
+            "vectors": None if vectors is None else _vectors(vectors, root, checkpoint, (*encoders, vocoder)),
+        }
+        return cls(data, root / NAME)
+
+    def save(self, path: Path) -> "Assembly":
+        """Write by rename."""
+        write_json(path, self.data)
+        return Assembly(self.data, path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Assembly":
+        """InputError when it is missing or of another format."""
+        data = read_json(path, "`python -m pipeline.assemble` writes it")
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise InputError(f"{path} is no assembly of format {FORMAT}: run `python -m pipeline.assemble` again")
+        return cls(data, path)
+
+    def verify(self) -> int:
+        """Check every file and package against its hash and all packages against one checkpoint; the number of things checked."""
+        root, checked = self.path.parent, 0
+        files = [self.data["vocabulary"], *self.data["voices"]["files"]]
+        files += [part for part in (self.data["vectors"], self.data["g2p"]) if part and "file" in part]
+        for entry in files:
+            _hashed(root / entry["file"], entry["sha256"])
+            checked += 1
+        for entry in (*self.data["encoder"], self.data["vocoder"]):
+            _hashed(root / entry["file"], entry["sha256"])
+            manifest = (EncoderManifest if "functions" in entry else Manifest).load(root / entry["file"])
+            manifest.verify()
+            if manifest.package_sha256 != entry["package_sha256"]:
+                raise InputError(f"{manifest.path} is of another package than {self.path} says: run `python -m pipeline.assemble` again")
+            _same(manifest.path, manifest.checkpoint_sha256, self.data["checkpoint"]["sha256"])
+            checked += 2
+        return checked
+
+
+def _same(path: Path, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise InputError(f"{path} was made from checkpoint {found[:12]}, the rest from {wanted[:12]}: build both from one checkpoint")
+
+
+def _hashed(path: Path, wanted: str) -> None:
+    if not path.is_file():
+        raise InputError(f"{path} is missing")
+    if sha256_of(path) != wanted:
+        raise InputError(f"{path} has hash {sha256_of(path)[:12]}, the assembly says {wanted[:12]}: it was changed; assemble again")
+
+
+def _file(path: Path, root: Path) -> dict[str, Any]:
+    return {"file": os.path.relpath(path, root), "sha256": sha256_of(path), "bytes": path.stat().st_size}
+
+
+def _package(manifest: Manifest, root: Path) -> dict[str, Any]:
+    manifest.verify()
+    return _file(manifest.path, root) | {
+        "package": os.path.relpath(manifest.package_path, root),
+        "package_sha256": manifest.package_sha256,
+        "package_bytes": manifest.package_bytes,
+        "target": manifest.target,
+        "inputs": manifest.inputs,
+        "outputs": manifest.outputs,
+        "buckets": manifest.buckets,
+    }
+
+
+def _encoder_contract(manifest: EncoderManifest) -> dict[str, Any]:
+    names = ("functions", "token_buckets", "compute_units", "alignment")
+    return {name: getattr(manifest, name) for name in names}
+
+
+def _vectors(folder: Path, root: Path, checkpoint: dict[str, str], manifests: tuple[Manifest, ...]) -> dict[str, Any]:
+    index = load_index(folder)
+    _same(folder / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
+    if index["packages"] != {manifest.path.stem: manifest.package_sha256 for manifest in manifests}:
+        raise InputError(f"{folder} was written with other packages: run `python -m pipeline.vectors --out {folder}` again")
+    return _file(folder / INDEX, root)

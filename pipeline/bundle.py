@@ -1,0 +1,113 @@
+"""The release bundle: one folder to drop into an app or to upload.
+
+    python -m pipeline.bundle --method p6 [--checkpoint demo] [--build build] [--out build/bundle-demo-p6]
+    python -m pipeline.bundle --verify build/bundle-demo-p6
+
+Packages with their manifests, manifest.json, voices (.pt, and .bin: raw float32), vocabulary, lexicon, test vectors, model card with the
+decision table, licences, SHA256SUMS. A bundle that may not be released carries its checkpoint's name in its own. Exit 0: written and
+verified. Exit 1: the level was judged and rejected. Exit 2: bad input. The last line of stdout is one JSON object.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import EXIT_GOOD, InputError, run_cli
+
+if TYPE_CHECKING:
+    from pipeline.checkpoint import Checkpoint
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="pipeline.bundle", description=__doc__.splitlines()[0])
+    parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
+    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, or BUILD/bundle-demo-METHOD)")
+    parser.add_argument("--dialects", default="us", help="lexicons to include: us, gb, or us,gb (default: %(default)s)")
+    parser.add_argument("--verify", type=Path, metavar="FOLDER", help="check this bundle instead")
+    return parser.parse_args(argv)
+
+
+def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
+    """Where the bundle goes. InputError for a name that hides that it is not releasable."""
+    from pipeline.manifest import package_name
+
+    releasable = checkpoint.releasable and arguments.method != "fp32"
+    name = package_name("bundle", checkpoint.name, releasable, arguments.method)
+    out = arguments.out or arguments.build / name
+    if not releasable and checkpoint.name not in out.name:
+        raise InputError(f"{checkpoint.name} is not releasable and its bundle has to say so: --out {out.with_name(name)}")
+    return out
+
+
+def dialects_of(text: str) -> tuple[str, ...]:
+    """'us,gb' -> both."""
+    found = tuple(part.strip() for part in text.split(","))
+    unknown = next((part for part in found if part not in ("us", "gb")), None)
+    if unknown is not None:
+        raise InputError(f"--dialects {text}: {unknown!r} is neither us nor gb")
+    return found
+
+
+def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) -> None:
+    """Human table, then one JSON line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{folder}", title_justify="left")
+    for heading in ("part", "files", "MB"):
+        table.add_column(heading, justify="left" if heading == "part" else "right")
+    sizes: dict[str, list[int]] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        sizes.setdefault(path.relative_to(folder).parts[0], []).append(path.stat().st_size)
+    for part, found in sizes.items():
+        table.add_row(part, str(len(found)), f"{sum(found) / 1e6:.2f}")
+    total = sum(sum(found) for found in sizes.values())
+    table.add_row("all", str(sum(map(len, sizes.values()))), f"{total / 1e6:.2f}")
+    console = Console()
+    console.print(table)
+    console.print(", ".join(f"{count} {what}" for what, count in checked.items()), highlight=False)
+    if not data["releasable"]:
+        console.print(f"{data['checkpoint']['name']}: not releasable, and the model card says so", highlight=False)
+    print(json.dumps({"bundle": str(folder), "bytes": total, "releasable": data["releasable"], "method": data["method"], **checked}))
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from pipeline.checkpoint import open_checkpoint
+
+    if arguments.verify:
+        from pipeline.bundle_files import verify_bundle
+
+        data, checked = verify_bundle(arguments.verify)
+        print_report(arguments.verify, data, checked)
+        return EXIT_GOOD
+    dialects, checkpoint = dialects_of(arguments.dialects), open_checkpoint(arguments.checkpoint)
+    out = folder_for(arguments, checkpoint)
+    from pipeline.bundle_files import verify_bundle, write_bundle
+
+    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects)
+    data, checked = verify_bundle(out)
+    print_report(out, data, checked)
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from pipeline.bundle import main  # one module identity, however it was started
+
+    raise SystemExit(main())

@@ -1,0 +1,65 @@
+"""The model card of a bundle: what it is, what was measured, what not.
+
+text = model_card(assembly.data, decision_for(Path("build/release/decision.json"), package_sha256), files)
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.staging import read_json
+
+NOT_JUDGED = "Not judged: `python -m eval.release` has not seen this package. Nothing is said here about its quality."
+
+
+def decision_for(path: Path, package_sha256: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The decision, and in it the level that is this very package; None where there is none or it judged another package."""
+    if not path.is_file():
+        return None, None
+    decision = read_json(path, "python -m eval.release writes it")
+    judged = (level for level in decision["levels"] if level["provenance"] and level["provenance"]["package_sha256"] == package_sha256)
+    return decision, next(judged, None)
+
+
+def decision_table(decision: dict[str, Any], chosen: str) -> list[str]:
+    """Every level that was judged; the bundled one in bold."""
+    lines = ["| level | MB | PESQ mean / worst | MCD dB | verdict |", "| --- | --- | --- | --- | --- |"]
+    for level in decision["levels"]:
+        if not level["summary"]:
+            continue
+        name = f"**{level['method']}**" if level["method"] == chosen else level["method"]
+        pesq, mcd = level["summary"]["pesq"], level["summary"]["mcd_db"]
+        broken = f": {', '.join(level['broken'])}" if level["broken"] else ""
+        figures = f"{level['bytes'] / 1e6:.2f} | {pesq['mean']:.2f} / {pesq['worst']:.2f} | {mcd['mean']:.2f}"
+        lines.append(f"| {name} | {figures} | {level['verdict']}{broken} |")
+    return lines
+
+
+def model_card(data: dict[str, Any], decision: dict[str, Any] | None, level: dict[str, Any] | None, contents: list[str]) -> str:
+    """Markdown. data: the assembly's."""
+    name, method = data["checkpoint"]["name"], data["method"]
+    head = [f"# Kokoro text-to-speech for Core ML: {name}, {method}", ""]
+    if not data["releasable"]:
+        head += [f"**DEMO, NOT RELEASABLE.** The weights are the checkpoint `{name}`, made to try the tools. Do not ship this.", ""]
+    parts = [*((entry, "CPU and GPU; CPU on the M5") for entry in data["encoder"]), (data["vocoder"], "Neural Engine, CPU")]
+    lines = [
+        *head,
+        "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder), features to a waveform (vocoder).",
+        "",
+    ]
+    lines += ["| package | MB | target | runs on | SHA-256 |", "| --- | --- | --- | --- | --- |"]
+    for entry, units in parts:
+        size = f"{entry['package_bytes'] / 1e6:.2f}"
+        lines.append(f"| {entry['package']} | {size} | {entry['target']} | {units} | `{entry['package_sha256'][:16]}` |")
+    lines += ["", "## Quality", ""]
+    lines += [NOT_JUDGED] if level is None else [*_judged(decision, level), "", *decision_table(decision, method)]
+    lines += ["", "## Not measured", "", "No Apple device was used: latency, placement and memory on a device are not known.", ""]
+    lines += ["## Contents", "", *contents, "", "Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with", ""]
+    lines += ["    python -m pipeline.bundle --verify FOLDER", "", f"Weights: `{data['checkpoint']['sha256']}`. Licences: LICENSES.md.", ""]
+    return "\n".join(lines)
+
+
+def _judged(decision: dict[str, Any], level: dict[str, Any]) -> list[str]:
+    clips, provenance = len(level["clips"]), decision["provenance"]
+    told = f"{level['verdict']}: {'; '.join(level['reasons'])}."
+    how = f"{clips} held-out sentences, executed package against fp32 PyTorch with the same noise, {provenance['precision']} precision"
+    return [told, "", f"Judged on {how}; commit {provenance['commit'][:12]}. `python -m eval.release`:"]
