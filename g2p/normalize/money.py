@@ -21,6 +21,7 @@ PREFIXED = re.compile(
 CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCALE}?(?!\w)")
 AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
 CENTS = re.compile(rf"(?P<number>{NUMBER})\s?(?P<name>¢|p(?!\w))")
+ADJECTIVE = re.compile(r"-(?=[A-Za-z])")
 PER = re.compile(r"/(?=[a-z]{1,12}\b)")
 
 
@@ -61,7 +62,7 @@ def amount(scan: Scan, position: int) -> int:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = SIGNS[match["sign"]]
         names = (f"{nation} {unit}".strip(), part)
-        single = attributive(scan, match.end()) or "-" in (match["scale"] or "")
+        single = attributive(scan, match.end()) or "-" in (match["scale"] or "") or ADJECTIVE.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""
         scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())
         return per(scan, match.end())

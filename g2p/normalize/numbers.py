@@ -7,7 +7,7 @@ number(scan, 0)
 import re
 
 from g2p.normalize.acronyms import number_piece, say_pieces
-from g2p.normalize.number_words import cardinal, decimal, digits, year
+from g2p.normalize.number_words import cardinal, decimal, digits, plural, year
 from g2p.normalize.quantities import NUMBER, SCALE_AFTER, attributive, has_unit, say_unit
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import COUNTED_NOUNS, DIAL, NO_NOUNS, NO_PLURALS, PAIRED, SCORE, VERSIONED, YEAR_BEFORE
@@ -24,6 +24,7 @@ STREET_AFTER = re.compile(
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
 TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=\d)")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
+SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright", "ad", "ce"))
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
@@ -82,6 +83,8 @@ def reads_as_year(scan: Scan, value: int, end: int) -> bool:
         before = "in"
     after = NOUN_AFTER.match(scan.text, end)
     noun = after[1] if after else ""
+    if before in SURE_YEAR or (before == "the" and 1900 <= value < 2100):
+        return True
     if noun in COUNTED_NOUNS or (noun.endswith("s") and noun not in NO_PLURALS and noun not in NO_NOUNS):
         return False
     if before in YEAR_BEFORE and value >= 1000:
@@ -93,6 +96,8 @@ def bare(scan: Scan, text: str, end: int) -> str:
     """The reading of a number without unit, sign or mark."""
     if FOUR.fullmatch(text) and text[0] != "0" and not SCALE_AFTER.match(scan.text, end) and reads_as_year(scan, int(text), end):
         return year(int(text), scan.dialect)
+    if scan.tokens and scan.tokens[-1][3] == "letters" and text.isdigit() and len(text) == 4 and text[0] != "0" and int(text) % 100 > 9:
+        return number_piece(text, scan.dialect)
     if scan.previous_word() in DIAL and text.isdigit() and len(text) in (3, 4):
         return digits(text)
     if (scan.previous() in PAIRED or STREET_AFTER.match(scan.text, end)) and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
@@ -130,6 +135,10 @@ def hanging(scan: Scan, end: int) -> int:
         scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
         return by.end("sign")
     match = LETTERS.match(scan.text, end)
+    if match and match[0] == "s":
+        text, start, _, kind, _ = scan.tokens.pop()
+        scan.tokens.append((plural(text), start, match.end(), kind, None))
+        return match.end()
     if match:
         scan.space_last()
         say_pieces(scan, end, match.end(), True)

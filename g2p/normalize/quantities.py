@@ -10,7 +10,7 @@ import re
 
 from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, SPACED_UNITS, UNIT_PLURALS, UNITS, alternation
+from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, alternation
 from g2p.result import GB
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
@@ -105,6 +105,8 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
     match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position)
+    if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC:  # two 2s
+        return None
     if scan.previous_word() in BEFORE_DEGREES:
         match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):

@@ -26,6 +26,7 @@ TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) 
 LETTER: tuple[Handler, ...] = (
     web.address,
     web.path,
+    words.word_range,
     abbreviations.abbreviation,
     dates.month,
     dates.weekday,
@@ -33,7 +34,6 @@ LETTER: tuple[Handler, ...] = (
     words.sharp,
     words.initial,
     money.amount,
-    words.word_range,
     words.word,
 )
 DIGIT: tuple[Handler, ...] = (

@@ -23,6 +23,7 @@ OPERATORS = (
 BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
+QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|')$")  # 10%–15%, 5km-10km
 OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
@@ -45,6 +46,9 @@ def dash(scan: Scan, position: int) -> int:
     text, character = scan.text, scan.text[position]
     before, after = text[position - 1 : position] if position else "", text[position + 1 : position + 2]
     number = NUMBER_AFTER.match(text, position + 1)
+    if number and QUANTITY_BEFORE.search(text[max(0, position - 8) : position]):
+        scan.say("to", position, position + 1, True)
+        return position + 1
     if after_number(scan, position) and number and (not before.isspace() or after.isspace()):
         spaced = before.isspace()
         scan.say("minus" if character == "−" or (spaced and is_difference(scan, position)) else "to", position, position + 1, True)
@@ -191,6 +195,14 @@ def named(scan: Scan, position: int, character: str) -> int:
         return slash(scan, position)
     if character in GREEK:
         scan.say(GREEK[character], position, position + 1)
+    elif (
+        character in "=+<>≤≥≠≈^÷×"
+        and scan.previous() in ("a", "A")
+        and scan.tokens[-1][3] == "word"
+        and OPERAND_AFTER.match(text, position + 1)
+    ):
+        scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
+        return named(scan, position, character)
     elif character in SYMBOL_NAMES and (
         character not in "<>*+=~#^→" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
     ):

@@ -20,7 +20,7 @@ PLAIN_WORD = re.compile(rf"{PLAIN_PART}(?:-{PLAIN_PART}){{0,7}}")
 CAPITALS = re.compile(rf"([{UPPER}]{{2,}})('?s)?")
 ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
-WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})[-–]([{LATIN}]{{1,10}})(?![\w-])")
+WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+\S))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
@@ -50,7 +50,12 @@ def word_range(scan: Scan, position: int) -> int:
         if index:
             scan.say("to", match.end(1), match.start(2), True)
         text = MONTH_FORMS.get(match[group], match[group])
-        scan.say(f"~{text.upper()}" if len(text) == 1 else text, match.start(group), match.end(group), True if not index else None)
+        scan.say(
+            f"~{text.upper()}" if len(text) == 1 else text,
+            match.start(group),
+            match.end(group) if not index else match.end(),
+            True if not index else None,
+        )
     return match.end()
 
 
@@ -91,7 +96,7 @@ def single(scan: Scan, position: int) -> int:
     text = scan.text[position]
     if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
         scan.say("by", position, position + 1)
-    elif (text in "aAI" and scan.text[position + 1 : position + 2] != "+") or not text.isascii():
+    elif (text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^")) or not text.isascii():
         scan.word(text, position, position + 1)
     else:
         scan.letters(text.upper(), position, position + 1)
@@ -111,7 +116,7 @@ def word(scan: Scan, position: int) -> int:
     elif text in KEEP or (len(text) <= LONGEST_PLAIN and PLAIN_WORD.fullmatch(text)):
         if POSSESSIVE.match(scan.text, end) and not scan.quote_open:
             text, end = f"{text}'", end + 1
-        if scan.text[end : end + 1] == "^" and len(text) < 4 and not VOWEL.search(text):
+        if scan.text[end : end + 1] == "^" and len(text) < 4 and text.isalpha() and not VOWEL.search(text):
             scan.letters(text.upper(), position, end)
         else:
             scan.word(text, position, end)
