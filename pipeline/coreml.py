@@ -5,6 +5,7 @@ waveform = program({"features": features, "style": style})["waveform"]
 """
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,17 @@ def load(path: Path, function: str, units: str) -> Predict:
     copy = Path(shutil.copytree(path, Path(folder) / path.name))
     name = None if function == "main" else function
     return ct.models.MLModel(str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units)).predict
+
+
+def chip() -> str:
+    """What macOS calls the processor: "Apple M4 Pro"."""
+    asked = subprocess.run(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
+
+
+def units_for(declared: Mapping[str, str], brand: str) -> str:
+    """The compute units a manifest declares for a chip, its default elsewhere: {"default": "CPU_AND_GPU", "M5": "CPU_ONLY"}."""
+    return next((units for name, units in declared.items() if name in brand.split()), declared["default"])
 
 
 class CoreMLProgram:

@@ -25,6 +25,7 @@ from pipeline.contract import DEFAULT_BUCKETS, DURATION, ENCODER_NAME, HARMONICS
 from pipeline.errors import InputError
 from pipeline.manifest import Manifest, command_for, package_name
 from pipeline.stages import EncoderStage, VocoderStage
+from vocoder.eager import EagerVocoder
 from vocoder.package import VocoderPackage, render_reference, run_program
 from vocoder.packing import VocoderInputs
 from vocoder.source import HarmonicSource
@@ -56,11 +57,11 @@ class TorchEncoder:
 
 
 class TorchVocoder:
-    """The vocoder's PyTorch twin at exact length."""
+    """The vocoder's PyTorch twin at exact length, in the form made for a processor (vocoder/eager.py)."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.vocoder = checkpoint.vocoder()
-        self.source = self.vocoder.generator.m_source
+        vocoder = checkpoint.vocoder()
+        self.vocoder, self.source = EagerVocoder(vocoder), vocoder.generator.m_source
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """See VocoderStage."""
@@ -79,9 +80,9 @@ class CoreMLEncoder:
     """The same packages, run by Core ML. macOS only."""
 
     def __init__(self, package: EncoderPackage) -> None:
-        from pipeline.coreml import CoreMLProgram
+        from pipeline.coreml import CoreMLProgram, chip, units_for
 
-        units = package.manifests[0].compute_units["default"]
+        units = units_for(package.manifests[0].compute_units, chip())
         paths = {name: (found.package_path, inside) for found in package.manifests for name, inside in found.functions.items()}
         programs = {name: CoreMLProgram(path, inside, units) for name, (path, inside) in paths.items()}
         self.functions, self.buckets, self.limits = package_functions(programs), package.buckets, package.limits

@@ -11,34 +11,26 @@ import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from encoder.convert import main as convert_encoder
-from pipeline.checkpoint import Checkpoint, open_checkpoint
-from pipeline.coreml import CoreMLProgram
+from pipeline.checkpoint import Checkpoint
+from pipeline.coreml import CoreMLProgram, units_for
 from pipeline.errors import InputError
 from pipeline.figures import snr_db
-from pipeline.runtime import CONVERTED, LEVELS, check_runtime, open_stages, source_of
+from pipeline.runtime import LEVELS, check_runtime, open_stages, source_of
 from pipeline.synthesize import main
 from quantize.methods import METHODS
-from vocoder.convert import main as convert_vocoder
 from vocoder.packing import VocoderInputs
 
-VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefghijklmnopqrstuvwxyzˈ .,!?")}
-FLAGS = ["abc de, fgh.", "--phonemes", "--seed", "3"]
+FLAGS = ["abt de, fɡh.", "--phonemes", "--seed", "3"]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    config = tiny_config() | {"vocab": VOCAB}
-    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True)))
+@pytest.fixture
+def checkpoint(tiny_checkpoint: Checkpoint) -> Checkpoint:
+    return tiny_checkpoint
 
 
-@pytest.fixture(scope="module")
-def build(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("build")
-    common = ["--checkpoint", str(checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
-    for precision in CONVERTED:
-        assert convert_encoder([*common, "--precision", precision, "--token-buckets", "16,64"]) == 0
-        assert convert_vocoder([*common, "--precision", precision]) == 0
-    return out
+@pytest.fixture
+def build(tiny_build: Path) -> Path:
+    return tiny_build
 
 
 def said(checkpoint: Checkpoint, build: Path, out: Path, *more: str) -> np.ndarray:
@@ -79,8 +71,10 @@ def test_source_of_the_manifest_is_the_checkpoints(checkpoint: Checkpoint, build
     assert torch.equal(found.l_linear.weight, twin.l_linear.weight) and torch.equal(found.l_linear.bias, twin.l_linear.bias)
 
 
-def test_packages_of_another_checkpoint_are_refused(build: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    other = write_checkpoint(tmp_path / "other", tiny_config() | {"vocab": VOCAB}, seed=1, encoder=True)
+def test_packages_of_another_checkpoint_are_refused(
+    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    other = write_checkpoint(tmp_path / "other", tiny_config() | {"vocab": tiny_checkpoint.config.vocab}, seed=1, encoder=True)
     flags = [*FLAGS, "--checkpoint", str(other), "--build", str(build), "-o", str(tmp_path / "a.wav")]
     assert main(flags) == 2
     error = capsys.readouterr().err
@@ -131,6 +125,12 @@ def test_core_ml_gets_the_declared_types_and_gives_tensors(build: Path) -> None:
         "dtypes": dict.fromkeys(("features", "style"), "float16"),
     }
     assert found["waveform"].dtype == torch.float32
+
+
+def test_compute_units_by_chip() -> None:
+    """The encoder's LSTM aborts on the M5's GPU."""
+    declared = {"default": "CPU_AND_GPU", "M5": "CPU_ONLY", "reason": "the LSTM aborts on the M5's GPU"}
+    assert units_for(declared, "Apple M5 Max") == "CPU_ONLY" and units_for(declared, "Apple M4") == "CPU_AND_GPU"
 
 
 def test_core_ml_is_refused_elsewhere() -> None:

@@ -1,0 +1,108 @@
+"""The conductor's contract: vectors written, read again, every step replayed; damage, other packages and a broken step are found."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import steps
+from pipeline.checkpoint import Checkpoint
+from pipeline.conductor import Manner, Pipeline
+from pipeline.reading import PhonemeReader
+from pipeline.steps import STEPS
+from pipeline.vector_files import UTTERANCES, load_index, load_tensors
+from pipeline.vectors import main
+
+DOC = Path(__file__).resolve().parents[1] / "docs" / "conductor.md"
+
+
+def flags(checkpoint: Checkpoint, build: Path) -> list[str]:
+    return ["--checkpoint", str(checkpoint.folder), "--build", str(build), "--voice", "slt:0.6,rms:0.4"]
+
+
+@pytest.fixture(scope="module")
+def written(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("vectors") / "vectors"
+    assert main([*flags(tiny_checkpoint, tiny_build), "--out", str(out)]) == 0
+    return out
+
+
+def check(written: Path, checkpoint: Checkpoint, build: Path) -> int:
+    return main([*flags(checkpoint, build), "--check", str(written)])
+
+
+def test_every_step_replays(written: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, capsys: pytest.CaptureFixture) -> None:
+    assert check(written, tiny_checkpoint, tiny_build) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert report == {"tensors": len(UTTERANCES) * sum(len(step.writes) for step in STEPS) + 2, "missed": []}
+
+
+def test_index_describes_every_file(written: Path) -> None:
+    index = load_index(written)
+    listed = {entry["file"] for utterance in index["utterances"] for entry in utterance["tensors"].values()}
+    assert {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()} == {
+        *listed, "index.json", "voice.npy", "text.wav"
+    }  # fmt: skip
+    made = {name for step in index["steps"] for name in step["writes"]} | {"phonemes", "speed", "seed"}
+    assert all(set(utterance["tensors"]) == made for utterance in index["utterances"])
+    assert index["text"]["chunks"][-1]["ending"] == "sentence" and len(index["text"]["chunks"]) == 4
+
+
+def test_they_are_what_the_pipeline_speaks(written: Path, tiny_checkpoint: Checkpoint, tiny_build: Path) -> None:
+    """The list of steps and Pipeline are two ways through one conductor."""
+    from pipeline.runtime import open_stages
+
+    stages = open_stages("mlprogram", tiny_checkpoint, tiny_build, "fp16")
+    pipeline = Pipeline(PhonemeReader(), stages.encoder, stages.vocoder, tiny_checkpoint.config.vocab)
+    voice = torch.from_numpy(np.load(written / "voice.npy"))
+    for utterance, entry in zip(UTTERANCES[:1], load_index(written)["utterances"], strict=False):
+        speech = next(pipeline.speak(utterance.phonemes, voice, Manner(utterance.speed, utterance.seed)))
+        stored = load_tensors(written, entry)
+        assert np.array_equal(stored["samples"], speech.samples) and tuple(stored["durations"]) == speech.durations
+
+
+@pytest.mark.parametrize("name", ["_round", "_pack", "_noise", "_excitation", "_spectrum", "_finish", "_pad"])
+def test_control_a_broken_step_is_the_one_named(
+    written: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    broken = []
+    for step in STEPS:
+        if step.run is getattr(steps, name):
+            run = step.run
+            step = steps.Step(
+                step.name, step.says, step.reads, step.writes, lambda s, t, run=run: {k: v * 2 + 1 for k, v in run(s, t).items()}
+            )
+        broken.append(step)
+    monkeypatch.setattr("pipeline.vector_files.STEPS", tuple(broken))
+    assert check(written, tiny_checkpoint, tiny_build) == 1
+    missed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["missed"]
+    assert {row["step"] for row in missed} == {name[1:]}
+
+
+def test_damage_and_other_packages_are_refused(
+    written: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    copy = Path(shutil.copytree(written, tmp_path / "vectors"))
+    path = copy / "short" / "f0_hz.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert check(copy, tiny_checkpoint, tiny_build) == 2
+    assert "short/f0_hz.npy is damaged" in capsys.readouterr().err
+    path.unlink()
+    assert check(copy, tiny_checkpoint, tiny_build) == 2
+    assert "short/f0_hz.npy is missing" in capsys.readouterr().err
+    assert main([*flags(tiny_checkpoint, tiny_build), "--method", "fp32", "--check", str(written)]) == 2
+    assert "was written with other packages" in capsys.readouterr().err
+    assert check(tmp_path, tiny_checkpoint, tiny_build) == 2
+    assert "holds no vectors; `python -m pipeline.vectors --out" in capsys.readouterr().err
+
+
+def test_the_document_names_every_step_and_tensor() -> None:
+    text = DOC.read_text(encoding="utf-8")
+    for step in STEPS:
+        assert f"`{step.name}`" in text, step.name
+        assert all(f"`{name}`" in text for name in (*step.reads, *step.writes)), step.name
