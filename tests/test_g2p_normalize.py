@@ -1,0 +1,147 @@
+"""The normalizer on its written cases and at its seams: numbers against num2words, offsets, drops, dialects, spaces, kinds."""
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from num2words import num2words
+
+from bench.g2p_cases import Case, expected_tokens, read_cases, spoken_tokens
+from bench.misaki_stand_in import Misaki
+from g2p.normalize import analyse, normalize
+from g2p.normalize.number_words import cardinal, ordinal, plural, year
+from g2p.result import Dialect
+
+CASES = read_cases()
+KNOWN_MISSES = {"Chanel No. 5 and 7UP"}
+
+
+def by_category() -> dict[str, list[Case]]:
+    grouped = defaultdict(list)
+    for case in CASES:
+        grouped[case.category].append(case)
+    return grouped
+
+
+@pytest.mark.parametrize(("category", "cases"), by_category().items())
+def test_written_cases(category: str, cases: list[Case]) -> None:
+    said = [spoken_tokens(normalize(case.text, dialect=case.dialect)) for case in cases]
+    judged = [case for case in zip(cases, said, strict=True) if case[0].text not in KNOWN_MISSES]
+    assert not [(case.text, tokens) for case, tokens in judged if tokens != expected_tokens(case.spoken)], category
+
+
+def test_there_are_enough_cases_and_misses_are_few() -> None:
+    assert len(CASES) >= 400
+    assert sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
+    assert len(KNOWN_MISSES) <= 0.02 * len(CASES)
+    for text in KNOWN_MISSES:
+        case = next(case for case in CASES if case.text == text)
+        assert spoken_tokens(normalize(text)) != expected_tokens(case.spoken), "no miss any more: take it out of KNOWN_MISSES"
+
+
+def test_the_comparison_can_fail() -> None:
+    """A wrong reading is wrong in both measures."""
+    assert spoken_tokens(normalize("in 1999")) != expected_tokens("in nineteen ninety eight")
+    voice = Misaki(british=False)
+    assert voice.is_right("I have 7 cats.", "I have seven cats.")
+    assert not voice.is_right("I have 7 cats.", "I have eight cats.")
+
+
+@given(st.integers(0, 10**18))
+def test_cardinals_and_ordinals_agree_with_num2words(number: int) -> None:
+    def flat(text: str) -> str:
+        return text.replace(",", "")
+
+    assert cardinal(number, "gb") == flat(num2words(number))
+    assert cardinal(number, "us") == flat(num2words(number)).replace(" and ", " ")
+    assert ordinal(number, "gb") == flat(num2words(number, to="ordinal"))
+
+
+@given(st.integers(1100, 2099).filter(lambda number: not 2000 <= number < 2010))
+def test_years_agree_with_num2words(number: int) -> None:
+    assert year(number, "gb").replace("-", " ") == num2words(number, to="year").replace("-", " ")
+
+
+def test_plurals() -> None:
+    assert [plural(word) for word in ("nineteen ninety", "two", "six", "eighteen hundred")] == [
+        "nineteen nineties",
+        "twos",
+        "sixes",
+        "eighteen hundreds",
+    ]
+
+
+def test_offsets_kinds_and_spaces() -> None:
+    text = "Dr. Smith paid $3.50 (FBI)."
+    tokens = normalize(text).tokens
+    assert [(token.text, text[token.start : token.end], token.kind, token.space) for token in tokens] == [
+        ("doctor", "Dr.", "word", True),
+        ("Smith", "Smith", "word", True),
+        ("paid", "paid", "word", True),
+        ("three", "$3.50", "word", True),
+        ("dollars", "$3.50", "word", True),
+        ("and", "$3.50", "word", True),
+        ("fifty", "$3.50", "word", True),
+        ("cents", "$3.50", "word", True),
+        ("(", "(", "punctuation", False),
+        ("FBI", "FBI", "letters", False),
+        (")", ")", "punctuation", False),
+        (".", ".", "punctuation", False),
+    ]
+
+
+def test_offsets_survive_characters_that_change_length() -> None:
+    text = "😀 cafe\u0301 costs ５ €!"
+    spans = [(token.text, text[token.start : token.end]) for token in normalize(text).tokens]
+    assert spans == [("café", "cafe\u0301"), ("costs", "costs"), ("five", "５ €"), ("euros", "５ €"), ("!", "!")]
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped"),
+    [
+        ("plain words", {}),
+        ("Hi 😀😀 👨‍👩‍👧", {"emoji": 2}),
+        ("**bold** <b>x</b>", {"markup": 4}),
+        ("Привет мир", {"script Cyrillic": 9}),
+        ("a\ud800b", {"lone surrogate": 1}),
+        ("a\x00b", {"control character": 1}),
+        ("zero\u200bwidth", {"invisible character": 1}),
+        ("https://a.org", {"url scheme": 1}),
+        ("word¹", {"footnote mark": 1}),
+        ("done ✓ ™", {"emoji": 1, "symbol": 1}),
+        ("x\u0302y", {"combining mark": 1}),
+    ],
+)
+def test_what_is_left_out_is_counted(text: str, dropped: dict[str, int]) -> None:
+    assert normalize(text).dropped == dropped
+
+
+def test_drops_have_offsets() -> None:
+    text = "one <b>two</b> 😀"
+    _, drops = analyse(text)
+    assert [(text[start:end], why) for start, end, why in drops] == [("<b>", "markup"), ("</b>", "markup"), ("😀", "emoji")]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "spoken"),
+    [
+        ("us", "march fourth , twenty twenty six one hundred one kilometers"),
+        ("gb", "the third of april , twenty twenty six one hundred and one kilometres"),
+    ],
+)
+def test_dialects(dialect: Dialect, spoken: str) -> None:
+    assert " ".join(token.text for token in normalize("3/4/2026 101 km", dialect=dialect).tokens).lower() == spoken
+
+
+def test_letters_keep_their_ending() -> None:
+    assert [(token.text, token.kind) for token in normalize("CDs and the FBI's").tokens] == [
+        ("CDs", "letters"),
+        ("and", "word"),
+        ("the", "word"),
+        ("FBI's", "letters"),
+    ]
+
+
+def test_hyphenated_plain_words_stay_one_token() -> None:
+    assert [token.text for token in normalize("a state-of-the-art Blu-ray").tokens] == ["a", "state-of-the-art", "Blu-ray"]
