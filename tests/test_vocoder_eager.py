@@ -37,6 +37,20 @@ def test_same_samples_at_any_length(tiny: tuple, frames: int) -> None:
     assert snr_db(render_reference(vocoder, x), render_reference(fast, x)) >= 100
 
 
+def test_thirty_seconds(tiny: tuple) -> None:
+    """The frame rate itself is dealt out to groups from 1,024 frames on."""
+    vocoder, fast, hidden = tiny
+    x = random_inputs(vocoder, 1200, hidden)
+    assert snr_db(render_reference(vocoder, x), render_reference(fast, x)) >= 100
+
+
+@pytest.mark.parametrize("steps", [40, 2048])
+def test_moments_of_any_layout(steps: int) -> None:
+    x = torch.randn(1, 5, 1, steps, generator=torch.Generator().manual_seed(0))
+    for found, expected in zip(moments(x), moments(last_channels(x)), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+
+
 def wide(vocoder: Vocoder) -> Vocoder:
     """A copy in float64; Snake freezes its quotient, in float64 then, when the mode changes."""
     return copy.deepcopy(vocoder).double().train().eval()

@@ -48,7 +48,7 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     rows = x.permute(0, 2, 3, 1).reshape(steps, channels)
     groups = GROUPS if steps >= GROUPS * GROUPS else 1
     count = steps // groups
-    dealt = rows[: count * groups].view(1, 1, count, groups * channels).permute(0, 3, 1, 2)  # [1, groups * C, 1, count]
+    dealt = rows[: count * groups].reshape(1, 1, count, groups * channels).permute(0, 3, 1, 2)  # [1, groups * C, 1, count]
     means, variances = (v.view(groups, channels) for v in torch.batch_norm_update_stats(dealt, None, None, 0.0))
     rest = rows[count * groups :]  # [S mod groups, C]
     mean = (means.sum(0) * count + rest.sum(0)) / steps
@@ -209,7 +209,7 @@ class EagerVocoder(nn.Module):
         affines = F.linear(style.flatten(1), self.style_weight, self.style_bias).flatten()  # [rows]
         asr, spectrum = last_channels(asr), last_channels(spectrum)
         f0, energy, residual = self.f0_conv(f0), self.energy_conv(energy), self.residual(asr)  # [1, 1, 1, F] twice, [1, 64, 1, F]
-        x = self.encode(concatenate(asr, f0, energy), affines)
+        x = self.encode(last_channels(concatenate(asr, f0, energy)), affines)
         for block in self.decode:
-            x = block(concatenate(x, residual, f0, energy), affines)
+            x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
         return self.generator(x, affines, spectrum)
