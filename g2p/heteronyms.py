@@ -19,6 +19,9 @@ from g2p.tagger.tense import is_habit, is_past
 DEFAULT, PAUSE = "DEFAULT", "None"
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 MARKS = frozenset(";:,.!?—…")
+EMPHASIS = frozenset(  # words of misaki's list of acronyms that capitals more often stress than abbreviate
+    "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who".split()
+)
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 
@@ -50,6 +53,8 @@ class Heteronyms:
     def wanted(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
         """Keys that fit, best first; they need not be in the entry."""
         word, classes = words[index].lower(), self.tagger.classes
+        if len(word) > 1 and words[index].isupper() and "NOUN" in keys and word not in self.tagger.heteronyms:
+            return ("NOUN",) if is_acronym(words, index, classes) else ()
         if word in SAME_IN_PAST:
             return self.of_read(words, index, keys)
         if word == "used":
@@ -82,9 +87,20 @@ def key_of(tag: str, keys: Collection[str]) -> str:
     return exact if exact in keys and tag != "vbp" else parent if parent in keys else DEFAULT
 
 
+def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
+    """Are the capitals of `words[index]` those of an acronym (the US) or of emphasis (it IS true, GIVE IT TO US)?"""
+    others = [word for place, word in enumerate(words) if place != index and len(word) > 1 and word.isalpha()]
+    if others and 2 * sum(word.isupper() for word in others) > len(others):
+        return False
+    if words[index].lower() not in EMPHASIS:
+        return True
+    before = words[index - 1] if index else ""
+    return classes(before)[:1] in ("D", "S") or before.lower() == "an"
+
+
 def opens_command(words: Sequence[str], index: int, classes: Classes) -> bool:
     """Does the capitalised word open a sentence, with an object after it (Polish the table)?"""
-    first = index == 0 or words[index - 1] in MARKS or words[index - 1] in "“\"("
+    first = index == 0 or words[index - 1] in MARKS or words[index - 1] in '“"('
     return first and index + 1 < len(words) and classes(words[index + 1])[:1] in ("D", "S", "O")
 
 

@@ -1,9 +1,9 @@
 """Training words for the tagger, from the silver tags: features, tag, the tags the form allows, weight.
 
-    .venv/bin/python -c 'from g2p.tagger.items import collect; print(len(collect(limit=500).labels))'
+.venv/bin/python -c 'from g2p.tagger.items import collect; print(len(collect(limit=500).labels))'
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,13 +13,24 @@ from g2p.misaki_data import read
 from g2p.tagger.classes import PRONOUNS, Classes, guess, of_readings
 from g2p.tagger.features import keys
 from g2p.tagger.model import BASE, IRREGULAR, PAST, TAGS, possible
+from g2p.tagger.patterns import sentences
 from g2p.tagger.silver import PARTS, Silver
 from g2p.tagger.sources import WORDNET, Example, examples
 
 SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
-EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")  # not in misaki's list, told apart by g2p.tagger.senses
+EXTRA = (
+    "lead",
+    "leads",
+    "resume",
+    "resumes",
+    "protest",
+    "protests",
+    "aged",
+    "row",
+)  # not in misaki's list, told apart by g2p.tagger.senses
 HELD_OUT = 20  # one sentence of so many is kept out of training
-KNOWN, SENTENCE, DEFINITION = 0, 1, 2  # where a tag comes from: WordNet itself, the tag model in an example, in a definition
+KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3  # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
+PATTERNS = 30_000  # made-up sentences
 
 
 @dataclass(frozen=True)
@@ -36,17 +47,29 @@ class Items:
     heteronyms: Mapping[str, tuple[str, ...]]
 
 
-def collect(limit: int | None = None) -> Items:
-    """Tag WordNet's sentences (the first `limit`) and take every word that has one of TAGS. Half a minute for all. Raises InputError."""
+def collect(seed: int = 0, limit: int | None = None) -> Items:
+    """Tag WordNet's sentences (the first `limit`), make as many others up as PATTERNS says, and take every word that has one of TAGS.
+
+    A minute for all. Raises InputError.
+    """
     silver = Silver.load()
     classes, heteronyms = Classes(stored_classes(silver)), word_tags(silver)
+    named = heteronyms.keys() - IRREGULAR
     found: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
+
+    def add(words: Sequence[str], at: int, tag: str, origin: int, number: int) -> None:
+        allowed = PAST if possible(words[at]) == BASE else possible(words[at])
+        if tag in allowed:
+            features = keys(words, at, classes, origin != PATTERN and words[at].lower() in named)
+            found.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
+
     for number, example in enumerate(islice(examples(WORDNET), limit)):
         for at, tag, origin in tagged(silver, example):
-            allowed = PAST if possible(example.words[at]) == BASE else possible(example.words[at])
-            if tag in allowed:
-                features = keys(example.words, at, classes, example.words[at].lower() in heteronyms.keys() - IRREGULAR)
-                found.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
+            add(example.words, at, tag, origin, number)
+    for number, pairs in enumerate(sentences(silver, PATTERNS if limit is None else limit, seed)):
+        for at, (_, tag) in enumerate(pairs):
+            if tag:
+                add([word for word, _ in pairs], at, tag, PATTERN, number)
     return Items(
         features=np.fromiter((key for item in found for key in item[0]), np.uint32),
         lengths=np.array([len(item[0]) for item in found]),
@@ -86,7 +109,12 @@ def stored_classes(silver: Silver) -> dict[str, str]:
 
 def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
     """Every heteronym of misaki's two gold lists, and EXTRA, with the tags the sources know for it."""
-    words = {word for name in ("us_gold", "gb_gold") for word, entry in read(name).items() if isinstance(entry, dict) and {*entry} - {"DEFAULT", "None"}}
+    words = {
+        word
+        for name in ("us_gold", "gb_gold")
+        for word, entry in read(name).items()
+        if isinstance(entry, dict) and {*entry} - {"DEFAULT", "None"}
+    }
     found = {}
     for word in sorted({*words, *EXTRA}):
         if word == word.lower():

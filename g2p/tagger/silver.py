@@ -19,6 +19,8 @@ PARTS = {
     "a": ("jj", "jjr", "jjs"),
     "r": ("rb", "rbr", "rbs"),
 }
+VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
+POSSESSIVES, SUBJECTS = frozenset("my your our their its whose".split()), frozenset("i he she we they".split())
 UNSEEN = -12.5  # log P(word | tag) of a reading only WordNet knows; the rarest word Festival has seen stands at -11.7
 SEQUENCE_START = ("punc", "punc")
 
@@ -71,7 +73,7 @@ class Silver:
         states: dict[tuple[int, int], float] = {(first, second): 0.0}
         back: list[dict[tuple[int, int], int]] = []
         for position, word in enumerate(words):
-            choices = self.readings(word)
+            choices = after_pronoun(words[position - 1].lower() if position else "", self.readings(word))
             if position in known:
                 choices = {tag: value for tag, value in choices.items() if tag in known[position]} or dict.fromkeys(known[position], UNSEEN)
             step: dict[tuple[int, int], float] = {}
@@ -95,6 +97,17 @@ class Silver:
             found.append(self.model.tags[last[1]])
             last = (came[last], last[0])
         return found[::-1]
+
+
+def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
+    """No verb after my, no noun after they: Festival's corpus has one tag for both kinds of pronoun."""
+    if pronoun in POSSESSIVES:
+        left = {tag: value for tag, value in readings.items() if tag not in VERBAL}
+    elif pronoun in SUBJECTS:
+        left = {tag: value for tag, value in readings.items() if tag not in ("nn", "nns", "nnp", "jj")}
+    else:
+        return readings
+    return left or readings
 
 
 def lemmas(wordnet: Path) -> dict[str, str]:

@@ -1,22 +1,29 @@
 """Verbs whose forms are written alike: read (past or present) and used (of habit or not). The clause's auxiliary and times of day decide.
 
-    from g2p.tagger.tense import is_habit, is_past
-    is_past("She read it yesterday".split(), 1, classes)     # True
-    is_habit("We used to go".split(), 1, classes)            # True: ends in an unvoiced st
+from g2p.tagger.tense import is_habit, is_past
+is_past("She read it yesterday".split(), 1, classes)     # True
+is_habit("We used to go".split(), 1, classes)            # True: ends in an unvoiced st
 """
 
 from collections.abc import Callable, Sequence
 
-PERFECT = frozenset("have has had having i've you've we've they've haven't hasn't hadn't be been being is are was were am isn't aren't wasn't weren't".split())
+PERFECT = frozenset(
+    "have has had having i've you've we've they've haven't hasn't hadn't be been being is are was were am isn't aren't wasn't weren't".split()
+)
 BARE = frozenset(
     "to will would can could shall should may might must do does did don't doesn't didn't won't can't cannot couldn't wouldn't shouldn't let "
     "let's i'll you'll he'll she'll it'll we'll they'll help helped make made i'd you'd he'd she'd we'd they'd please better".split()
 )
-OTHERS = frozenset("he she it who this that".split())
+OTHERS = frozenset("he she it".split())
+RELATIVES = frozenset(("who", "that", "which"))
 PAST_TIMES = frozenset("yesterday ago last earlier once then after when until before while".split())
-PRESENT_TIMES = frozenset("every daily always often usually never sometimes tonight tomorrow now today if nowadays each seldom rarely".split())
+PRESENT_TIMES = frozenset(
+    "every daily always often usually never sometimes tonight tomorrow now today if nowadays each seldom rarely".split()
+)
 BETWEEN = frozenset("not never always often also just already ever only still even yet been recently once really actually".split())
-BE = frozenset("be been being is are was were am isn't aren't wasn't weren't i'm you're he's she's it's we're they're get gets got getting become became not".split())
+BE = frozenset(
+    "be been being is are was were am isn't aren't wasn't weren't i'm you're he's she's it's we're they're get gets got getting become became not".split()
+)
 STOPS = frozenset(".?!;:,")
 Classes = Callable[[str], str]
 
@@ -30,8 +37,10 @@ def is_past(words: Sequence[str], at: int, classes: Classes) -> bool:
     if before in BARE or at == 0 or lower[at - 1] in STOPS or lower[at - 1] in ("and", "or") and at > 1 and helper(lower, at - 1) in BARE:
         return False
     subject = lower[at - 1] if lower[at - 1] not in BETWEEN or at < 2 else lower[at - 2]
+    if subject in RELATIVES and at > 1:
+        subject = lower[at - 2]
     question = any(word in BARE for word in lower[max(0, at - 5) : at])
-    if (subject in OTHERS or classes(words[at - 1])[:1] == "n") and not question:
+    if (subject in OTHERS or classes(subject)[:1] == "n") and not question:
         return True
     if PRESENT_TIMES & {*lower} and "last" not in lower:
         return False
@@ -64,6 +73,16 @@ def is_habit(words: Sequence[str], at: int, classes: Classes) -> bool:
     while start >= 0 and words[start].lower() in (*BETWEEN, "so", "quite", "more", "very", "to"):
         start -= 1
     if start < 0 or words[start].lower() not in BE:
-        return start < 0 or classes(words[start])[:1] not in ("I",)
+        return not finite_follows(words, at, classes)
     following = words[at + 2] if len(words) > at + 2 else ""
     return classes(following)[:1] in ("D", "S", "O", "P", "g", "N", "I", "n") and "v" not in classes(following) or following == ""
+
+
+def finite_follows(words: Sequence[str], at: int, classes: Classes) -> bool:
+    """Does the clause have its finite verb after `words[at]` (methods used to date bones are rare)?"""
+    for word in words[at + 3 :]:
+        if word in STOPS or classes(word)[:1] in ("C", "W", "P") or word.lower() in ("that", "when", "because", "if", "before", "until"):
+            return False
+        if classes(word) in ("z", "M") or word.lower() in PERFECT:
+            return True
+    return False

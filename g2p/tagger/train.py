@@ -31,12 +31,12 @@ CLIP = 0.9999  # this share of the weights fits into int8
 
 @dataclass(frozen=True)
 class Recipe:
-    """How many features stay, how often one must occur, weights of the three kinds of label, and AdaGrad's figures."""
+    """How many features stay, how often one must occur, weights of the four kinds of label, and AdaGrad's figures."""
 
     seed: int = 0
     features: int = 24_000
     least: int = 5
-    weights: tuple[float, float, float] = (20.0, 1.0, 0.005)  # KNOWN, SENTENCE, DEFINITION
+    weights: tuple[float, float, float, float] = (20.0, 1.0, 0.005, 1.0)  # KNOWN, SENTENCE, DEFINITION, PATTERN
     epochs: tuple[int, int] = (2, 6)  # to choose the features, to fit them
     batch: int = 4096
     rate: float = 0.15
@@ -98,10 +98,10 @@ def accuracy(matrix: "scipy.sparse.csr_matrix", items: "Items", weights: "np.nda
     """Share of right tags on the held-out sentences, by where the tag comes from."""
     import numpy as np
 
-    from g2p.tagger.items import DEFINITION, KNOWN, SENTENCE
+    from g2p.tagger.items import DEFINITION, KNOWN, PATTERN, SENTENCE
 
     right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
-    origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION}
+    origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
     return {name: float(right[items.held_out & (items.origins == origin)].mean()) for name, origin in origins.items()}
 
 
@@ -134,7 +134,7 @@ def run(argv: list[str] | None) -> int:
         raise InputError("--features must be 1 or more, --seed 0 or more")
     from g2p.tagger.items import collect
 
-    items = collect()
+    items = collect(arguments.seed)
     tagger, held_out = train(items, Recipe(seed=arguments.seed, features=arguments.features))
     tagger.save(arguments.out)
     size = arguments.out.stat().st_size

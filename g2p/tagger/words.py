@@ -15,4 +15,7 @@ def split_words(text: str) -> tuple[str, ...]:
 
 def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     """Index of the occurrence-th (from 0) `word`, case ignored. Raises ValueError when there is none."""
-    return [index for index, found in enumerate(words) if found.lower() == word][occurrence : occurrence + 1].pop()
+    places = [index for index, found in enumerate(words) if found.lower() == word]
+    if occurrence >= len(places):
+        raise ValueError(f"{word!r} stands {len(places)} times in the sentence, not {occurrence + 1}")
+    return places[occurrence]

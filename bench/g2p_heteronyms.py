@@ -1,0 +1,179 @@
+"""Heteronyms in written sentences: ours, the default sense, the best fixed sense of each word, and espeak-ng on the same, with speed.
+
+    python -m bench.g2p_heteronyms [--sets dev,held_out,hard,fresh] [--no-espeak] [--misses]
+
+A sentence is right when the sense chosen sounds like the expected one. espeak-ng's phonemes differ from misaki's, so it gets the sense whose
+phonemes are nearest to what it says about that place, and a tie counts for it. `best fixed` knows the answers: the sense most frequent in the
+set, word by word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is missed. The last line of
+stdout is one JSON object.
+"""
+
+import argparse
+import csv
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.markdown import print_markdown
+from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
+SETS = ("dev", "held_out", "hard", "fresh")
+LIMIT, LIMIT_US = 0.92, 20.0
+NEAR = 3  # words before and after the place where espeak-ng's word is looked for
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sentence as words and marks, the place of its heteronym, the senses of that word (Kokoro phonemes by key), and the key expected."""
+
+    sentence: str
+    words: tuple[str, ...]
+    at: int
+    senses: Mapping[str, str]
+    key: str
+
+    @property
+    def word(self) -> str:
+        """The heteronym in lower case."""
+        return self.words[self.at].lower()
+
+
+Choice = Callable[[Case], str]  # the key chosen
+
+
+def read_cases(name: str) -> list[Case]:
+    """The sentences of one set. Raises InputError for a name that is no set, or a line that does not hold."""
+    from g2p.lexicon import Lexicon
+    from g2p.tagger.words import nth, split_words
+
+    if name not in SETS:
+        raise InputError(f"there is no set {name!r}: one of {', '.join(SETS)}")
+    lexicon, cases = Lexicon.load("us"), []
+    with (FOLDER / f"heteronyms_{name}.tsv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
+            words = split_words(row["sentence"])
+            found = lexicon.find(row["word"])
+            senses = {key: sound for key, sound in ((found and found.senses) or {}).items() if sound}
+            if row["key"] not in senses:
+                raise InputError(f"heteronyms_{name}.tsv: {row['word']} has the keys {', '.join(senses) or 'none'}, not {row['key']}")
+            cases.append(Case(row["sentence"], words, nth(words, row["word"], int(row["occurrence"])), senses, row["key"]))
+    return cases
+
+
+def is_right(case: Case, key: str) -> bool:
+    """Does the sense of `key` sound like the expected one?"""
+    return case.senses[key] == case.senses[case.key]
+
+
+def ours() -> Choice:
+    """The bundled tagger."""
+    from g2p.heteronyms import Heteronyms
+
+    chooser = Heteronyms.load()
+    return lambda case: chooser.choose(case.words, case.at, tuple(case.senses))
+
+
+def shuffled(choice: Choice, seed: int) -> Choice:
+    """`choice` on the same words in random order, the heteronym at its place: what is left when the context says nothing."""
+    generator = random.Random(seed)
+
+    def chosen(case: Case) -> str:
+        others = [*case.words[: case.at], *case.words[case.at + 1 :]]
+        generator.shuffle(others)
+        words = (*others[: case.at], case.words[case.at], *others[case.at :])
+        return choice(Case(case.sentence, words, case.at, case.senses, case.key))
+
+    return chosen
+
+
+def best_fixed(cases: Sequence[Case]) -> Choice:
+    """For each word the sound most frequent among `cases`: no method without context does better on them."""
+    counts: dict[str, Counter[str]] = {}
+    for case in cases:
+        counts.setdefault(case.word, Counter())[case.senses[case.key]] += 1
+    best = {word: sounds.most_common(1)[0][0] for word, sounds in counts.items()}
+    return lambda case: next((key for key, sound in case.senses.items() if sound == best[case.word]), "DEFAULT")
+
+
+def nearest(case: Case, said: Sequence[str]) -> str:
+    """Key of the sense nearest to one of the words `said` about the heteronym's place; the expected one where it is among the nearest."""
+    from g2p.rates import edit_distance
+
+    place = sum(any(letter.isalnum() for letter in word) for word in case.words[: case.at])
+    around = said[max(0, place - NEAR) : place + NEAR + 1]
+    distance = {key: min(edit_distance(sound, word) for word in around) for key, sound in case.senses.items()}
+    least = min(distance.values())
+    return case.key if distance[case.key] == least else min(distance, key=lambda key: distance[key])
+
+
+def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
+    """espeak-ng's choice for each sentence, and its time for one, in us."""
+    from bench.g2p_readers import espeak_ng, from_espeak
+
+    sentences = [case.sentence for case in cases]
+    espeak_ng(["library"])  # found and loaded, which is not to be timed
+    from phonemizer.backend import EspeakBackend
+
+    backend = EspeakBackend(language="en-us", with_stress=True, tie="^")
+    start = time.perf_counter()
+    answers = backend.phonemize(sentences)
+    spent_us = (time.perf_counter() - start) / len(sentences) * 1e6
+    said = {sentence: [from_espeak(word) for word in answer.split()] for sentence, answer in zip(sentences, answers, strict=True)}
+    return (lambda case: nearest(case, said[case.sentence])), spent_us
+
+
+def speed_us(choice: Choice, cases: Sequence[Case], rounds: int = 5) -> tuple[float, float]:
+    """Best of `rounds`: time for one sentence and for one of its words, in us."""
+    spent = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for case in cases:
+            choice(case)
+        spent.append(time.perf_counter() - start)
+    words = sum(len(case.words) for case in cases)
+    return min(spent) / len(cases) * 1e6, min(spent) / words * 1e6
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.g2p_heteronyms", description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--seed", type=int, default=0, help="of the shuffled control")
+    parser.add_argument("--no-espeak", action="store_true")
+    parser.add_argument("--misses", action="store_true", help="print the sentences ours gets wrong")
+    arguments = parser.parse_args(argv)
+    sets = {name: read_cases(name) for name in arguments.sets.split(",")}
+    tagger, rows, figures, every = ours(), [], {}, [case for cases in sets.values() for case in cases]
+    espeak, espeak_us = (None, None) if arguments.no_espeak else espeak_choice(every)
+    for name, cases in sets.items():
+        choices = {"default": lambda case: "DEFAULT", "best fixed": best_fixed(cases), "shuffled": shuffled(tagger, arguments.seed)}
+        choices |= {"espeak-ng": espeak} if espeak else {}
+        choices["ours"] = tagger
+        figures[name] = {label: sum(is_right(case, choice(case)) for case in cases) / len(cases) for label, choice in choices.items()}
+        rows.append((name, str(len(cases)), *(f"{100 * value:.1f} %" for value in figures[name].values())))
+        for case in cases if arguments.misses else ():
+            if not is_right(case, tagger(case)):
+                print(f"{case.word}: {tagger(case)}, expected {case.key}: {case.sentence}")
+    print_markdown(("set", "sentences", *next(iter(figures.values()))), rows)
+    sentence_us, word_us = speed_us(tagger, every)
+    print(
+        f"\nours {sentence_us:.0f} us a sentence, {word_us:.1f} us a word of it"
+        + (f"; espeak-ng {espeak_us:.0f} us a sentence" if espeak_us else "")
+    )
+    good = word_us <= LIMIT_US and all(found["ours"] >= max(LIMIT, found["best fixed"]) for found in figures.values())
+    print(json.dumps({"accuracy": figures, "sentence_us": sentence_us, "word_us": word_us, "espeak_sentence_us": espeak_us, "good": good}))
+    return EXIT_GOOD if good else EXIT_REJECTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
