@@ -19,7 +19,7 @@ DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?[A-ZÀ-Þ]")
-NUMBER_NEXT = re.compile(r"\s*(?:\d|[IVXLC]{2,}\b|[VX]\b)")
+NUMBER_NEXT = re.compile(r"\s*\(?(?:\d|[IVXLC]{2,}\b|[VX]\b)")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
@@ -75,7 +75,7 @@ def single_word(scan: Scan, position: int) -> int:
     if not dot and text not in DOTLESS:
         return position
     if text in ENDINGS:
-        return finish(scan, ENDINGS[text], position, end, text not in ("al",))
+        return finish(scan, ENDINGS[text], position, end, text == "etc" or (text != "al" and starts_sentence(scan, end)))
     if text in OTHERS and not (OTHERS[text] in MONTHS or OTHERS[text] in WEEKDAYS or NUMBERS.get(text)):
         return finish(scan, OTHERS[text], position, end, False)
     return position

@@ -7,13 +7,13 @@ pieces("getHTTPUser2")          # get HTTP User 2
 import re
 
 from g2p.normalize.characters import LATIN
-from g2p.normalize.number_words import below_hundred, cardinal, digits
+from g2p.normalize.number_words import below_hundred, cardinal, digits, plural
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import AMBIGUOUS, READ, RESPELLED, SHORT, SPELLED, WEB_LETTERS
 from g2p.result import Dialect
 
 UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
-PIECE = re.compile(rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++|[{LATIN}]")
+PIECE = re.compile(rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s(?![{LOWER}]))?|[{LATIN}]")
 VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
 # Beginnings and endings that no English word has: such capitals are spelled.
 ODD = re.compile(r"^(?:[BCDFGHJKLMNPQRSTVWXZ]{4}|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$")
@@ -84,7 +84,9 @@ def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
             scan.silent(previous, first)
         previous = last
         space = None if last == end else True
-        if text.isdigit():
+        if text[0].isdigit() and text[-1] == "s":
+            scan.say(plural(number_piece(text[:-1], scan.dialect)), first, last, space)
+        elif text.isdigit():
             scan.say(number_piece(text, scan.dialect), first, last, space)
         elif text in RESPELLED:
             scan.say(RESPELLED[text], first, last, space)

@@ -35,6 +35,8 @@ def is_emphasis(scan: Scan, start: int, end: int) -> bool:
     """Whether a run of marks is no operator: not with white space on both sides, and * not between two numbers."""
     text = scan.text
     before, after = text[start - 1 : start], text[end : end + 1]
+    if text.startswith("**", start) and before.isalnum() and after.isdigit():
+        return False
     if text[start] in "`|~" or end - start > 1:
         return True
     if before.isdigit() and after.isdigit():

@@ -7,9 +7,9 @@ amount(scan, 0)
 import re
 
 from g2p.normalize.number_words import cardinal, decimal
-from g2p.normalize.quantities import NUMBER, attributive
+from g2p.normalize.quantities import NUMBER, attributive, unit_name
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import MONEY, alternation
+from g2p.normalize.tables import MONEY, UNITS, alternation
 from g2p.result import Dialect
 
 SIGNS, SCALES, CODES, NATIONS, PLURALS = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural"))
@@ -22,6 +22,7 @@ CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCAL
 AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
 CENTS = re.compile(rf"(?P<number>{NUMBER})\s?(?P<name>¢|p(?!\w))")
 ADJECTIVE = re.compile(r"-(?=[A-Za-z])")
+PER_UNIT = re.compile(rf"/({alternation(UNITS)})(?!\w)")
 PER = re.compile(r"/(?=[a-z]{1,12}\b)")
 
 
@@ -92,6 +93,11 @@ def amount_after(scan: Scan, position: int) -> int:
 
 def per(scan: Scan, position: int) -> int:
     """$5/month: the slash is `per`."""
+    unit = PER_UNIT.match(scan.text, position)
+    if unit:
+        scan.say("per", position, position + 1, True)
+        scan.say(unit_name(unit[1], False, scan.dialect), position + 1, unit.end())
+        return unit.end()
     if PER.match(scan.text, position):
         scan.say("per", position, position + 1, True)
         return position + 1

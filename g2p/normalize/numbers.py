@@ -92,11 +92,18 @@ def reads_as_year(scan: Scan, value: int, end: int) -> bool:
     return 1100 <= value < 2100 or scan.previous() in PAIRED
 
 
+def after_letters(scan: Scan, end: int) -> bool:
+    """RTX 4090, ISO 8601: a name's number, not a count."""
+    noun = NOUN_AFTER.match(scan.text, end)
+    name = bool(scan.tokens) and scan.tokens[-1][3] == "letters" and scan.tokens[-1][0] not in ("AM", "PM")
+    return name and (noun is None or not noun[1].endswith("s"))
+
+
 def bare(scan: Scan, text: str, end: int) -> str:
     """The reading of a number without unit, sign or mark."""
     if FOUR.fullmatch(text) and text[0] != "0" and not SCALE_AFTER.match(scan.text, end) and reads_as_year(scan, int(text), end):
         return year(int(text), scan.dialect)
-    if scan.tokens and scan.tokens[-1][3] == "letters" and text.isdigit() and len(text) == 4 and text[0] != "0" and int(text) % 100 > 9:
+    if FOUR.fullmatch(text) and text[0] != "0" and after_letters(scan, end):
         return number_piece(text, scan.dialect)
     if scan.previous_word() in DIAL and text.isdigit() and len(text) in (3, 4):
         return digits(text)

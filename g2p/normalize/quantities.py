@@ -10,7 +10,7 @@ import re
 
 from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, alternation
+from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, VERSIONED, alternation
 from g2p.result import GB
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
@@ -31,7 +31,7 @@ VULGAR = {
     "⅝": (5, 8),
     "⅞": (7, 8),
 }
-FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/.]|,\d)")
+FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/]|[.,]\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
 DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000}
 FIXED = {"24/7": "twenty-four seven", "9/11": "nine eleven", "50/50": "fifty-fifty", "7/7": "seven seven", "20/20": "twenty twenty"}
@@ -40,8 +40,38 @@ POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
+DOTTED_UNITS = frozenset(
+    [
+        "tsp",
+        "tbsp",
+        "oz",
+        "lb",
+        "lbs",
+        "ft",
+        "in",
+        "yd",
+        "yds",
+        "mi",
+        "gal",
+        "qt",
+        "min",
+        "mins",
+        "sec",
+        "secs",
+        "hr",
+        "hrs",
+        "yr",
+        "yrs",
+        "sq",
+        "ft",
+        "fl",
+        "oz",
+    ]
+)
+DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:])")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
+ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
 PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
@@ -70,7 +100,7 @@ def fraction(scan: Scan, position: int) -> int:
         scan.say(FIXED[match[0]], position, match.end())
         return match.end()
     pair: tuple[int, int] | None = None
-    if match and int(match[3]) in DENOMINATORS and int(match[2]):
+    if match and int(match[3]) in DENOMINATORS and int(match[2]) and scan.previous() not in VERSIONED:
         pair, front = (int(match[2]), int(match[3])), match[1]
     elif not match:
         match = VULGAR_FRACTION.match(scan.text, position)
@@ -121,9 +151,12 @@ def unit_after(scan: Scan, position: int, many: bool) -> int:
 
 
 def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
-    """The unit `has_unit` found."""
-    scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), match.end())
-    return match.end()
+    """The unit `has_unit` found, with its dot (2 oz. of) unless the sentence ends there."""
+    end = match.end()
+    if match["unit"] in DOTTED_UNITS and DOT_INSIDE.match(scan.text, end):
+        end += 1
+    scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)
+    return end
 
 
 def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
@@ -155,7 +188,12 @@ def scientific(scan: Scan, position: int) -> int:
 
 
 def feet(scan: Scan, position: int) -> int:
-    """6'2": six feet two inches; 12": twelve inches."""
+    """6'2": six feet two inches; 12": twelve inches; 40°42'46": degrees, minutes, seconds."""
+    arc = ARC.match(scan.text, position) if scan.text[position - 1 : position] == "°" else None
+    if arc:
+        spoken = f"{cardinal(int(arc[1]), scan.dialect)} minutes"
+        scan.say(spoken + (f" {decimal(arc[2], scan.dialect)} seconds" if arc[2] else ""), position, arc.end(), True)
+        return arc.end()
     match = FEET.match(scan.text, position)
     if match:
         foot, inch = ("foot" if match[1] == "1" else "feet"), ("inch" if match[2] == "1" else "inches")
@@ -183,7 +221,12 @@ def nth(scan: Scan, position: int) -> int:
 def thousands(scan: Scan, position: int) -> int:
     """1 000 000 with spaces (SI style): at least two groups, or one before a word."""
     match = SPACED_GROUPS.match(scan.text, position)
-    if not match or (match[0].count(" ") < 2 and not re.match(r"\s[a-z]", scan.text[match.end() : match.end() + 2])) or match[0][0] == "0":
+    if (
+        not match
+        or (match[0].count(" ") < 2 and not re.match(r"\s[a-z]", scan.text[match.end() : match.end() + 2]))
+        or match[0][0] == "0"
+        or not scan.space_before(position)
+    ):
         return position
     scan.say(whole(match[0].replace(" ", ""), scan.dialect), position, match.end())
     return match.end()

@@ -17,7 +17,7 @@ from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(rf"\s*+([{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
 SPACES = re.compile(r"\s*+")
-SINGLE = frozenset("BCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
+SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.

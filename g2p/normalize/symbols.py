@@ -12,6 +12,7 @@ from g2p.normalize.tables import GREEK, NUMERIC, SYMBOL_NAMES
 from g2p.result import PUNCTUATION
 
 OPERATORS = (
+    ("**", "to the power of"),
     ("<=", "less than or equal to"),
     (">=", "greater than or equal to"),
     ("!=", "is not equal to"),
@@ -24,6 +25,7 @@ BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
 QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|')$")  # 10%–15%, 5km-10km
+INNER_DOT = re.compile(r"\.(?=[a-z_]\w)")  # str.split
 OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
@@ -158,6 +160,10 @@ def run(scan: Scan, position: int) -> int:
 def symbol(scan: Scan, position: int) -> int:
     """Anything that is neither letter nor digit. Always moves on."""
     character = scan.text[position]
+    if character == "." and INNER_DOT.match(scan.text, position) and scan.text[position - 1 : position].isalnum() and scan.tokens:
+        scan.space_last()
+        scan.say("dot", position, position + 1, True)
+        return position + 1
     end = run(scan, position)
     if end > position:
         return end

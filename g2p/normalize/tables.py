@@ -21,6 +21,7 @@ _UNITS, _ACRONYMS = read("units"), read("acronyms")
 MONTHS: tuple[str, ...] = tuple(NAMES["months"])
 # Every form of a month's name -> its full name.
 MONTH_FORMS = {name: name for name in MONTHS} | {key: value for key, value in ABBREVIATIONS["plain"].items() if value in MONTHS}
+WEEKDAY_NAMES = {key: value for key, value in ABBREVIATIONS["plain"].items() if value.endswith("day")}
 WEEKDAYS = frozenset(NAMES["weekdays"].split())
 REGNAL, COUNTED, VERSIONED, PAIRED, SCORE, DIAL = (
     frozenset(NAMES[key].split()) for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
@@ -30,6 +31,7 @@ YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"]
 
+LETTERED = frozenset(NAMES["lettered"].split())
 STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
     frozenset(NAMES[key].split())
     for key in ("starters", "counted_nouns", "no_plurals", "articles", "no_nouns", "before_degrees", "numeric")

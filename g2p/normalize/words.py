@@ -10,7 +10,7 @@ import re
 from g2p.normalize.acronyms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import COUNTED, KEEP, MONTH_FORMS, RESPELLED, STARTERS, WEB_LETTERS, WEEKDAYS
+from g2p.normalize.tables import COUNTED, KEEP, LETTERED, MONTH_FORMS, RESPELLED, STARTERS, WEB_LETTERS, WEEKDAY_NAMES, WEEKDAYS
 
 RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-))++[{LATIN}\d]++)*+")
 PLAIN_PART = (
@@ -49,7 +49,7 @@ def word_range(scan: Scan, position: int) -> int:
     for index, group in enumerate((1, 2)):
         if index:
             scan.say("to", match.end(1), match.start(2), True)
-        text = MONTH_FORMS.get(match[group], match[group])
+        text = MONTH_FORMS.get(match[group]) or WEEKDAY_NAMES.get(match[group], match[group])
         scan.say(
             f"~{text.upper()}" if len(text) == 1 else text,
             match.start(group),
@@ -96,7 +96,9 @@ def single(scan: Scan, position: int) -> int:
     text = scan.text[position]
     if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
         scan.say("by", position, position + 1)
-    elif (text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^")) or not text.isascii():
+    elif (
+        text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^", "/") and (text != "A" or scan.previous() not in LETTERED)
+    ) or not text.isascii():
         scan.word(text, position, position + 1)
     else:
         scan.letters(text.upper(), position, position + 1)
