@@ -2,10 +2,10 @@
 
     python -m bench.g2p_heteronyms [--sets dev,held_out,hard,fresh] [--no-espeak] [--misses]
 
-A sentence is right when the sense chosen sounds like the expected one. espeak-ng's phonemes differ from misaki's, so it gets the sense whose
-phonemes are nearest to what it says about that place, and a tie counts for it. `best fixed` knows the answers: the sense most frequent in the
-set, word by word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is missed. The last line of
-stdout is one JSON object.
+A sentence is right when the sense chosen sounds like the expected one. espeak-ng's phonemes differ from misaki's, so it gets the sense
+whose phonemes are nearest to what it says about that place, and a tie counts for it. `best fixed` knows the answers: the sense most
+frequent in the set, word by word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is missed.
+The last line of stdout is one JSON object.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Which pronunciation of a heteronym a sentence wants: the key of its lexicon entry.
 
-    .venv/bin/python -c 'from g2p.heteronyms import Heteronyms; print(Heteronyms.load().choose(["They", "record", "songs"], 1, ("DEFAULT", "VERB")))'
+    from g2p.heteronyms import Heteronyms
+    Heteronyms.load().choose(["They", "record", "songs"], 1, ("DEFAULT", "VERB"))     # "VERB"
 
 A tagger gives the part of speech (g2p/tagger/model.py); cue words tell senses of one part of speech apart (g2p/tagger/senses.py), the
 auxiliary tells `read` and `used` (g2p/tagger/tense.py). Figures and what stays undecided: docs/g2p_heteronyms.md.
@@ -15,13 +16,13 @@ from g2p.tagger.classes import Classes
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
 from g2p.tagger.tense import is_habit, is_past
+from g2p.tagger.words import word_set
 
 DEFAULT, PAUSE = "DEFAULT", "None"
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 MARKS = frozenset(";:,.!?—…")
-EMPHASIS = frozenset(  # words of misaki's list of acronyms that capitals more often stress than abbreviate
-    "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who".split()
-)
+# of misaki's acronyms, those whose capitals more often stress a word than abbreviate
+EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 

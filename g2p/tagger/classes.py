@@ -11,19 +11,31 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from g2p.tagger.words import word_set
+
 LETTERS = {
     "nn": "n", "nnp": "n", "nns": "N", "nnps": "N", "vb": "v", "vbp": "v", "vbz": "z", "vbd": "d", "vbn": "e", "vbg": "g",
     "jj": "j", "jjr": "j", "jjs": "j", "rb": "r", "rbr": "r", "rbs": "r", "rp": "r", "md": "M", "dt": "D", "pdt": "D", "prp": "P",
     "in": "I", "of": "I", "to": "T", "cc": "C", "wdt": "W", "wp": "W", "wrb": "W", "cd": "0", "ex": "X", "pos": "'",
 }  # fmt: skip
 PRONOUNS = (
-    dict.fromkeys("my your his her its our their whose".split(), "S")
-    | dict.fromkeys("i he she we they you it".split(), "P")
-    | dict.fromkeys("me him us them myself himself herself itself themselves yourself ourselves".split(), "O")
+    dict.fromkeys(word_set("my your his her its our their whose"), "S")
+    | dict.fromkeys(word_set("i he she we they you it"), "P")
+    | dict.fromkeys(word_set("me him us them myself himself herself itself themselves yourself ourselves"), "O")
 )
 CONTRACTIONS = (("n't", "M"), ("'ll", "PM"), ("'d", "PM"), ("'ve", "Pv"), ("'re", "Pv"), ("'m", "Pv"), ("'s", "n'"), ("s'", "N'"))
-ENDINGS = (("ly", "r"), ("ing", "g"), ("ed", "ed"), ("ous", "j"), ("ful", "j"), ("able", "j"), ("ible", "j"), ("less", "j"), ("ive", "j"),
-           ("ness", "n"), ("ment", "n"), ("tion", "n"), ("sion", "n"), ("ity", "n"), ("ss", "n"), ("us", "n"), ("is", "n"), ("s", "N"))  # fmt: skip
+ENDINGS = tuple(
+    (ending, letters)
+    for letters, endings in (
+        ("r", "ly"),
+        ("g", "ing"),
+        ("ed", "ed"),
+        ("j", "ous ful able ible less ive"),
+        ("n", "ness ment tion sion ity ss us is"),
+        ("N", "s"),
+    )
+    for ending in endings.split(" ")
+)
 SHARE = 0.1  # a reading under this share is left out of the class
 
 

@@ -1,6 +1,7 @@
 """What the tagger sees of a word's surroundings: features of the three words on each side and of the clause.
 
-    .venv/bin/python -c 'from g2p.tagger.features import names; print(names("They record a song .".split(), 1, str.lower))'
+    from g2p.tagger.features import names
+    names(["They", "record", "songs", "."], 1, str.lower)
 
 The word itself is a feature only where it is a heteronym; every other word of the training text teaches the context alone.
 """
@@ -8,16 +9,18 @@ The word itself is a feature only where it is a heteronym; every other word of t
 import zlib
 from collections.abc import Callable, Sequence
 
+from g2p.tagger.words import word_set
+
 EDGE = "#"
 REACH = 9  # words looked back for the auxiliary of the clause
-AUXILIARIES = frozenset(
+AUXILIARIES = word_set(
     "to will would can could shall should may might must do does did don't doesn't didn't won't can't cannot couldn't wouldn't shouldn't "
-    "let let's have has had having haven't hasn't hadn't i've you've we've they've been be being is are was were am isn't aren't wasn't weren't "
-    "i'll you'll he'll she'll it'll we'll they'll i'd you'd he'd she'd we'd they'd i'm you're we're they're get gets got help".split()
+    "let let's have has had having haven't hasn't hadn't i've you've we've they've been be being is are was were am isn't aren't wasn't "
+    "weren't i'll you'll he'll she'll it'll we'll they'll i'd you'd he'd she'd we'd they'd i'm you're we're they're get gets got help"
 )
-TIMES = frozenset(
-    "yesterday ago last earlier once then already never ever just always often usually sometimes every each daily today now tomorrow "
-    "next before after when while until since".split()
+TIMES = word_set(
+    "yesterday ago last earlier once then already never ever just always often usually sometimes every each daily today now tomorrow next "
+    "before after when while until since"
 )
 STOPS = frozenset(".?!;:")
 
@@ -37,8 +40,9 @@ def names(words: Sequence[str], at: int, classes: Callable[[str], str], known: b
     found = [
         f"a{w1}", f"b{v1}", f"c{w2}", f"d{v2}", f"e{w2} {w1}", f"f{w1} {v1}", f"g{v1} {v2}",
         f"h{k1}", f"i{n1}", f"j{k2}", f"k{n2}", f"l{k2} {k1}", f"m{k1} {n1}", f"n{n1} {n2}", f"o{k3} {k2} {k1}", f"p{k2} {k1} {n1}",
-        f"q{k1} {n1} {n2}", f"r{w1} {n1}", f"s{k1} {v1}", f"t{w1} {k2}", f"u{k1} {n1} {finite}", f"v{helper} {near}", f"w{helper} {k1} {n1}",
-        f"x{times} {helper}", f"y{finite} {n1}", f"z{n1} {n2} {n3}", f"A{k3} {k2} {k1} {finite}", f"B{form(word)} {k1}", f"C{form(word)} {n1}",
+        f"q{k1} {n1} {n2}", f"r{w1} {n1}", f"s{k1} {v1}", f"t{w1} {k2}", f"u{k1} {n1} {finite}", f"v{helper} {near}",
+        f"w{helper} {k1} {n1}", f"x{times} {helper}", f"y{finite} {n1}", f"z{n1} {n2} {n3}", f"A{k3} {k2} {k1} {finite}",
+        f"B{form(word)} {k1}", f"C{form(word)} {n1}",
     ]  # fmt: skip
     if known:
         found += [f"D{word}", f"E{word} {w1}", f"F{word} {v1}", f"G{word} {k1}", f"H{word} {n1}", f"I{word} {helper}"]

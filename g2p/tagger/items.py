@@ -35,7 +35,7 @@ PATTERNS = 30_000  # made-up sentences
 
 @dataclass(frozen=True)
 class Items:
-    """All training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M, T] bool, `origins` [M], `held_out` [M] bool."""
+    """All M training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M, T], `origins` [M], `held_out` [M]."""
 
     features: np.ndarray
     lengths: np.ndarray

@@ -8,6 +8,7 @@ A maximum-entropy model that looks at one word at a time, so only the words that
 import io
 import json
 import math
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 from g2p.tagger.classes import Classes
 from g2p.tagger.features import keys
+from g2p.tagger.words import word_set
 from pipeline.errors import InputError
 from pipeline.staging import staged
 
@@ -29,7 +31,7 @@ ENDS = frozenset(".?!…")
 BASE = ("nn", "jj", "rb", "vb", "vbp")
 PAST = (*BASE, "vbd", "vbn")
 FORMS = {"ing": ("vbg", "nn", "jj"), "ed": ("vbd", "vbn", "jj"), "s": ("nns", "vbz"), "that": ("dt", "in", "wdt", "rb")}
-IRREGULAR = frozenset("read reread wound dove upset overcast offset undercut overrun put cut set hit".split())  # base and past alike
+IRREGULAR = word_set("read reread wound dove upset overcast offset undercut overrun put cut set hit")  # base and past alike
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Tagger:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return cls.from_arrays({name: arrays[name] for name in arrays.files})
-        except (ValueError, KeyError, OSError, zlib.error, EOFError, NotImplementedError) as problem:
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as problem:
             raise InputError(f"{path} is no tagger of format {FORMAT}: {problem}; `python -m g2p.tagger.train` writes one") from None
 
     @classmethod

@@ -10,6 +10,8 @@ The key with the most points wins, the first one where none has more.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from g2p.tagger.words import word_set
+
 REACH = 12
 PLACES = (-3, -2, -1, 1, 2)
 
@@ -23,46 +25,59 @@ class Senses:
 
 
 def _of(tags: str, **cues: str) -> Senses:
-    return Senses(frozenset(tags.split()), {key: frozenset(text.split()) for key, text in cues.items()})
+    return Senses(word_set(tags), {key: word_set(text) for key, text in cues.items()})
 
 
-CRYING = "eye eyes cheek cheeks face wiped wipe wiping cry cried crying wept weep shed sad sadness joy single rolled fell salty grief -1:teardrop"
-TORN = """+1:in fabric cloth sleeve shirt coat jacket trousers jeans dress skirt curtain sail tent net screen canvas seam hole holes patch mend mended repair
- repaired sewed sewn stitch stitched ligament muscle tendon cartilage retina meniscus cuff knee shoulder page paper wallpaper seat leather bag
- fence -2:wear -1:and-tear surgery upholstery pocket stocking stockings muscle rotator"""
-ARROWS = """arrow arrows archer archery quiver violin cello violinist cellist fiddle string strings ribbon ribbons hair tied tie knot shoelace shoelaces
- gift box wrapped -1:rain -1:cross -1:bow hunter hunt hunting target draw drew longbow shoot +1:tie neck silk satin"""
-BOWING = """-2:take -2:took -2:takes -2:taking -2:taken -3:take -3:took -1:deep -1:low -1:slight -1:polite -1:courtly -1:formal -1:stiff -1:little -1:final
- applause audience curtain stage actors emperor queen king ship ships boat boats deck hull stern vessel waves wave yacht ferry canoe anchor
- sailor sailors captain harbor torpedo iceberg port starboard -1:ship's -1:port -1:starboard crew sailed sea"""
-CHOPPED = """wood chop chopped chopping tree trees firemen firefighters fireman lumberjacks lumberjack loggers battle swords sword shields spears spear
- knives hammers saws shovels hatchets sharp sharpen sharpened stone bronze iron steel door handle handles wielding wielded swinging swung
- throwing weapons tools vikings warriors pickaxes ice"""
-CHARTED = "chart graph label labeled plot plotted vertical horizontal coordinate x y rotation rotates three two scale symmetry earth planet"
-PLUMBING = """pipe pipes paint paints painted poison poisoning poisoned metal metals bullet bullets weight weights heavy heavier gold copper zinc tin silver iron
- mercury arsenic cadmium solder pencil pencils battery batteries gas gasoline petrol roof roofs stained toxic toxicity acid mine mines mined ore
- melt melted melts molten shot crystal pewter aluminum steel brass radiation x-ray apron plumbing pollution contaminated contamination dense density
- soil +1:pipe +1:pipes +1:paint +1:poisoning +1:bullet +1:weights +1:weight +1:acid +1:shot +1:balloon +1:free -1:white -1:red -1:molten -1:melted
- -2:made -1:of -1:contain -1:contains -1:than blood sinker sinkers coffin coins alloy water levels"""
-LEADING = """-1:the -1:a -1:early -1:take -1:took -1:new -1:my -1:your -1:his -1:her -1:our -1:their -2:take -2:took -2:the -2:a +1:singer +1:guitarist +1:actor
- +1:role +1:author +1:to +1:over +1:in +1:of +1:up +1:time +1:story points goal goals game race police detective case murder suspect election polls
- vote dog leash guitar actress investigator investigators detectives sales team"""
-FISHING = """fish fishes fishing fished fisherman fishermen angler anglers lake lakes river rivers pond caught catch catches catching trout salmon perch pike
- carp cod tuna striped largemouth smallmouth bait lure lures hook hooked -1:sea -1:black -1:striped -1:largemouth -1:smallmouth -1:rock -1:grilled
- grilled fried baked fillet fillets boat stream spawn pounder pound pounds stocked swim swam reservoir"""
-PLAYING = """music guitar guitars guitarist drum drums drummer band song songs voice voices singer sing sang jazz play plays played playing player amp speaker speakers
- line lines deep note notes clef opera baritone tenor alto soprano treble sound headphones volume +1:player +1:drum +1:line +1:guitar +1:clef
- +1:voice +1:notes -1:double -1:electric -1:upright -1:acoustic -1:heavy -1:on"""
-QUARREL = """-1:blazing -1:furious -1:bitter -1:flaming -1:violent -1:unholy -1:diplomatic -1:terrible -2:blazing -2:furious -1:public neighbours neighbors argument
- quarrel quarrelled shouting +1:erupted +1:broke +1:over +1:about +1:between +1:with angry wife husband"""
-LINED_UP = """-1:front -1:back -1:first -1:second -1:third -1:last -1:top -1:bottom -1:long -1:a-front -3:days seat seats houses +1:of +1:houses +1:three column columns chairs
- boat skull oars theater corn trees table -2:in -1:death -1:each -1:every -1:next"""
-MATTRESS = """military army navy air force marine troops soldiers missile american loaded touch touched cover covered stolen runs home run pitcher baseball runner acids acid
- camp camps base dna overseas naval three four walked"""
-GROUNDS = "-1:theoretical -1:legal -1:philosophical -1:scientific -1:neural -1:biological -1:moral -1:conceptual +1:for +1:upon theory knowledge belief"
-OLD_PEOPLE = """+1:man +1:woman +1:men +1:women +1:mother +1:father +1:parents +1:parent +1:aunt +1:uncle +1:grandmother +1:grandfather +1:couple +1:king +1:queen +1:monk
- +1:priest +1:lady +1:gentleman +1:servant +1:relative +1:relatives +1:person +1:people +1:widow"""
-MATURED = """+1:care +1:beef +1:cheese +1:cheddar +1:whisky +1:whiskey +1:rum +1:steak +1:between +1:over +1:under +1:in +1:for +1:about +1:from +1:and +1:well +1:badly"""
+CRYING = """eye eyes cheek cheeks face wiped wipe wiping cry cried crying wept weep shed sad sadness joy single rolled fell salty
+grief"""
+TORN = """fabric cloth sleeve shirt coat jacket trousers jeans dress skirt curtain sail tent net screen canvas seam hole holes
+patch mend mended repair repaired sewed sewn stitch stitched ligament muscle tendon cartilage retina meniscus cuff knee
+shoulder page paper wallpaper seat leather bag fence -2:wear surgery upholstery pocket stocking stockings rotator"""
+ARROWS = """arrow arrows archer archery quiver violin cello violinist cellist fiddle string strings ribbon ribbons hair tied tie
+knot shoelace shoelaces gift box wrapped -1:rain hunter hunt hunting target draw drew longbow shoot +1:tie neck silk
+satin"""
+BOWING = """-2:take -2:took -2:takes -2:taking -2:taken -3:take -3:took -1:deep -1:low -1:slight -1:polite -1:courtly -1:formal
+-1:stiff -1:little -1:final applause audience curtain stage actors emperor queen king ship ships boat boats deck hull
+stern vessel waves wave yacht ferry canoe anchor sailor sailors captain harbor torpedo iceberg port starboard -1:ship's
+-1:port -1:starboard crew sailed sea"""
+CHOPPED = """wood chop chopped chopping tree trees firemen firefighters fireman lumberjacks lumberjack loggers battle swords sword
+shields spears spear knives hammers saws shovels hatchets sharp sharpen sharpened stone bronze iron steel door handle
+handles wielding wielded swinging swung throwing weapons tools vikings warriors pickaxes ice"""
+CHARTED = """chart graph label labeled plot plotted vertical horizontal coordinate x y rotation rotates three two scale symmetry
+earth planet"""
+
+PLUMBING = """pipe pipes paint paints painted poison poisoning poisoned metal metals bullet bullets weight weights heavy heavier gold
+copper zinc tin silver iron mercury arsenic cadmium solder pencil pencils battery batteries gas gasoline petrol roof
+roofs stained toxic toxicity acid mine mines mined ore melt melted melts molten shot crystal pewter aluminum steel brass
+radiation x-ray apron plumbing pollution contaminated contamination dense density soil +1:pipe +1:pipes +1:paint
++1:poisoning +1:bullet +1:weights +1:weight +1:acid +1:shot +1:balloon +1:free -1:white -1:red -1:molten -1:melted
+-2:made -1:of -1:contain -1:contains -1:than blood sinker sinkers coffin coins alloy water levels"""
+LEADING = """-1:the -1:a -1:early -1:take -1:took -1:new -1:my -1:your -1:his -1:her -1:our -1:their -2:take -2:took -2:the -2:a
++1:singer +1:guitarist +1:actor +1:role +1:author +1:to +1:over +1:of +1:up +1:time +1:story points goal goals game race
+police detective case murder suspect election polls vote dog leash guitar actress investigator investigators detectives
+sales team"""
+FISHING = """fish fishes fishing fished fisherman fishermen angler anglers lake lakes river rivers pond caught catch catches catching
+trout salmon perch pike carp cod tuna striped largemouth smallmouth bait lure lures hook hooked -1:sea -1:black
+-1:striped -1:largemouth -1:smallmouth -1:rock -1:grilled grilled fried baked fillet fillets boat stream spawn pounder
+pound pounds stocked swim swam reservoir"""
+PLAYING = """music guitar guitars guitarist drum drums drummer band song songs voice voices singer sing sang jazz play plays played
+playing player amp speaker speakers line lines deep note notes clef opera baritone tenor alto soprano treble sound
+headphones volume +1:player +1:drum +1:line +1:guitar +1:clef +1:voice +1:notes -1:double -1:electric -1:upright
+-1:acoustic -1:heavy -1:on"""
+QUARREL = """-1:blazing -1:furious -1:bitter -1:flaming -1:violent -1:unholy -1:diplomatic -1:terrible -2:blazing -2:furious
+-1:public neighbours neighbors argument quarrel quarrelled shouting +1:erupted +1:broke +1:over +1:about +1:between
++1:with angry wife husband"""
+LINED_UP = """-1:front -1:back -1:first -1:second -1:third -1:last -1:top -1:bottom -1:long seat seats houses +1:of +1:houses +1:three
+column columns chairs boat skull oars theater corn trees table -2:in -1:death -1:each -1:every -1:next"""
+MATTRESS = """military army navy air force marine troops soldiers missile american loaded touch touched cover covered stolen runs home
+run pitcher baseball runner acids acid camp camps base dna overseas naval three four walked"""
+GROUNDS = """-1:theoretical -1:legal -1:philosophical -1:scientific -1:neural -1:biological -1:moral -1:conceptual +1:for +1:upon
+theory knowledge belief"""
+OLD_PEOPLE = """+1:man +1:woman +1:men +1:women +1:mother +1:father +1:parents +1:parent +1:aunt +1:uncle +1:grandmother +1:grandfather
++1:couple +1:king +1:queen +1:monk +1:priest +1:lady +1:gentleman +1:servant +1:relative +1:relatives +1:person
++1:people +1:widow"""
+MATURED = """+1:care +1:beef +1:cheese +1:cheddar +1:whisky +1:whiskey +1:rum +1:steak +1:between +1:over +1:under +1:in +1:for
++1:about +1:from +1:and +1:well +1:badly"""
 
 SENSES: Mapping[str, Senses] = {
     "bass": _of("*", ADJ=PLAYING, DEFAULT=FISHING),

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from g2p.tagger.sources import POSLEX, WORDNET, TagModel, read_bytes, tag_model
+from g2p.tagger.words import word_set
 
 PARTS = {
     "n": ("nn", "nns", "nnp", "nnps"),
@@ -20,7 +21,7 @@ PARTS = {
     "r": ("rb", "rbr", "rbs"),
 }
 VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
-POSSESSIVES, SUBJECTS = frozenset("my your our their its whose".split()), frozenset("i he she we they".split())
+POSSESSIVES, SUBJECTS = word_set("my your our their its whose"), word_set("i he she we they")
 UNSEEN = -12.5  # log P(word | tag) of a reading only WordNet knows; the rarest word Festival has seen stands at -11.7
 SEQUENCE_START = ("punc", "punc")
 

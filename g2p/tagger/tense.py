@@ -7,22 +7,23 @@ is_habit("We used to go".split(), 1, classes)            # True: ends in an unvo
 
 from collections.abc import Callable, Sequence
 
-PERFECT = frozenset(
-    "have has had having i've you've we've they've haven't hasn't hadn't be been being is are was were am isn't aren't wasn't weren't".split()
+from g2p.tagger.words import word_set
+
+PERFECT = word_set(
+    "have has had having i've you've we've they've haven't hasn't hadn't be been being is are was were am isn't aren't wasn't weren't"
 )
-BARE = frozenset(
-    "to will would can could shall should may might must do does did don't doesn't didn't won't can't cannot couldn't wouldn't shouldn't let "
-    "let's i'll you'll he'll she'll it'll we'll they'll help helped make made i'd you'd he'd she'd we'd they'd please better".split()
+BARE = word_set(
+    "to will would can could shall should may might must do does did don't doesn't didn't won't can't cannot couldn't wouldn't shouldn't "
+    "let let's i'll you'll he'll she'll it'll we'll they'll help helped make made i'd you'd he'd she'd we'd they'd please better"
 )
-OTHERS = frozenset("he she it".split())
+OTHERS = word_set("he she it")
 RELATIVES = frozenset(("who", "that", "which"))
-PAST_TIMES = frozenset("yesterday ago last earlier once then after when until before while".split())
-PRESENT_TIMES = frozenset(
-    "every daily always often usually never sometimes tonight tomorrow now today if nowadays each seldom rarely".split()
-)
-BETWEEN = frozenset("not never always often also just already ever only still even yet been recently once really actually".split())
-BE = frozenset(
-    "be been being is are was were am isn't aren't wasn't weren't i'm you're he's she's it's we're they're get gets got getting become became not".split()
+PAST_TIMES = word_set("yesterday ago last earlier once then after when until before while")
+PRESENT_TIMES = word_set("every daily always often usually never sometimes tonight tomorrow now today if nowadays each seldom rarely")
+BETWEEN = word_set("not never always often also just already ever only still even yet been recently once really actually")
+BE = word_set(
+    "be been being is are was were am isn't aren't wasn't weren't i'm you're he's she's it's we're they're get gets got getting become "
+    "became not"
 )
 STOPS = frozenset(".?!;:,")
 Classes = Callable[[str], str]

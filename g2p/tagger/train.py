@@ -102,7 +102,8 @@ def accuracy(matrix: "scipy.sparse.csr_matrix", items: "Items", weights: "np.nda
 
     right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
     origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
-    return {name: float(right[items.held_out & (items.origins == origin)].mean()) for name, origin in origins.items()}
+    chosen = {name: right[items.held_out & (items.origins == origin)] for name, origin in origins.items()}
+    return {name: float(found.mean()) for name, found in chosen.items() if len(found)}
 
 
 def train(items: "Items", recipe: Recipe) -> "tuple[Tagger, dict[str, float]]":

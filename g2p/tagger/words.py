@@ -13,6 +13,11 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(WORD.findall(text))
 
 
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list written as text."""
+    return frozenset(text.split())
+
+
 def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     """Index of the occurrence-th (from 0) `word`, case ignored. Raises ValueError when there is none."""
     places = [index for index, found in enumerate(words) if found.lower() == word]
