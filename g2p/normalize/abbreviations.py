@@ -71,7 +71,7 @@ def single_word(scan: Scan, position: int) -> int:
         return end
     if text in TITLES or text in PLACES:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
-        return finish(scan, spoken, position, end, spoken == PLACES.get(text)) if spoken else position
+        return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
     if not dot and text not in DOTLESS:
         return position
     if text in ENDINGS:

@@ -90,7 +90,7 @@ def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
             scan.say(number_piece(text, scan.dialect), first, last, space)
         elif text in RESPELLED:
             scan.say(RESPELLED[text], first, last, space)
-        elif text.isupper() or (text[:-1].isupper() and text[-1] == "s" and len(text) > 2):
+        elif text.isupper() or (text[:-1].isupper() and text[-1] == "s" and (mixed or len(text) > 2)):
             scan.say(acronym(text, False), first, last, space)
         elif text.lower() == "v" and scan.text[last : last + 1].isdigit():
             scan.say("version", first, last, space)

@@ -17,6 +17,7 @@ ISO = re.compile(r"(\d{4})[-/](\d{2})[-/](\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
 DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d:/%]|[.,]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
+NAMED = re.compile(rf"(\d{{1,2}})-({FORMS})-(\d{{4}}|\d{{2}})(?![\w-])")  # 04-Jul-1999
 MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$")
 MONTH_AFTER = re.compile(rf"\s+(?:of\s+)?(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
 MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
@@ -58,6 +59,9 @@ def numeric_date(scan: Scan, position: int) -> int:
         number, month, day = (int(group) for group in match.groups())
         if 1 <= month <= 12 and 1 <= day <= 31:
             return say_date(scan, (number, month, day), position, match.end())
+    match = NAMED.match(scan.text, position)
+    if match and 1 <= int(match[1]) <= 31:
+        return say_date(scan, (full_year(match[3]), MONTHS.index(MONTH_FORMS[match[2]]) + 1, int(match[1])), position, match.end())
     match = SLASHED.match(scan.text, position)
     if match and not (match[2] in ".-" and len(match[4]) == 2):
         pair = ordered(int(match[1]), int(match[3]), match[2], scan.dialect)

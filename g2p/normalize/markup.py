@@ -13,6 +13,7 @@ LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|[-*_=]{3,20
 LINK = re.compile(r"!?\[(?=[^\[\]\n]{0,500}\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,200}\")?\))")
 LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
+TABLE_RULE = re.compile(r"\|(?: ?:?-{2,100}:? ?\|){1,40}")
 EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|~~|`{1,3}|\|")
 NUMBER_BEFORE, NUMBER_AFTER = re.compile(r"[\w)]\s*$"), re.compile(r"\s*[\w(]")
 
@@ -52,6 +53,10 @@ def markup(scan: Scan, position: int) -> int:
         return drop(scan, position, match.end()) if match else position
     if character in "#-*+•>_=" and line_start(scan, position):
         match = LINE_MARK.match(text, position)
+        if match:
+            return drop(scan, position, match.end())
+    if character == "|" and line_start(scan, position):
+        match = TABLE_RULE.match(text, position)
         if match:
             return drop(scan, position, match.end())
     if character in "![":

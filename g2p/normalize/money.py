@@ -10,7 +10,7 @@ from g2p.normalize.number_words import cardinal, decimal
 from g2p.normalize.quantities import NUMBER, attributive, unit_name
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import MONEY, UNITS, alternation
-from g2p.result import Dialect
+from g2p.result import GB, Dialect
 
 SIGNS, SCALES, CODES, NATIONS, PLURALS = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural"))
 SCALE = rf"(?P<scale>\s(?:thousand|million|billion|trillion)\b|-(?:thousand|million|billion|trillion)\b|\s?(?:{alternation(SCALES)})(?!\w))"
@@ -83,7 +83,7 @@ def amount_after(scan: Scan, position: int) -> int:
         scan.say(spoken(scan, match, names, None, attributive(scan, match.end())), position, match.end())
         return per(scan, match.end())
     match = CENTS.match(scan.text, position)
-    if match:
+    if match and (match["name"] == "¢" or scan.dialect == GB):
         name = "cent" if match["name"] == "¢" else "penny"
         name = name if match["number"] == "1" else many(name)
         scan.say(f"{decimal(match['number'], scan.dialect)} {name}", position, match.end())

@@ -103,6 +103,8 @@ def bare(scan: Scan, text: str, end: int) -> str:
     """The reading of a number without unit, sign or mark."""
     if FOUR.fullmatch(text) and text[0] != "0" and not SCALE_AFTER.match(scan.text, end) and reads_as_year(scan, int(text), end):
         return year(int(text), scan.dialect)
+    if len(text) == 5 and text.isdigit() and scan.tokens and scan.tokens[-1][3] == "letters" and len(scan.tokens[-1][0]) == 2:  # a ZIP code
+        return digits(text)
     if FOUR.fullmatch(text) and text[0] != "0" and after_letters(scan, end):
         return number_piece(text, scan.dialect)
     if scan.previous_word() in DIAL and text.isdigit() and len(text) in (3, 4):
@@ -138,7 +140,7 @@ def hanging(scan: Scan, end: int) -> int:
     """What hangs on a number: 4K, 3D, 10x; the hyphen of 10-year-old; 4 x 6, 1920×1080."""
     by = TIMES_SIGN.match(scan.text, end)
     if by:
-        product = by["sign"] == "×" and EQUALS_NEAR.match(scan.text, end) is not None
+        product = (by["sign"] == "×" or by["gap"]) and EQUALS_NEAR.match(scan.text, end) is not None
         scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
         return by.end("sign")
     match = LETTERS.match(scan.text, end)

@@ -117,6 +117,9 @@ def fraction(scan: Scan, position: int) -> int:
 
 def fraction_unit(scan: Scan, position: int) -> int:
     """½ lb, 3/4 in.: the unit of a bare fraction is singular."""
+    if scan.text[position : position + 1] == '"' and not scan.double_open:
+        scan.say("inch", position, position + 1)
+        return position + 1
     return unit_after(scan, position, many=False)
 
 

@@ -160,6 +160,8 @@ def run(scan: Scan, position: int) -> int:
 def symbol(scan: Scan, position: int) -> int:
     """Anything that is neither letter nor digit. Always moves on."""
     character = scan.text[position]
+    if scan.text.startswith("!=", position):
+        return named(scan, position, character)
     if character == "." and INNER_DOT.match(scan.text, position) and scan.text[position - 1 : position].isalnum() and scan.tokens:
         scan.space_last()
         scan.say("dot", position, position + 1, True)
@@ -199,7 +201,9 @@ def named(scan: Scan, position: int, character: str) -> int:
         return position + 2
     if character == "/":
         return slash(scan, position)
-    if character in GREEK:
+    if character == "$" and not (scan.space_before(position) and text[position + 1 : position + 2].isspace()):
+        scan.drop(position, position + 1, "symbol")
+    elif character in GREEK:
         scan.say(GREEK[character], position, position + 1)
     elif (
         character in "=+<>≤≥≠≈^÷×"

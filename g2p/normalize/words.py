@@ -12,7 +12,7 @@ from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import COUNTED, KEEP, LETTERED, MONTH_FORMS, RESPELLED, STARTERS, WEB_LETTERS, WEEKDAY_NAMES, WEEKDAYS
 
-RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-))++[{LATIN}\d]++)*+")
+RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
 PLAIN_PART = (
     rf"(?:[{LATIN}][{LOWER}]*+(?:'[{LATIN}]{{1,3}})?|O'[{UPPER}][{LOWER}]++|(?:Mc|Mac|De|Di|Fitz|Van|Le|La|Du)[{UPPER}][{LOWER}]++(?:'s)?)"
 )
