@@ -12,7 +12,7 @@ from g2p.normalize.tables import ABBREVIATIONS, MONTHS, STARTERS, WEEKDAYS, alte
 TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain"))
 DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
 DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozenset(ABBREVIATIONS["without_dot"])
-KNOWN = frozenset({*TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
+KNOWN = frozenset({"v", *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?![\w'@])")
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
@@ -60,6 +60,9 @@ def single_word(scan: Scan, position: int) -> int:
     if not match or match[1] not in KNOWN:
         return position
     text, dot, end = match[1], match[2], match.end()
+    if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
+        scan.say("versus", position, end)
+        return end
     if text in NUMBERS and dot and NUMBER_NEXT.match(scan.text, end):
         scan.say(NUMBERS[text], position, end)
         return end

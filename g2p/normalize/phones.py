@@ -12,7 +12,7 @@ from g2p.result import GB
 
 END = r"(?![\w]|[-.]\d)"
 FORMS = (
-    re.compile(rf"\+\d{{1,3}}(?:[ .-]?\(\d{{1,4}}\))?(?:[ .-]\d{{1,5}}){{2,6}}{END}"),  # +44 20 7946 0958
+    re.compile(rf"\+(?=(?:[ ().-]{{0,2}}\d){{7}})\d{{1,3}}(?:[ .-]?\(\d{{1,4}}\))?(?:[ .-]\d{{1,6}}){{1,6}}{END}"),  # +44 20 7946 0958
     re.compile(rf"\+\d{{8,15}}{END}"),
     re.compile(rf"(?:1[ .-])?\(\d{{3}}\) ?\d{{3}}[ .-]\d{{4}}{END}"),  # (555) 123-4567
     re.compile(rf"(?:1[ .-])?\d{{3}}([.-])\d{{3}}\1\d{{4}}{END}"),  # 555-123-4567, 1-800-555-0199
@@ -33,7 +33,7 @@ def grouped(scan: Scan, start: int, end: int) -> int:
     """Say text[start:end]: each run of digits, a comma between them."""
     zero = "oh" if scan.dialect == GB else "zero"
     groups = re.findall(r"\d+", scan.text[start:end])
-    spoken = [hundreds(group, zero) if len(groups) > 2 else digits(group, zero) for group in groups]
+    spoken = [hundreds(group, zero) if index + 2 < len(groups) else digits(group, zero) for index, group in enumerate(groups)]
     scan.say(("plus " if scan.text[start] == "+" else "") + " , ".join(spoken), start, end)
     return end
 

@@ -30,7 +30,7 @@ OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
-AND_LETTER = re.compile(r"&([A-Z])(?![\w'.])")
+AND_LETTER = re.compile(r"&([A-Z]s?)(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
 
@@ -197,8 +197,8 @@ def named(scan: Scan, position: int, character: str) -> int:
     if letter and scan.tokens:
         scan.space_last()
         scan.say("and", position, position + 1, True)
-        scan.letters(letter[1], position + 1, position + 2)
-        return position + 2
+        scan.letters(letter[1], position + 1, letter.end())
+        return letter.end()
     if character == "/":
         return slash(scan, position)
     if character == "$" and not (scan.space_before(position) and text[position + 1 : position + 2].isspace()):
