@@ -112,7 +112,7 @@ def nearest(case: Case, said: Sequence[str]) -> str:
 
 
 def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
-    """espeak-ng's choice for each sentence, and its time for one, in us."""
+    """espeak-ng's choice for each sentence, and its CPU time for one, in us."""
     from bench.g2p_readers import espeak_ng, from_espeak
 
     sentences = [case.sentence for case in cases]
@@ -120,21 +120,21 @@ def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
     from phonemizer.backend import EspeakBackend
 
     backend = EspeakBackend(language="en-us", with_stress=True, tie="^")
-    start = time.perf_counter()
+    start = time.process_time()
     answers = backend.phonemize(sentences)
-    spent_us = (time.perf_counter() - start) / len(sentences) * 1e6
+    spent_us = (time.process_time() - start) / len(sentences) * 1e6
     said = {sentence: [from_espeak(word) for word in answer.split()] for sentence, answer in zip(sentences, answers, strict=True)}
     return (lambda case: nearest(case, said[case.sentence])), spent_us
 
 
 def speed_us(choice: Choice, cases: Sequence[Case], rounds: int = 5) -> tuple[float, float]:
-    """Best of `rounds`: time for one sentence and for one of its words, in us."""
+    """Best of `rounds`: CPU time for one sentence and for one of its words, in us."""
     spent = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         for case in cases:
             choice(case)
-        spent.append(time.perf_counter() - start)
+        spent.append(time.process_time() - start)
     words = sum(len(case.words) for case in cases)
     return min(spent) / len(cases) * 1e6, min(spent) / words * 1e6
 
