@@ -116,8 +116,12 @@ def run(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="bench.g2p_normalize", description=__doc__.splitlines()[0])
     parser.add_argument("--misses", action="store_true", help="print each case that is wrong, with what was said")
     parser.add_argument("--no-misaki", action="store_true", help="leave the comparison out")
+    parser.add_argument("--examples", action="store_true", help="print a few cases of each category, as docs/g2p_normalizer.md holds them")
     arguments = parser.parse_args(argv)
     cases = read_cases()
+    if arguments.examples:
+        print_examples(cases)
+        return EXIT_GOOD
     exact = marks(cases, ours)
     columns, names = [exact], ("ours",)
     if not arguments.no_misaki:
@@ -139,6 +143,16 @@ def run(argv: list[str] | None) -> int:
     }
     print(json.dumps(result | figures | {"good": good}))
     return EXIT_GOOD if good else EXIT_REJECTED
+
+
+def print_examples(cases: list[Case]) -> None:
+    """Four short cases of each category; gb where the dialect matters."""
+    rows = []
+    for category in dict.fromkeys(case.category for case in cases):
+        short = [case for case in cases if case.category == category and len(case.text) < 32 and "|" not in case.text][:4]
+        said = [f"{case.text}{' (gb)' * (case.dialect == 'gb')} → {case.spoken}" for case in short]
+        rows.append((category, "; ".join(f"`{line}`" for line in said if "`" not in line)))
+    print_markdown(("category", "examples"), rows)
 
 
 def print_misses(cases: list[Case], exact: list[bool]) -> None:

@@ -3,7 +3,7 @@
     state = Scan(text="5 kg", dialect="us")
     state.say("five kilograms", 0, 4)
 
-Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION stands alone, hyphens part words.
+Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION stands alone, hyphens part words (`‑`, U+2011, joins them).
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Scan:
             last = index == len(pieces) - 1
             after = space if last else pieces[index + 1] not in PUNCTUATION
             kind: Kind = "letters" if piece[0] == "~" else "punctuation" if piece in PUNCTUATION else "word"
-            self.tokens.append((piece.lstrip("~"), start, end, kind, after))
+            self.tokens.append((piece.lstrip("~").replace("‑", "-"), start, end, kind, after))
 
     def silent(self, start: int, end: int) -> None:
         """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a symbol left out."""
