@@ -13,6 +13,7 @@ from encoder.alignment import AlignmentLimits
 from encoder.facts import FunctionFacts
 from encoder.functions import Buckets, Encoded, Functions, encode, package_functions, torch_functions
 from encoder.model import Encoder
+from encoder.prefix_lstm import PrefixLSTM
 from mlprogram import Program
 from pipeline.contract import DURATION
 from pipeline.errors import CheckFailed
@@ -52,9 +53,10 @@ def check_functions(
 ) -> tuple[list[Figure], dict[str, FunctionFacts]]:
     """Structure first, then every seam at each fill. Raises CheckFailed when a limit is missed."""
     facts = {name: FunctionFacts.of(program, name) for name, program in programs.items()}
-    for name, found in facts.items():
-        found.require(precision, len(buckets.tokens if name == DURATION else buckets.frames))
     torch_twin, package = torch_functions(encoder), package_functions(programs)
+    for name, found in facts.items():
+        lstms = sum(isinstance(module, PrefixLSTM) for module in getattr(torch_twin, name).modules())
+        found.require(precision, len(buckets.tokens if name == DURATION else buckets.frames), lstms)
     pairs = [pair for utterance in utterances for pair in _pairs(torch_twin, package, utterance, buckets, limits)]
     figures = compared(pairs, precision)
     broken = [figure for figure in figures if not figure.holds]

@@ -127,6 +127,13 @@ def test_core_ml_gets_the_declared_types_and_gives_tensors(build: Path) -> None:
     assert found["waveform"].dtype == torch.float32
 
 
+def test_an_encoder_of_two_layers_is_built(tmp_path: Path) -> None:
+    """The demo voice's depth: fewer LSTMs than Kokoro's."""
+    shallow = write_checkpoint(tmp_path / "shallow", tiny_config() | {"vocab": {"a": 1}, "n_layer": 2}, encoder=True)
+    flags = ["--checkpoint", str(shallow), "--out", str(tmp_path), "--buckets", "40,160", "--token-buckets", "16"]
+    assert convert_encoder(flags) == 0
+
+
 def test_compute_units_by_chip() -> None:
     """The encoder's LSTM aborts on the M5's GPU."""
     declared = {"default": "CPU_AND_GPU", "M5": "CPU_ONLY", "reason": "the LSTM aborts on the M5's GPU"}
