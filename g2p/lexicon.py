@@ -9,7 +9,7 @@ The lists are misaki's (g2p/misaki_data.py). A form built from a gold stem goes 
 Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/context.py, g2p/heteronyms.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from g2p.alphabet import to_kokoro
@@ -64,9 +64,14 @@ class Lexicon:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
         forms = _forms(word)
         for lists in (self._edited, self._all):
-            found = _first(_listed(form, lists) for form in forms) or _first(self._with_ending(form, lists) for form in forms)
-            if found is not None:
-                return found
+            for form in forms:
+                found = _listed(form, lists)
+                if found is not None:
+                    return found
+            for form in forms:
+                found = self._with_ending(form, lists)
+                if found is not None:
+                    return found
         return None
 
     def _with_ending(self, word: str, lists: "Lists") -> Found | None:
@@ -97,6 +102,8 @@ def is_plural_acronym(word: str) -> bool:
 
 def _forms(word: str) -> list[str]:
     """Spellings to try: as written, without accents, in lower case when capitals are not just the first letter."""
+    if word.isascii() and word.islower():
+        return [word]
     folded = fold(word)
     shouted = word[1:] != word[1:].lower() and not is_plural_acronym(word)
     return list(dict.fromkeys([word, folded, *([folded.lower()] if shouted else [])]))
@@ -112,10 +119,6 @@ def _listed(word: str, lists: Lists) -> Found | None:
             if form in entries:
                 return _found(entries[form], source, confidence)
     return None
-
-
-def _first(answers: Iterable[Found | None]) -> Found | None:
-    return next((found for found in answers if found is not None), None)
 
 
 def _found(entry: Entry, source: Source, confidence: float) -> Found:

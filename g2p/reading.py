@@ -65,10 +65,16 @@ class Reader:
         if len(self._readings) > REMEMBERED:
             self._readings.clear()
             self._guesses.clear()
-        new = [word for word in dict.fromkeys(words) if word not in self._readings]
-        asked = list(dict.fromkeys(part for word in new for part in self._unknown(word)))
+        asked: dict[str, None] = {}
+        for word in words:
+            if word not in self._readings:
+                found = self.lexicon.find(word)
+                if found is not None:
+                    self._readings[word] = _stressed(found, word)
+                else:
+                    asked.update(dict.fromkeys(self._unknown_parts(word)))
         if asked and self._neural is not None:
-            self._guesses.update(zip(asked, self._neural.predict(asked), strict=True))
+            self._guesses.update(zip(asked, self._neural.predict(list(asked)), strict=True))
 
     def read(self, word: str) -> Reading:
         """The reading of `word`, remembered. Parts that were not prepared are spelled."""
@@ -84,8 +90,10 @@ class Reader:
         return _ended(reading, lambda phonemes: with_s(phonemes, self.lexicon.dialect)) if ending else reading
 
     def _unknown(self, word: str) -> Iterator[str]:
-        if self.lexicon.find(word) is not None:
-            return
+        if self.lexicon.find(word) is None:
+            yield from self._unknown_parts(word)
+
+    def _unknown_parts(self, word: str) -> Iterator[str]:
         parts = _parts(word)
         if len(parts) > 1:
             for part in parts:

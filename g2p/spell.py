@@ -16,6 +16,8 @@ DIGIT_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "e
 
 def fold(text: str) -> str:
     """`text` without accents and ligatures, as far as Unicode decomposes it: `café` to `cafe`; letters such as ø and ß by table."""
+    if text.isascii():
+        return text
     decomposed = unicodedata.normalize("NFKD", text.translate(_PLAIN))
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 
