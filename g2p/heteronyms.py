@@ -11,16 +11,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import US, Dialect
+from g2p.symbols import PAUSES
 from g2p.tagger.classes import Classes
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
 from g2p.tagger.tense import is_habit, is_past
 from g2p.tagger.words import word_set
 
-DEFAULT, PAUSE = "DEFAULT", "None"
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
-MARKS = frozenset(";:,.!?—…")
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
 SAME_IN_PAST = frozenset(("read", "reread"))
@@ -46,8 +46,8 @@ class Heteronyms:
             raise IndexError(f"word {index} of {len(words)}")
         if not keys:
             raise ValueError(f"no keys to choose from for {words[index]!r}")
-        if PAUSE in keys and (index + 1 == len(words) or words[index + 1] in MARKS):
-            return PAUSE
+        if BEFORE_PAUSE in keys and (index + 1 == len(words) or words[index + 1] in PAUSES):
+            return BEFORE_PAUSE
         wanted = self.wanted(words, index, keys)
         return next((key for key in (*wanted, DEFAULT) if key in keys), next(iter(keys)))
 
@@ -101,7 +101,7 @@ def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
 
 def opens_command(words: Sequence[str], index: int, classes: Classes) -> bool:
     """Does the capitalised word open a sentence, with an object after it (Polish the table)?"""
-    first = index == 0 or words[index - 1] in MARKS or words[index - 1] in '“"('
+    first = index == 0 or words[index - 1] in PAUSES or words[index - 1] in '“"('
     return first and index + 1 < len(words) and classes(words[index + 1])[:1] in ("D", "S", "O")
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.g2p_heteronyms import SETS, Case, best_fixed, is_right, ours, read_cases, shuffled
-from g2p.heteronyms import DEFAULT, PAUSE, Heteronyms, extra_senses
-from g2p.lexicon import Lexicon
+from g2p.heteronyms import Heteronyms, extra_senses
+from g2p.lexicon import BEFORE_PAUSE, DEFAULT, Lexicon
 from g2p.misaki_data import read
 from g2p.phonemizer import G2P
 from g2p.symbols import unknown_symbol
@@ -83,9 +83,9 @@ def test_wrong_use_is_told(chooser: Heteronyms) -> None:
 
 
 def test_before_a_pause(chooser: Heteronyms) -> None:
-    keys = (DEFAULT, PAUSE)
-    assert chooser.choose(["Yes", "you", "can", "."], 2, keys) == PAUSE
-    assert chooser.choose(["Yes", "you", "can"], 2, keys) == PAUSE
+    keys = (DEFAULT, BEFORE_PAUSE)
+    assert chooser.choose(["Yes", "you", "can", "."], 2, keys) == BEFORE_PAUSE
+    assert chooser.choose(["Yes", "you", "can"], 2, keys) == BEFORE_PAUSE
     assert chooser.choose(["You", "can", "go"], 1, keys) == DEFAULT
 
 
