@@ -145,3 +145,17 @@ def test_letters_keep_their_ending() -> None:
 
 def test_hyphenated_plain_words_stay_one_token() -> None:
     assert [token.text for token in normalize("a state-of-the-art Blu-ray").tokens] == ["a", "state-of-the-art", "Blu-ray"]
+
+
+@pytest.mark.parametrize(
+    "text", ["10–15km", "5pm", "he/she", "No.5", "4x6", "$5/month", "B2B", "getName", "1e5kg", "50%", "AT&T", "a@b.co", "v1.2", "x=5"]
+)
+def test_spoken_words_that_touch_are_said_apart(text: str) -> None:
+    tokens = normalize(f"{text} end").tokens
+    assert len(tokens) > 2
+    assert all(token.space for token in tokens[:-1])
+    assert not tokens[-1].space
+
+
+def test_space_is_the_texts_own_beside_marks() -> None:
+    assert [token.space for token in normalize("a (b), c—d").tokens] == [True, False, False, False, True, False, False, False]

@@ -20,20 +20,24 @@ from g2p.result import US, Dialect, Normalized, Token
 __all__ = ["analyse", "normalize"]
 
 
+SPOKEN = ("word", "letters")
+
+
 def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
-    """The scan's tokens with offsets of the original."""
-    text = cleaned.text
-    if cleaned.starts is None:
-        for word, start, end, kind, space in state.tokens:
-            yield Token(word, start, end, kind, text[end : end + 1].isspace() if space is None else space)
-        return
+    """The scan's tokens with offsets of the original; two spoken ones that touch (5pm, 10–15) are said apart."""
+    text, raw = cleaned.text, state.tokens
     before = (0, 0)
-    for word, start, end, kind, space in state.tokens:
+    for (word, start, end, kind, space), after in zip(raw, [*(token[3] for token in raw[1:]), "punctuation"], strict=False):
+        if space is None:
+            space = text[end : end + 1].isspace() or (kind in SPOKEN and after in SPOKEN)
+        if cleaned.starts is None:
+            yield Token(word, start, end, kind, space)
+            continue
         first, last = cleaned.span(start, end)
         if first < before[1]:  # both began inside one character (¹¼): the later one takes what is left, or the same span
             first, last = (before[1], last) if last > before[1] else before
         before = (first, last)
-        yield Token(word, first, last, kind, text[end : end + 1].isspace() if space is None else space)
+        yield Token(word, first, last, kind, space)
 
 
 def analyse(text: str, *, dialect: Dialect = US) -> tuple[tuple[Token, ...], list[Drop]]:
