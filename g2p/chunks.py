@@ -26,14 +26,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# An abbreviation that a name or number follows: its point ends no sentence.
+# An abbreviation that a name or number follows: its point ends no sentence. (How each is said: g2p/data/normalize/abbreviations.json.)
 TITLES = _words(
-    "mr mrs ms mx messrs dr prof rev fr sr jr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det st mt ft "
+    "mr mrs ms mx messrs dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det mt "
     "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver"
 )
-BEFORE_NUMBER = _words("no nos jan feb mar apr jun jul aug sep sept oct nov dec")
+BEFORE_NUMBER = _words("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
-OPEN = _words("etc inc ltd co corp bros dept est al ave blvd rd a.m p.m am pm ph.d m.d b.a m.a")
+OPEN = _words("st ft jr sr etc inc ltd co corp bros dept est al ave blvd rd a.m p.m am pm ph.d m.d b.a m.a")
 STARTERS = _words(
     "a after all although an and another as at because before but by did do for from he her here his how however i if in is it its "
     "many my no not now of on one our she since so some such that the their then there these they this those to under was we what when "

@@ -40,6 +40,8 @@ def split(text: str) -> list[str]:
         "Taller than I.| The end.",
         "Wait... what?",
         "version 2.0.1 is out.| Get it",
+        "We met on Main St.| The house is old.",
+        "We met at St. John on Tues. 5 May.",
         "at example.com. yes",
     ],
 )
