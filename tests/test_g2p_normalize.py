@@ -159,3 +159,5 @@ def test_spoken_words_that_touch_are_said_apart(text: str) -> None:
 
 def test_space_is_the_texts_own_beside_marks() -> None:
     assert [token.space for token in normalize("a (b), c—d").tokens] == [True, False, False, False, True, False, False, False]
+    assert [(token.text, token.space) for token in normalize("120/80.").tokens[-2:]] == [("eighty", False), (".", False)]
+    assert [(token.text, token.space) for token in normalize("a 1/2.").tokens[-2:]] == [("half", False), (".", False)]

@@ -28,7 +28,7 @@ def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
     text, raw = cleaned.text, state.tokens
     before = (0, 0)
     for (word, start, end, kind, space), after in zip(raw, [*(token[3] for token in raw[1:]), "punctuation"], strict=False):
-        if space is None:
+        if space is None or (space and kind in SPOKEN and after == "punctuation"):
             space = text[end : end + 1].isspace() or (kind in SPOKEN and after in SPOKEN)
         if cleaned.starts is None:
             yield Token(word, start, end, kind, space)

@@ -94,13 +94,18 @@ def fraction_words(top: int, bottom: int, dialect: str) -> str:
 
 
 def fraction(scan: Scan, position: int) -> int:
-    """1/2, 3 3/4, ½, 2½; 24/7 and 9/11 as people say them."""
+    """1/2, 3 3/4, ½, 2½; 120/80 is `over`; 24/7 and 9/11 as people say them; after a product's name none."""
     match = FRACTION.match(scan.text, position)
     if match and match[0] in FIXED:
         scan.say(FIXED[match[0]], position, match.end())
         return match.end()
+    if match and (scan.previous() in VERSIONED or "0" in (match[2][0], match[3][0])):
+        return position
+    if match and not match[1] and int(match[2]) >= int(match[3]):
+        scan.say(" over ".join(cardinal(int(group), scan.dialect) for group in match.groups()[1:]), position, match.end())
+        return match.end()
     pair: tuple[int, int] | None = None
-    if match and int(match[3]) in DENOMINATORS and int(match[2]) and scan.previous() not in VERSIONED:
+    if match and int(match[3]) in DENOMINATORS:
         pair, front = (int(match[2]), int(match[3])), match[1]
     elif not match:
         match = VULGAR_FRACTION.match(scan.text, position)
