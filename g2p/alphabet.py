@@ -6,6 +6,7 @@
 A vowel and its stress are one sound, so the model cannot put a mark anywhere but directly before a vowel.
 """
 
+import re
 import unicodedata
 
 PADDING = 0
@@ -15,6 +16,8 @@ LETTER_ID = {letter: 1 + len(TAGS) + place for place, letter in enumerate(LETTER
 SYMBOLS = 1 + len(TAGS) + len(LETTERS)
 MAX_LETTERS = 31  # with the tag 32 symbols
 FRAMES = 2  # of CTC, for each symbol
+VOWEL_LETTER, CONSONANT_RUN = re.compile("[aeiouy]"), re.compile("[bcdfghjklmnpqrstvwxz]+")
+MAX_RUN, MAX_ONSET = 6, 4
 
 PRIMARY, SECONDARY = "ˈ", "ˌ"
 VOWELS = "AIOWYiuæɑɔəɛɜɪʊʌᵊᵻ"
@@ -36,6 +39,18 @@ def readable(word: str) -> bool:
     """Whether the model has a symbol for every character of `word`, and room for it."""
     letters = folded(word)
     return 0 < len(letters) <= MAX_LETTERS and all(letter in LETTER_ID for letter in letters)
+
+
+def speakable(word: str) -> bool:
+    """Whether a `readable` word can be said at all; otherwise it is spelled out.
+
+    It has a vowel letter, and no more consonant letters in a row, or at its beginning, than any of the 183,000 words of misaki's two
+    American lists that has a vowel letter (`borschts`, `catchphrase`: 6; `Schwarzwald`: 4).
+    """
+    letters = folded(word)
+    longest = max(map(len, CONSONANT_RUN.findall(letters)), default=0)
+    first = CONSONANT_RUN.match(letters)
+    return readable(word) and VOWEL_LETTER.search(letters) is not None and longest <= MAX_RUN and (not first or len(first[0]) <= MAX_ONSET)
 
 
 def encode(word: str, tag: str = TAGS[0]) -> tuple[int, ...]:

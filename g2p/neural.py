@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from g2p.alphabet import PADDING, SOUNDS, encode, readable
+from g2p.alphabet import PADDING, SOUNDS, encode, speakable
 from g2p.decode import NOTHING, decoded_batch
 from g2p.result import Guess
 
@@ -45,7 +45,7 @@ class NeuralG2P:
         guesses = [NOTHING] * len(words)
         by_length: dict[int, list[int]] = defaultdict(list)
         for place, word in enumerate(words):
-            if readable(word):
+            if speakable(word):
                 by_length[len(encode(word))].append(place)
         places = [place for length in sorted(by_length) for place in by_length[length]]
         for start in range(0, len(places), BATCH):

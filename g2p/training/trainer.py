@@ -35,7 +35,7 @@ class Plan:
     rate: float = 2e-3  # Adam: the embedding, gains, biases, the answer
     matrix_rate: float = 5e-3  # Muon: every other matrix
     warmup_steps: int = 300
-    falling_part: float = 0.4
+    falling_part: float = 0.35
     symbols: int = 3584  # letters in a batch
     average: float = 0.999
     midway: float = 0.3  # weight of the answers before the last
@@ -67,24 +67,25 @@ class Trainer:
         matrices, others = matrices_and_others(self.master)
         self.optimizers = {"adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.98)), "muon": Muon(matrices, lr=plan.matrix_rate)}
 
-    def run(self, state: Path, report: Callable[[dict[str, Any]], None], minutes: float | None = None) -> bool:
-        """Train to the end of the plan or of the time; True when the plan is finished."""
+    def run(self, state: Path, report: Callable[[dict[str, Any]], None], until: int | None = None, minutes: float | None = None) -> bool:
+        """Train to step `until` (default: the plan's end) or to the end of the time; True when the step is reached."""
+        last = until or self.plan.steps
         started = saved = time.monotonic()
         losses: list[float] = []
         for batch in self._stream():
             losses.append(self.train_step(batch))
             now = time.monotonic()
-            if self.step % REPORT_EVERY_STEPS == 0 or self.step == self.plan.steps:
+            if self.step % REPORT_EVERY_STEPS == 0 or self.step == last:
                 self.log.append({"step": self.step, "loss": round(sum(losses) / len(losses), 4)})
                 report(self.log[-1] | {"seconds": round(now - started)})
                 losses.clear()
             if now - saved > SAVE_EVERY_SECONDS:
                 self.save(state)
                 saved = now
-            if self.step >= self.plan.steps or (minutes is not None and now - started > 60 * minutes):
+            if self.step >= last or (minutes is not None and now - started > 60 * minutes):
                 break
         self.save(state)
-        return self.step >= self.plan.steps
+        return self.step >= last
 
     def _stream(self) -> Iterator[Batch]:
         """Epoch after epoch, from where `step` stands."""
