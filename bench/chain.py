@@ -5,7 +5,8 @@
     OMP_NUM_THREADS=1 python -m bench.chain --checkpoint demo --agreement
 
 The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length spoken once after a warm-up; models are
-loaded before the clock starts. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Agreement:
+loaded before the clock starts. With one thread seconds are the process' own CPU seconds, so that a busy machine does not count; with more
+they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Agreement:
 the same chunks through both runtimes. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout is one JSON object.
 """
 
@@ -15,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from pipeline.conductor import Pipeline
 
 LIMIT_DB = {"fp16": 45.0, "fp32": 100.0}  # vocoder against vocoder on the same features
-MEMORY_LIMIT_MB, SEAM_LIMIT_DB = 50.0, 0.0
+MEMORY_LIMIT_MB, SEAM_LIMIT_DB, AGREEMENT_WORDS = 50.0, 0.0, 100
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -60,7 +62,7 @@ def text_of(words: int) -> str:
     return " ".join(repeated)
 
 
-def pipelines(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "dict[str, Pipeline]":
+def pipelines(checkpoint: "Checkpoint", arguments: argparse.Namespace, clock: Callable[[], float]) -> "dict[str, Pipeline]":
     """A pipeline for each runtime, loaded."""
     from pipeline.conductor import Pipeline
     from pipeline.reading import TextReader
@@ -71,12 +73,14 @@ def pipelines(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "dict[
     for runtime in arguments.runtimes.split(","):
         method = "fp16" if runtime == "torch" else arguments.method
         stages = open_stages(runtime, checkpoint, arguments.build, method)
-        found[runtime] = Pipeline(reader, stages.encoder, stages.vocoder, checkpoint.config.vocab)
+        found[runtime] = Pipeline(reader, stages.encoder, stages.vocoder, checkpoint.config.vocab, clock)
     return found
 
 
 def speed(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Every runtime at every length."""
+    import time
+
     import torch
 
     from bench.executor import resident_kib
@@ -85,12 +89,12 @@ def speed(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> list[dict[
 
     torch.set_num_threads(arguments.threads)
     voice = checkpoint.voice(arguments.voice or checkpoint.voices[0])
-    rows = []
-    for runtime, pipeline in pipelines(checkpoint, arguments).items():
+    rows, clock = [], time.process_time if arguments.threads == 1 else time.perf_counter
+    for runtime, pipeline in pipelines(checkpoint, arguments, clock).items():
         list(pipeline.speak(text_of(20), voice, Manner()))  # warm
         for words in arguments.words:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
-            tally = Tally()
+            tally = Tally(clock)
             for speech in pipeline.speak(text_of(words), voice, Manner()):
                 tally.add(speech)
             rows.append(
@@ -160,7 +164,7 @@ def agreement(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> dict[s
     from pipeline.runtime import open_stages
     from pipeline.voices import style_row
 
-    text = text_of(200)
+    text = text_of(AGREEMENT_WORDS)
     ours, theirs = (
         open_stages(name, checkpoint, arguments.build, arguments.method if name != "torch" else "fp16") for name in ("torch", "mlprogram")
     )

@@ -5,6 +5,7 @@ with to_stream(sys.stdout.buffer, "wav") as sink: ...
 """
 
 import contextlib
+import errno
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -41,6 +42,17 @@ class Sink:
         raise NotImplementedError
 
 
+@contextlib.contextmanager
+def full_disk_is_an_oserror(path: Path) -> Iterator[None]:
+    """libsndfile says "System error" where a file cannot be opened or cannot grow; say what it is."""
+    import soundfile
+
+    try:
+        yield
+    except soundfile.LibsndfileError as problem:
+        raise OSError(errno.ENOSPC, f"no room for it, or too large a file ({problem})", path.name) from None
+
+
 class FileSink(Sink):
     """soundfile, written aside."""
 
@@ -48,13 +60,14 @@ class FileSink(Sink):
         import soundfile
 
         super().__init__()
-        try:
+        self.path = path
+        with full_disk_is_an_oserror(path):
             self.file = soundfile.SoundFile(path, "w", SAMPLE_RATE_HZ, 1, subtype="PCM_16")
-        except soundfile.LibsndfileError as problem:
-            raise InputError(f"cannot write {path.name}: {problem}") from None
 
     def _put(self, pcm: np.ndarray) -> None:
-        self.file.write(pcm)
+        with full_disk_is_an_oserror(self.path):
+            self.file.write(pcm)
+            self.file.flush()  # a disk that fills is found here, not when the file is closed
 
 
 class StreamSink(Sink):

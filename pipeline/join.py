@@ -12,7 +12,7 @@ from pipeline.contract import FRAME_SAMPLES
 
 FADE_SAMPLES = 120  # 5 ms
 CEILING = 1.0  # full scale; a louder chunk is turned down as a whole
-NEAR_SAMPLES = 240  # 10 ms to each side of a join
+OWN_PERCENTILE = 95  # of a chunk's frames: what the voice passes in one frame of twenty
 FULL_SCALE = 32767
 
 
@@ -44,17 +44,18 @@ def largest_step(samples: np.ndarray) -> float:
 
 
 def own_step(samples: np.ndarray) -> float:
-    """The median of the largest step in each whole frame: what the voice does from frame to frame."""
+    """The largest step in each whole frame, 95th percentile over frames: what the voice does from frame to frame."""
     frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
-    return float(np.median([largest_step(frame) for frame in frames])) if len(frames) else 0.0
+    return float(np.percentile([largest_step(frame) for frame in frames], OWN_PERCENTILE)) if len(frames) else 0.0
 
 
 def seam_db(before: np.ndarray, after: np.ndarray, pause: int) -> float:
-    """Largest step within 10 ms of a join, in dB over the smaller `own_step` of the two chunks. Below 0: no louder than the voice itself.
+    """Largest step where the join has changed anything (both fades and the pause), in dB over the smaller `own_step` of the two chunks.
 
-    `before` and `after` are finished chunks. -inf: nothing moves at the seam.
+    `before` and `after` are finished chunks. At or below 0 dB a seam is no louder than the voice itself; -inf: nothing moves there.
     """
-    near = np.concatenate([before[-NEAR_SAMPLES:], np.zeros(min(pause, 2 * NEAR_SAMPLES), np.float32), after[:NEAR_SAMPLES]])
+    silence = np.zeros(min(pause, FADE_SAMPLES), np.float32)
+    near = np.concatenate([before[-FADE_SAMPLES:], silence, after[:FADE_SAMPLES]])
     step, own = largest_step(near), min(own_step(before), own_step(after))
     with np.errstate(divide="ignore"):
         return float(20 * np.log10(step / own)) if own else (float("inf") if step else float("-inf"))

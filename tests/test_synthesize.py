@@ -162,6 +162,25 @@ def test_bad_text_file(folder: str, data: bytes | None, message: str, tmp_path: 
     assert message in capsys.readouterr().err
 
 
+def test_a_full_disk_is_one_line_and_what_was_spoken_is_kept(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """libsndfile's error in the second chunk, as it comes when the disk fills."""
+    write, calls = soundfile.SoundFile.write, []
+
+    def filling(self: soundfile.SoundFile, data: np.ndarray) -> None:
+        calls.append(data)
+        if len(calls) == 2:
+            raise soundfile.LibsndfileError(2)
+        write(self, data)
+
+    monkeypatch.setattr(soundfile.SoundFile, "write", filling)
+    assert main(flags(folder, tmp_path / "a.wav")) == 2
+    error = capsys.readouterr().err
+    assert "error: cannot write a.wav: no room for it" in error and "1 finished chunks are kept" in error and "Traceback" not in error
+    assert [path.name for path in tmp_path.iterdir()] == ["a.wav.parts"]
+
+
 def test_resume_refuses_another_text(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     parts = tmp_path / "a.wav.parts"
     parts.mkdir()
