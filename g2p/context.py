@@ -36,6 +36,18 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 }
 
 
+# Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
+# for WHO the tagger decides.
+_LOUD = "an as at be by do go he if in is me my no of on or so to up we who"
+LOUD = frozenset(_LOUD.split())
+
+
+def is_loud(token: Token, shouted: bool) -> bool:
+    """Whether a token meant for letters is an everyday word in capitals; with points between (I.T.) it is not."""
+    loud = token.text.lower() in LOUD or (shouted and token.text == "IT")
+    return loud and token.kind == "letters" and token.end - token.start == len(token.text)
+
+
 def weak_form(word: str, ahead: Ahead, first: bool, shouted: bool) -> str | None:
     """The form of a small word for what follows it, or None where the lexicon's holds.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from g2p.context import END, WEAK, Ahead, first_word, is_shouted, sense, used_to, weak_form
+from g2p.context import END, LOUD, WEAK, Ahead, first_word, is_loud, is_shouted, sense, used_to, weak_form
 from g2p.flags import REDUCED_AND, with_flags
 from g2p.lexicon import DEFAULT
 from g2p.morphology import with_clitic
@@ -49,14 +49,14 @@ class SentenceReader:
         found: list[Word] = []
         for place in range(len(tokens) - 1, -1, -1):
             token = tokens[place]
-            spoken, kind = token.text, token.kind
+            spoken, kind = token.text, "word" if token.kind == "letters" and is_loud(token, shouted) else token.kind
             if kind == "punctuation":
                 phonemes, source, confidence = (spoken if spoken in KNOWN else ""), "punctuation", 1.0
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
                 override = None if plain else _override_at(sentence.marked, token)
-                reading = self._reading(token, sentence.marked, override)
+                reading = self._reading(token, kind, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
                 if kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
@@ -71,10 +71,10 @@ class SentenceReader:
         found.reverse()
         return tuple(found), unsaid
 
-    def _reading(self, token: Token, marked: Marked, override: Override | None) -> Reading:
-        if token.kind == "override":
+    def _reading(self, token: Token, kind: str, marked: Marked, override: Override | None) -> Reading:
+        if kind == "override":
             return self._overridden(override, marked)
-        if token.kind == "letters":
+        if kind == "letters":
             return self._reader.letters(token.text)
         return self._reader.read(token.text)
 
@@ -96,7 +96,8 @@ class SentenceReader:
 
         def choose(keys: tuple[str, ...]) -> str:
             if self._heteronyms is None:
-                return next((key for key in keys if reading.senses and reading.senses[key] is None), DEFAULT)
+                letters = (key for key in keys if reading.senses and reading.senses[key] is None and word.lower() not in LOUD)
+                return next(letters, DEFAULT)
             if not used_to(word, ahead):
                 return DEFAULT
             return self._heteronyms.choose([token.text for token in tokens], place, keys)

@@ -75,6 +75,13 @@ def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> 
     assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
 
 
+def test_loud_words_are_not_letters() -> None:
+    said = plain().phonemize
+    assert said("It IS true, OR else.").phonemes == "ˌɪt ˈɪz tɹˈu, ˈɔɹ ˈɛls."
+    assert said("DO NOT TOUCH ME").phonemes == "dˈu nˈɑt tˈʌʧ mˈi"
+    assert said("The I.T. man in IT.").phonemes == "ði ˌItˈi mˈæn ɪn ˌItˈi."
+
+
 @pytest.mark.parametrize(
     ("text", "phonemes"),
     [
