@@ -1,1 +1,1 @@
-"""The Neural-Engine-first vocoder: time folded into rows, polyphase upsampling, statistics from block sums, one pass for each Snake."""
+"""The vocoder for the Neural Engine on every chip: time folded into rows, fewer passes over memory, sines only where a chip has them."""

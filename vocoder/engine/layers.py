@@ -1,133 +1,139 @@
-"""Parts of the engine vocoder: one affine for all styles, statistics from block sums, interleaves, the folded Snake and its convolution.
+"""The variant's layers: statistics in two reductions, AdaIN as one multiply-add, Snake as u - cos(u), all built from a Vocoder's weights.
 
-gain, shift = StyleBank(affines)(style)[3]
-mean, scale = BlockStatistics(block=20)(x, weights)      # exact inside the utterance, with no pass over x but two reads
-y = SnakeConv(conv, alpha, SINE)(x, gain, shift, mean, scale, inside)
+    rows = Rows.of(inside, counted)                 # masks [1, 1, R, W]
+    scale, shift = affine(x, rows, gain, bias)      # z = x * scale + shift
+
+Snake: with z = alpha AdaIN(x) it is (z + sin(z)^2) / alpha. sin(z)^2 = (1 - cos 2z) / 2, so with u = 2z it is (u - cos u + 1) / (2 alpha):
+2 alpha goes into the affine, 1 / (2 alpha) into the next convolution and the 1 into its bias. In the padding u = 0, so u - cos u + 1 = 0.
 """
 
-import math
-from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.layers import NORM_EPSILON, AdaIN1d, Conv
-from vocoder.engine.chips import SINE
-
-# (1 - cos(2 pi d)) / (2 pi) = e (c0 + c1 e + c2 e^2 + c3 e^3) with e = d^2 <= 1/4: minimax fit, largest error 7.3e-6, below fp16's rounding
-POLYNOMIAL_TERMS = (3.14066011, -10.2985573, 13.14459396, -7.31823647)
+from pipeline.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
 
 
-class StyleBank(nn.Module):
-    """Every AdaIN's `fc` as one 1x1 convolution: style -> gain and shift of each, scaled by what follows them."""
+class Rows(NamedTuple):
+    """Masks of one rate: `inside` [1, 1, R, W] is 1 on the utterance, halos included; `counted` is 1 on every step of it once.
 
-    def __init__(self, affines: Iterable[tuple[AdaIN1d, Tensor, float]]) -> None:
-        """affines: (AdaIN, factor per channel of gain and shift [C], factor of the gain alone)."""
-        super().__init__()
-        weights, biases, self.sizes = [], [], []
-        for norm, factor, gain_factor in affines:
-            scale = torch.cat([factor.double() * gain_factor, factor.double()])  # gain rows, then shift rows
-            weights.append(norm.fc.weight.detach().double() * scale.view(-1, 1, 1, 1))
-            biases.append(norm.fc.bias.detach().double() * scale)
-            self.sizes += [norm.fc.channels, norm.fc.channels]
-        weight = torch.cat(weights)
-        self.fc = nn.Conv2d(weight.shape[1], weight.shape[0], 1)
-        assign(self.fc, weight, torch.cat(biases))
-
-    def forward(self, style: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """style [1, style_dim, 1, 1] -> (gain, shift), each [1, C, 1, 1], for every AdaIN in order."""
-        parts = self.fc(style).split(self.sizes, dim=1)
-        return list(zip(parts[::2], parts[1::2], strict=True))
-
-
-class BlockStatistics(nn.Module):
-    """Mean and 1 / (sqrt(block) std) of each channel, weighted frame by frame, from sums over blocks of `block` columns (a frame).
-
-    Reads x twice and writes nothing of its size; mask, halos and padding are in the weights of the blocks.
+    `per_mean` [1, 1, 1, 1] makes a mean over all columns one over the counted ones; `per_row` turns a row's root of summed squares into
+    its share of the root of the mean square.
     """
 
-    def __init__(self, block: int) -> None:
-        super().__init__()
-        self.block = block
-        self.root = math.sqrt(block)
+    inside: Tensor
+    counted: Tensor
+    per_mean: Tensor
+    per_row: Tensor
 
-    def forward(self, x: Tensor, weights: Tensor, onset: Tensor | None = None, onset_block: int = 0) -> tuple[Tensor, Tensor]:
-        """x [1, C, R, block * n], weights [1, 1, R n, 1] of sum 1. onset [1, 1, R n, 1]: the block of which only the last column counts."""
-        blocks = x.reshape(1, x.shape[1], -1, self.block)  # [1, C, R n, block]
-        mean, norm = blocks.mean(3, keepdim=True), torch.linalg.vector_norm(blocks, dim=3, keepdim=True)  # [1, C, R n, 1]
-        if onset is not None:
-            column = blocks[:, :, onset_block : onset_block + 1, self.block - 1 :]  # [1, C, 1, 1]
-            mean, norm = torch.where(onset, column, mean), torch.where(onset, column * self.root, norm)
-        centre = (mean * weights).sum(2, keepdim=True)  # [1, C, 1, 1]
-        scaled = centre * self.root
-        spread = ((norm - scaled) * (norm + scaled) * weights).sum(2, keepdim=True)  # block * variance
-        return centre, torch.rsqrt(spread + self.block * NORM_EPSILON)
+    @classmethod
+    def of(cls, inside: Tensor, counted: Tensor) -> "Rows":
+        mean = counted.mean(dim=(2, 3), keepdim=True)
+        return cls(inside, counted, 1 / mean, torch.rsqrt(mean * counted.shape[3]))
+
+
+class Moments(NamedTuple):
+    """Mean and 1 / deviation of every channel, [1, C, 1, 1] each."""
+
+    mean: Tensor
+    inverse: Tensor
+
+
+def moments(x: Tensor, rows: Rows) -> Moments:
+    """Statistics of x [1, C, R, W] over the counted columns."""
+    counted = x * rows.counted
+    mean = counted.mean(dim=(2, 3), keepdim=True) * rows.per_mean
+    root = torch.linalg.vector_norm(counted, dim=3, keepdim=True) * rows.per_row  # [1, C, R, 1]
+    power = (root * root).mean(dim=2, keepdim=True)
+    return Moments(mean, torch.rsqrt(F.relu(power - mean * mean) + NORM_EPSILON))
+
+
+class StyleRows:
+    """Collects the gains and shifts of all norms: one product with the style computes them, one split deals them out."""
+
+    def __init__(self) -> None:
+        self.weights: list[Tensor] = []
+        self.biases: list[Tensor] = []
+        self.sizes: list[int] = []
+
+    def add(self, norm: AdaIN1d, factor: Tensor | float = 1.0) -> int:
+        """Register `norm`, its result multiplied by `factor` [C]; the index of its gain, its shift is the next one."""
+        scale = torch.ones(norm.fc.channels, dtype=torch.float64) * factor
+        both = scale.repeat(2)  # [2C]
+        self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])  # [2C, style_dim]
+        self.biases.append(norm.fc.bias.detach().double() * both)
+        self.sizes += [len(scale), len(scale)]
+        return len(self.sizes) - 2
+
+    def product(self) -> "StyleProduct":
+        """The product, once every norm is registered."""
+        return StyleProduct(torch.cat(self.weights), torch.cat(self.biases), self.sizes)
+
+
+class StyleProduct(nn.Module):
+    """style [1, style_dim, 1, 1] -> all gains and shifts, [1, C, 1, 1] each, in registration order."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, sizes: list[int]) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight[:, :, None, None].float())  # [rows, style_dim, 1, 1]
+        self.register_buffer("bias", bias.float())
+        self.sizes = sizes
+
+    def forward(self, style: Tensor) -> tuple[Tensor, ...]:
+        return F.conv2d(style, self.weight, self.bias).split(self.sizes, dim=1)
+
+
+class Norm(nn.Module):
+    """AdaIN as scale and shift of a multiply-add."""
+
+    def __init__(self, norm: AdaIN1d, styles: StyleRows, factor: Tensor | float = 1.0) -> None:
+        super().__init__()
+        self.index = styles.add(norm, factor)
+
+    def forward(self, x: Tensor, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
+        """x [1, C, R, W] -> the same shape; the padding is not zero."""
+        gain, shift = styles[self.index], styles[self.index + 1]
+        scale = gain * found.inverse
+        return x * scale + (shift - found.mean * scale)
+
+
+class FoldedConv(nn.Module):
+    """A convolution with frozen weights, zeros beyond the row: what they spoil is the halo's. `inner` [in] divides its input."""
+
+    def __init__(self, conv: Conv, inner: Tensor | None = None, constant: float = 0.0, padded: bool = True) -> None:
+        super().__init__()
+        weight = conv.weight.detach().double()  # [out, in, 1, k]
+        if inner is not None:
+            weight = weight / inner.double().view(1, -1, 1, 1)
+        bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
+        self.register_buffer("weight", weight.float())
+        self.register_buffer("bias", (bias + constant * weight.sum(dim=(1, 2, 3))).float())
+        self.stride, self.padding, self.dilation = conv.stride, conv.padding if padded else (0, 0), conv.dilation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, R, W] -> [1, out, R, W]."""
+        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
+
+
+class CosineSnake(nn.Module):
+    """u - cos(u): 2 Snake - 1 on u = 2z."""
+
+    factor, constant = 2.0, 1.0
+
+    def forward(self, u: Tensor) -> Tensor:
+        return u - torch.cos(u)
 
 
 class SnakeConv(nn.Module):
-    """AdaIN's affine, Snake and convolution of a residual block: multiply, add, cos, subtract, select, convolve.
+    """AdaIN, Snake, convolution."""
 
-    With u = 2 alpha z, z + sin^2(alpha z) / alpha = (u + 1 - cos u) / (2 alpha): 2 alpha is in gain and shift, 1 / (2 alpha) in the weights, the
-    1 in the bias; outside the utterance -1 stands for the zero that the convolution pads with. Without a sine the same in turns, u / (2 pi).
-    """
-
-    def __init__(self, conv: Conv, alpha: Tensor, form: str) -> None:
+    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module) -> None:
         super().__init__()
-        self.form = form
-        self.factor = alpha.detach().flatten().double() * (2.0 if form == SINE else 1 / math.pi)  # [C] of gain and shift
-        weight = conv.weight.detach().double() / self.factor.view(1, -1, 1, 1)
-        bias = conv.bias.detach().double() + (weight.sum(dim=(1, 2, 3)) if form == SINE else 0.0)
-        self.conv = nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel_size, padding=conv.padding, dilation=conv.dilation)
-        assign(self.conv, weight, bias)
+        inner = snake.alpha.detach().flatten().double() * form.factor
+        self.norm, self.form, self.conv = Norm(norm, styles, inner), form, FoldedConv(conv, inner, form.constant)
 
-    def forward(self, x: Tensor, gain: Tensor, shift: Tensor, statistics: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        """x [1, C, R, W]; gain, shift [1, C, 1, 1]; mask [1, 1, R, W] bool -> [1, C, R, W], true inside the halo's reach."""
-        centre, scale = statistics
-        gain = gain * scale
-        u = x * gain + (shift - gain * centre)
-        if self.form == SINE:
-            return self.conv(torch.where(mask, u - torch.cos(u), -1.0))
-        return self.conv(torch.where(mask, u + bump(u), 0.0))
-
-
-def bump(turns: Tensor) -> Tensor:
-    """(1 - cos(2 pi x)) / (2 pi) without a sine: x less the nearest whole number, then a polynomial in its square."""
-    distance = turns - torch.round(turns)
-    e = distance * distance
-    total = e * POLYNOMIAL_TERMS[-1] + POLYNOMIAL_TERMS[-2]
-    for term in POLYNOMIAL_TERMS[-3::-1]:
-        total = total * e + term
-    return total * e
-
-
-class Interleave(nn.Module):
-    """[1, a C, R, W] -> [1, C, R, a W]: channel c a + j becomes every a-th column from j on. A transposed convolution of ones and zeros."""
-
-    def __init__(self, channels: int, factor: int) -> None:
-        super().__init__()
-        self.factor, self.channels = factor, channels
-        self.register_buffer("kernel", torch.eye(factor).view(factor, 1, 1, factor).repeat(channels, 1, 1, 1), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv_transpose2d(x, self.kernel, stride=(1, self.factor), groups=self.channels)
-
-
-class Repeat(nn.Module):
-    """[1, 1, R, W] -> [1, 1, R, a W]: every column `factor` times, times `level`."""
-
-    def __init__(self, factor: int, level: float = 1.0) -> None:
-        super().__init__()
-        self.factor = factor
-        self.register_buffer("kernel", torch.full((1, 1, 1, factor), level), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv_transpose2d(x, self.kernel, stride=(1, self.factor))
-
-
-@torch.no_grad()
-def assign(conv: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
-    """Set a convolution's parameters, rounded once from float64."""
-    conv.weight.copy_(weight)
-    if bias is not None:
-        conv.bias.copy_(bias)
+    def forward(self, x: Tensor, found: Moments, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        """x [1, C, R, W] with its moments -> the same shape."""
+        return self.conv(self.form(self.norm(x, found, styles) * rows.inside))
