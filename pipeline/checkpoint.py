@@ -139,6 +139,11 @@ class Checkpoint:
             raise InputError(f"{self.weights} holds unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
         return {name: _plain(part, f"{self.weights}: {name}") for name, part in data.items()}
 
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The parts that the weights hold."""
+        return tuple(self._parts)
+
     def part(self, name: str) -> "dict[str, Tensor]":
         """State dict of one part (`decoder`, `text_encoder`, ...) in float32, without the `module.` prefix."""
         if name not in self._parts:

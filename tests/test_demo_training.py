@@ -113,10 +113,19 @@ def test_the_schedule_warms_up_stays_and_falls() -> None:
     assert plan.pace(0) < plan.pace(300) == plan.pace(600) > plan.pace(900) > plan.pace(999) > 0
 
 
-@pytest.mark.parametrize("argv", [["--steps", "0"], ["--minutes", "-1"]])
-def test_bad_arguments_are_one_line_and_exit_2(argv: list[str], capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--stage", "encoder", "--steps", "0"], "--steps 0"),
+        (["--minutes", "-1"], "--minutes -1"),
+        (["--steps", "5"], "--stage vocoder"),
+        (["--resume", "state.pt"], "--stage vocoder"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(argv: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
     assert main(argv) == EXIT_UNDECIDED
-    assert capsys.readouterr().err.startswith("error: --steps")
+    message = capsys.readouterr().err
+    assert message.startswith("error: --") and said in message and message.count("\n") == 1
 
 
 def test_a_folder_without_weights_is_an_error(tmp_path: Path) -> None:

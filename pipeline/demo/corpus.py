@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pipeline.demo.data import Utterance
+    from pipeline.demo.phones import FlitePhone
 
 SENTENCES, SEED = 780, 0  # about 55 minutes over three voices
 FLITE_VERSION = "2.2"
@@ -72,31 +73,37 @@ def build(folder: Path, sentences: int, seed: int) -> float:
 
 
 def write_frozen(name: str, folder: Path) -> int:
-    """Speak data/NAME.txt, voices taking turns; recordings are kept for the held-out ones only."""
+    """Speak data/NAME.txt, voices taking turns, in the symbols of its spelling; recordings are kept for the held-out ones only."""
     from dataclasses import replace
 
     from pipeline.demo.data import VOICES, save
+    from pipeline.demo.lessons import american_speller, spelled
     from pipeline.demo.sentences import frozen_sentences
 
-    lines = frozen_sentences(name)
+    lines, spell = frozen_sentences(name), american_speller()
     for i, text in enumerate(lines):
         voice = VOICES[i % len(VOICES)]
-        utterance = spoken(f"{name}-{i:02d}-{voice}", text, voice)
+        utterance, _ = spelled(f"{name}-{i:02d}-{voice}", text, voice, spell)
         save(utterance if name == "heldout" else replace(utterance, recording=None), folder)
     return len(lines)
 
 
 def spoken(name: str, text: str, voice: str) -> "Utterance":
-    """Let flite say `text`; return the Utterance with recording, alignment, pitch and energy."""
+    """Let flite say `text`; return the Utterance in flite's own phones, with recording, alignment, pitch and energy."""
+    recording, phones = speak(text, voice)
+    return measured(name, text, voice, recording, phones)
+
+
+def measured(name: str, text: str, voice: str, recording: "np.ndarray", phones: "list[FlitePhone]") -> "Utterance":
+    """The Utterance of a recording [samples at 16 kHz] and its phones."""
     import numpy as np
 
     from pipeline.contract import FRAMES_PER_SECOND
     from pipeline.demo.data import RECORDING_RATE_HZ, Utterance
     from pipeline.demo.features import VOICE_RANGES, log_energy, pitch_hz, resampled, to_frames
-    from pipeline.demo.phones import frame_durations, kokoro_tokens, parse_psdur, token_ids, vocabulary
+    from pipeline.demo.phones import frame_durations, kokoro_tokens, token_ids, vocabulary
 
-    recording, psdur = run_flite(text, voice)
-    tokens = kokoro_tokens(parse_psdur(psdur), question=text.endswith("?"))
+    tokens = kokoro_tokens(phones, question=text.endswith("?"))
     frames = round(len(recording) / RECORDING_RATE_HZ * FRAMES_PER_SECOND)
     audio = to_frames(resampled(recording, RECORDING_RATE_HZ), frames)
     samples = frames * RECORDING_RATE_HZ // FRAMES_PER_SECOND
@@ -111,6 +118,14 @@ def spoken(name: str, text: str, voice: str) -> "Utterance":
         energy=log_energy(audio),
         recording=np.pad(recording[:samples], (0, max(0, samples - len(recording)))).astype(np.float32),
     )
+
+
+def speak(text: str, voice: str) -> "tuple[np.ndarray, list[FlitePhone]]":
+    """flite's samples at 16 kHz (float32 [samples]) and its phones."""
+    from pipeline.demo.phones import parse_psdur
+
+    recording, psdur = run_flite(text, voice)
+    return recording, parse_psdur(psdur)
 
 
 def run_flite(text: str, voice: str) -> "tuple[np.ndarray, str]":

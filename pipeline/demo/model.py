@@ -52,10 +52,7 @@ class DemoVoice(nn.Module):
 
     def initialize(self) -> None:
         """Start values that torch's defaults miss: unit gains, a quiet spectrum, pitch and energy scaled to order one (and kept so)."""
-        for layer in self.modules():
-            if isinstance(layer, StyleAffine):
-                nn.init.zeros_(layer.bias)
-                nn.init.ones_(layer.bias.data[: layer.channels])
+        unit_gains(self)
         generator: Generator = self.decoder.generator
         nn.init.constant_(generator.conv_post.bias.data[:BINS], QUIET_LOG_MAGNITUDE)
         nn.init.constant_(generator.m_source.l_linear.weight, 1 / 3)
@@ -83,6 +80,14 @@ class DemoVoice(nn.Module):
             checkpoint.load_part(getattr(voice, name), name)
         voice.styles.data = torch.stack([checkpoint.voice(name)[0, 0, : voice.config.style_dim] for name in VOICES])
         return voice.eval()
+
+
+def unit_gains(module: nn.Module) -> None:
+    """Every AdaIN starts as plain instance norm: gain 1 (its bias holds the 1), shift 0."""
+    for layer in module.modules():
+        if isinstance(layer, StyleAffine):
+            nn.init.zeros_(layer.bias)
+            nn.init.ones_(layer.bias.data[: layer.channels])
 
 
 def _row(values) -> Tensor:

@@ -1,9 +1,10 @@
-"""Train the demo voice: text encoder, style vectors and vocoder together, from flite's speech (`make demo`).
+"""Train the demo voice from flite's speech (`make demo`): first the vocoder with a text encoder of its own, then the encoder.
 
-    python -m pipeline.demo.train --out build/demo/checkpoint              # whole run
-    python -m pipeline.demo.train --minutes 10 --compile                    # stop early; the state is kept for --resume
+    python -m pipeline.demo.train                                          # both stages, into build/demo/checkpoint
+    python -m pipeline.demo.train --stage vocoder --minutes 10 --compile   # stop early; the state is kept for --resume
+    python -m pipeline.demo.train --stage encoder                          # on the vocoder that build/demo/vocoder holds
 
-Every step's batch and noise follow from (seed, step). The learning rate is flat and falls over the last part of --steps.
+Every step's batch and noise follow from (seed, step). The learning rate is flat and falls over the last part of the schedule.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repo root, not pipeline/demo/, first on sys.path
@@ -16,11 +17,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from pipeline.errors import InputError, run_cli
 
-STEPS = 3200
-CORPUS, STATE = Path("build/demo/corpus"), Path("build/demo/state.pt")
+STAGES = ("vocoder", "encoder")
+STEPS = {"vocoder": 3200, "encoder": 2600}
+CORPUS, STATE, VOCODER = Path("build/demo/corpus"), Path("build/demo/{stage}_state.pt"), Path("build/demo/vocoder")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,32 +32,71 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(argv: list[str] | None) -> int:
+    args = parse_arguments(argv)
+    if args.minutes is not None and args.minutes <= 0:
+        raise InputError(f"--minutes {args.minutes:g}: more than 0")
+    if args.steps is not None and args.steps < 1:
+        raise InputError(f"--steps {args.steps}: at least 1")
+    if args.stage == "both" and (args.resume is not None or args.steps is not None):
+        raise InputError("--resume and --steps belong to one stage: add --stage vocoder or --stage encoder")
+    result = {}
+    for stage in STAGES if args.stage == "both" else (args.stage,):
+        result[stage] = {"vocoder": train_vocoder, "encoder": train_encoder}[stage](args)
+        if not result[stage]["finished"]:
+            break
+    print(json.dumps({"seed": args.seed, "stages": result}))
+    return 0
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
+    parser.add_argument("--stage", choices=(*STAGES, "both"), default="both", help="default: %(default)s")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the vocoder stage (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, batches and noise (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=STEPS, help="length of the whole schedule (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, help="stop after this time, whatever is left of the schedule")
-    parser.add_argument("--compile", action="store_true", help="torch.compile: twice as fast, needs a C++ compiler")
+    parser.add_argument("--steps", type=int, help=f"length of the whole schedule (default: {STEPS})")
+    parser.add_argument("--minutes", type=float, help="stop a stage after this time, whatever is left of its schedule")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the vocoder: twice as fast, needs a C++ compiler")
+    parser.add_argument(
+        "--vocoder", type=Path, default=VOCODER, help="what the first stage makes and the second reads (default: %(default)s)"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/demo/checkpoint"), help="checkpoint folder (default: %(default)s)")
-    parser.add_argument("--state", type=Path, default=STATE, help="training state, saved every two minutes (default: %(default)s)")
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from this training state")
-    args = parser.parse_args(argv)
-    if args.steps < 1 or (args.minutes is not None and args.minutes <= 0):
-        raise InputError("--steps and --minutes must be positive")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from this training state of the stage")
+    return parser.parse_args(argv)
+
+
+def train_vocoder(args: argparse.Namespace) -> dict[str, Any]:
+    """Vocoder, decoder styles, and the text encoder of flite's phones, into --vocoder."""
     from pipeline.demo import corpus
     from pipeline.demo.data import load_folder
     from pipeline.demo.training import Plan, Trainer
 
     corpus.build(CORPUS, corpus.SENTENCES, corpus.SEED)
-    plan = Plan(steps=args.steps, seed=args.seed)
-    trainer = Trainer(plan, load_folder(CORPUS), args.device, compiled=args.compile)
+    plan = Plan(steps=args.steps or STEPS["vocoder"], seed=args.seed)
+    return _run(Trainer(plan, load_folder(CORPUS), args.device, compiled=args.compile), "vocoder", args.vocoder, args)
+
+
+def train_encoder(args: argparse.Namespace) -> dict[str, Any]:
+    """Text encoder of g2p's symbols, durations and prosody: --vocoder copied to --out, and these added."""
+    import shutil
+
+    from pipeline.demo import lessons
+    from pipeline.demo.encoder_batches import load_pairs
+    from pipeline.demo.encoder_training import EncoderPlan, EncoderTrainer
+
+    plan = EncoderPlan(steps=args.steps or STEPS["encoder"], seed=args.seed)
+    lessons.build(lessons.LESSONS, lessons.SENTENCES, lessons.SEED)
+    trainer = EncoderTrainer(plan, load_pairs(lessons.LESSONS), args.vocoder)
+    shutil.copytree(args.vocoder, args.out, dirs_exist_ok=True)
+    return _run(trainer, "encoder", args.out, args)
+
+
+def _run(trainer: Any, stage: str, out: Path, args: argparse.Namespace) -> dict[str, Any]:
     if args.resume is not None:
         trainer.resume(args.resume)
-    done = trainer.run(args.state, args.minutes)
-    trainer.export(args.out)
-    result = {"checkpoint": str(args.out), "seed": args.seed, "steps": trainer.step, "finished": done, "loss": trainer.recent_loss()}
-    print(json.dumps(result))
-    return 0
+    done = trainer.run(Path(str(STATE).format(stage=stage)), args.minutes)
+    trainer.export(out)
+    return {"checkpoint": str(out), "steps": trainer.step, "finished": done, "loss": trainer.recent_loss()}
 
 
 if __name__ == "__main__":
