@@ -10,6 +10,8 @@ from pipeline.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
 from pipeline.config import KokoroConfig
 from vocoder.convert import main as convert_vocoder
 
+pytest_plugins = ["tests.quantize_build"]
+
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:

@@ -1,0 +1,83 @@
+"""Packages of every method on a tiny checkpoint, for the tests of quantize/: built once a session.
+
+conftest.py makes the fixtures known to every test file.
+"""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import coremltools as ct
+import pytest
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from mlprogram import Program
+from pipeline.checkpoint import Checkpoint
+from pipeline.manifest import Manifest
+from quantize import build as compression
+from quantize.build import build_compressed
+from quantize.layers import program_layers
+from quantize.methods import METHODS, Activations, Method
+from quantize.packages import find_package
+from quantize.recipe import Recipe
+from vocoder.export import build as build_vocoder
+
+QUICK = Activations(clips=2)
+COMPRESSED = ("w8", "w8a8", "mixed")
+
+
+def quick(name: str) -> Method:
+    """The method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion."""
+    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0)}}
+    return dataclasses.replace(METHODS[name], **changes.get(name, {}))
+
+
+def small_config() -> dict[str, Any]:
+    """The tiny architecture with one residual block a stage instead of three: half the operations."""
+    config = tiny_config()
+    config["istftnet"] |= {"resblock_kernel_sizes": [11], "resblock_dilation_sizes": [[1, 3, 5]]}
+    return config
+
+
+def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
+    """Every level in turn; AdaIN affines and the pitch and energy filters w8."""
+    layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), checkpoint.vocoder())
+    turns = ("w8a8", "p6", "fp16", "w8", "p4")
+    levels = {x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5] for i, x in enumerate(layers) if not x.is_tail}
+    return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"damage_db2": 0.0}, levels)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny checkpoint and a build folder with its packages."""
+    folder = tmp_path_factory.mktemp("quantize")
+    checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", small_config()))
+    build_vocoder(checkpoint, (40, 280), "fp16", "iOS17", folder / "build")
+    for name in COMPRESSED:
+        build_compressed(quick(name), checkpoint, folder / "build", recipe_of(checkpoint, folder / "build"))
+    return checkpoint, folder / "build"
+
+
+@pytest.fixture
+def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
+    """The same in a folder of its own, to be spoilt."""
+    return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
+
+
+@pytest.fixture
+def instant(copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Checkpoint, Path]:
+    """`copied`, with compression replaced by the w8 package that it gave before."""
+    before = shutil.copytree(manifest_of(copied, "w8").package_path, copied[1] / "before.mlpackage")
+    monkeypatch.setattr(compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True))
+    return copied
+
+
+def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:
+    """The verified manifest."""
+    return find_package(built[1], built[0], METHODS[method])
+
+
+def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:
+    """The package, loaded."""
+    return Program(manifest_of(built, method).package_path)
