@@ -12,31 +12,31 @@ export OMP_NUM_THREADS ?= 1
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv vocoder g2p encoder all demo quality release controls sensitivity bench test test-slow lint clean
+.PHONY: help venv vocoder g2p encoder all quality release bundle controls sensitivity demo bench test test-slow lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 venv: $(VENV)/.installed ## virtual environment with everything, at the versions CI ran
 
-# kokoro (upstream, for parity tests) is installed without its dependencies: only kokoro.istftnet and kokoro.modules are read.
+# Without their dependencies: kokoro (upstream, for parity tests; only its modules are read) and g2p_en (bench/; only its weights are read).
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,plot,test]"
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en
 	@touch $@
 
 vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
-encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
+encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m encoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
-g2p: ## not in this tree yet: exits 2 and says so
-	@echo "error: make $@: this package is not built by this version; the encoder and the vocoder are (docs/log.md)" >&2; exit 2
+g2p: venv ## build the G2P package (words outside the lexicon), execute it, check it (OUT=)
+	$(RUN) -m g2p.convert --out "$(OUT)"
 
-all: vocoder ## every package this version builds: the vocoder
+all: g2p encoder vocoder ## the three packages
 
 quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed)
 	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
@@ -46,13 +46,17 @@ release: venv ## judge every level, name the one to release, write the page (OBJ
 	$(RUN) -m eval.release $(checkpoint_flag) --build "$(OUT)" $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
 	[ ! -f "$(OUT)/release/decision.json" ] || $(RUN) -m eval.report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 
+bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=)
+	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
+	$(RUN) -m pipeline.bundle --method $(METHOD) $(checkpoint_flag) --build "$(OUT)"
+
 controls: venv ## prove that the gates reject: thirteen known errors
 	$(RUN) -m eval.controls $(checkpoint_flag)
 
 sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the curve
 	$(RUN) -m quantize.sensitivity $(checkpoint_flag) --build "$(OUT)"
 
-demo: venv ## train the demo voice anew from its seed (needs Debian's flite; 40 minutes on one core)
+demo: venv ## train the demo voice anew from its seed (needs Debian's flite; 70 minutes on one core)
 	$(RUN) -m pipeline.demo.train
 
 bench: venv ## speed and memory: full-size build, executor against eager PyTorch

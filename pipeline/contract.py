@@ -71,6 +71,8 @@ class PackedLayout:
         return sum(self.sizes)
 
 
+G2P_NAME = "G2P"
+
 ENCODER_NAME = "KokoroEncoder"
 DURATION, PROSODY = "duration", "prosody"  # functions of the encoder package
 MAX_PHONEMES = 510  # ALBERT has 512 positions; the boundary token stands at both ends

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pipeline.contract import ENCODER_NAME
+from pipeline.contract import ENCODER_NAME, G2P_NAME
 from pipeline.errors import InputError
 from pipeline.export import package_bytes, package_sha256
 from pipeline.staging import read_json, write_json
@@ -28,7 +28,7 @@ def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str
 
 def command_for(name: str) -> str:
     """What builds the package of that stage or file name, for the user to type."""
-    return "make encoder" if name.startswith(ENCODER_NAME) else "make vocoder"
+    return next((f"make {room}" for stage, room in ((G2P_NAME, "g2p"), (ENCODER_NAME, "encoder")) if name.startswith(stage)), "make vocoder")
 
 
 def tool_versions() -> dict[str, str]:
