@@ -28,7 +28,8 @@ def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str
 
 def command_for(name: str) -> str:
     """What builds the package of that stage or file name, for the user to type."""
-    return next((f"make {room}" for stage, room in ((G2P_NAME, "g2p"), (ENCODER_NAME, "encoder")) if name.startswith(stage)), "make vocoder")
+    rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
+    return next((f"make {room}" for stage, room in rooms.items() if name.startswith(stage)), "make vocoder")
 
 
 def tool_versions() -> dict[str, str]:
