@@ -44,15 +44,17 @@ def print_report(assembly: "Assembly", checked: int) -> None:
     table = Table(title=f"{assembly.path}  {data['checkpoint']['name']} {data['method']}", title_justify="left")
     for heading in ("part", "file", "MB", "SHA-256"):
         table.add_column(heading)
-    for stage, entries in (("encoder", data["encoder"]), ("vocoder", [data["vocoder"]])):
+    g2p = [data["g2p"]] if "package" in data["g2p"] else []
+    for stage, entries in (("g2p", g2p), ("encoder", data["encoder"]), ("vocoder", [data["vocoder"]])):
         for entry in entries:
             table.add_row(stage, entry["package"], f"{entry['package_bytes'] / 1e6:.2f}", entry["package_sha256"][:12])
-    others = {"vocabulary": data["vocabulary"], "vectors": data["vectors"], "g2p": data["g2p"]}
+    if not g2p:
+        table.add_row("g2p", data["g2p"]["absent"], "", "")
+    others = {"vocabulary": data["vocabulary"]} | ({"vectors": data["vectors"]} if data["vectors"] else {})
     for name, entry in (*others.items(), *(("voice", voice) for voice in data["voices"]["files"])):
-        if entry and "file" in entry:
-            table.add_row(name, entry["file"], f"{entry['bytes'] / 1e6:.2f}", entry["sha256"][:12])
-        else:
-            table.add_row(name, "none" if entry is None else entry["absent"], "", "")
+        table.add_row(name, entry["file"], f"{entry['bytes'] / 1e6:.2f}", entry["sha256"][:12])
+    if not data["vectors"]:
+        table.add_row("vectors", "none: `python -m pipeline.vectors` writes them", "", "")
     Console().print(table)
     if not data["releasable"]:
         print(f"{data['checkpoint']['name']}: not releasable")

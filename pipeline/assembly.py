@@ -14,14 +14,14 @@ from typing import Any
 
 from encoder.describe import EncoderManifest
 from pipeline.checkpoint import VOICE_SHAPE, Checkpoint, sha256_of
-from pipeline.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, MAX_PHONEMES, SAMPLE_RATE_HZ
+from pipeline.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, MAX_PHONEMES, SAMPLE_RATE_HZ
 from pipeline.errors import InputError
-from pipeline.manifest import Manifest
+from pipeline.manifest import Manifest, command_for
 from pipeline.staging import read_json, write_json
 from pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 1, "manifest.json"
-G2P_PATTERN = "*G2P*.json"  # the neural reader's manifest, where it was built
+G2P_ABSENT = f"not built: `{command_for(G2P_NAME)}` builds it; without it unknown words are spelled"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Parts:
 
         encoders, vocoder = package_manifests(checkpoint, build, method)
         voices = tuple(sorted(path for path in (checkpoint.folder / "voices").iterdir() if path.stem in checkpoint.voices))
-        return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, next(iter(sorted(build.glob(G2P_PATTERN))), None))
+        g2p = build / f"{G2P_NAME}.json"
+        return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, g2p if g2p.is_file() else None)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Assembly:
             "audio": {"rate_hz": SAMPLE_RATE_HZ, "frame_samples": FRAME_SAMPLES, "frames_per_second": FRAMES_PER_SECOND},
             "encoder": [_package(manifest, root) | _encoder_contract(manifest) for manifest in encoders],
             "vocoder": _package(vocoder, root) | {"source": vocoder.source},
-            "g2p": {"absent": "lexicon and rules only"} if parts.g2p is None else _file(parts.g2p, root),
+            "g2p": {"absent": G2P_ABSENT} if parts.g2p is None else _g2p(Manifest.load(parts.g2p), root),
             "vocabulary": _file(parts.vocabulary, root),
             "voices": {
                 "shape": VOICE_SHAPE,
@@ -93,19 +94,28 @@ class Assembly:
         """Check every file and package against its hash and all packages against one checkpoint; the number of things checked."""
         root, checked = self.path.parent, 0
         files = [self.data["vocabulary"], *self.data["voices"]["files"]]
-        files += [part for part in (self.data["vectors"], self.data["g2p"]) if part and "file" in part]
+        files += [self.data["vectors"]] if self.data["vectors"] else []
         for entry in files:
             _hashed(root / entry["file"], entry["sha256"])
             checked += 1
         for entry in (*self.data["encoder"], self.data["vocoder"]):
-            _hashed(root / entry["file"], entry["sha256"])
-            manifest = (EncoderManifest if "functions" in entry else Manifest).load(root / entry["file"])
-            manifest.verify()
-            if manifest.package_sha256 != entry["package_sha256"]:
-                raise InputError(f"{manifest.path} is of another package than {self.path} says: run `python -m pipeline.assemble` again")
+            manifest = self._verified(entry)
             _same(manifest.path, manifest.checkpoint_sha256, self.data["checkpoint"]["sha256"])
             checked += 2
+        if "file" in self.data["g2p"]:
+            self._verified(self.data["g2p"])
+            checked += 2
         return checked
+
+    def _verified(self, entry: dict[str, Any]) -> Manifest:
+        """The manifest of one package, after its own hash and the package's."""
+        path = self.path.parent / entry["file"]
+        _hashed(path, entry["sha256"])
+        manifest = (EncoderManifest if "functions" in entry else Manifest).load(path)
+        manifest.verify()
+        if manifest.package_sha256 != entry["package_sha256"]:
+            raise InputError(f"{path} is of another package than {self.path} says: run `python -m pipeline.assemble` again")
+        return manifest
 
 
 def _same(path: Path, found: str, wanted: str) -> None:
@@ -135,6 +145,11 @@ def _package(manifest: Manifest, root: Path) -> dict[str, Any]:
         "outputs": manifest.outputs,
         "buckets": manifest.buckets,
     }
+
+
+def _g2p(manifest: Manifest, root: Path) -> dict[str, Any]:
+    """Its weights are its own: they hang on the lexicon, not on the voice's checkpoint."""
+    return _package(manifest, root) | {"weights": manifest.checkpoint}
 
 
 def _encoder_contract(manifest: EncoderManifest) -> dict[str, Any]:

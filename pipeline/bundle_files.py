@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from encoder.describe import EncoderManifest
 from encoder.package import EncoderPackage
 from pipeline.assembly import NAME, Assembly, Parts
 from pipeline.checkpoint import Checkpoint, sha256_of
@@ -53,28 +54,23 @@ def write_bundle(folder: Path, checkpoint: Checkpoint, build: Path, method: str,
         _write_licenses(checkpoint, aside)
         vectors = _write_vectors(aside, checkpoint, inside)
         made_from = {"name": checkpoint.name, "sha256": checkpoint.sha256}
-        placed = Parts(*inside, aside / VOCABULARY, tuple(sorted((aside / "voices").iterdir())))
+        g2p = aside / "packages" / parts.g2p.name if parts.g2p else None
+        placed = Parts(*inside, aside / VOCABULARY, tuple(sorted((aside / "voices").iterdir())), g2p)
         assembly = Assembly.of(placed, aside, made_from, vectors).save(aside / NAME)
         (aside / CARD).write_text(model_card(assembly.data, decision, level, CONTENTS), encoding="utf-8")
         _write_sums(aside)
 
 
 def _copied(parts: Parts, folder: Path) -> tuple[tuple[Path, ...], Path]:
-    """Packages and manifests into packages/; the manifests' new places."""
-    places = []
-    (folder / "packages").mkdir()
-    for path in (*parts.encoders, parts.vocoder):
-        manifest = Manifest.load(path) if path == parts.vocoder else _encoder_manifest(path)
+    """Packages and manifests into packages/; where the encoder's and the vocoder's manifests are now."""
+    place = folder / "packages"
+    place.mkdir()
+    for path in (*parts.encoders, parts.vocoder, *([parts.g2p] if parts.g2p else [])):
+        manifest = (EncoderManifest if path in parts.encoders else Manifest).load(path)
         manifest.verify()
-        shutil.copytree(manifest.package_path, folder / "packages" / manifest.package)
-        places.append(Path(shutil.copy(path, folder / "packages" / path.name)))
-    return tuple(places[:-1]), places[-1]
-
-
-def _encoder_manifest(path: Path) -> Manifest:
-    from encoder.describe import EncoderManifest
-
-    return EncoderManifest.load(path)
+        shutil.copytree(manifest.package_path, place / manifest.package)
+        shutil.copy(path, place / path.name)
+    return tuple(place / path.name for path in parts.encoders), place / parts.vocoder.name
 
 
 def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
@@ -109,6 +105,7 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
         if path.stem != "flite" or checkpoint.name == "demo":
             shutil.copy(path, folder / "licenses" / path.name)
     lines = ["# Licences of what is inside", "", "| what | licence |", "| --- | --- |", f"| weights in packages/, voices/ | {weights} |"]
+    lines += ["| packages/G2P | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
     lines += ["| lexicon/ | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: JSON to one sorted table |"]
     lines += ["| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their authors (MIT) |"]
     lines += ["| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |", ""]

@@ -51,8 +51,8 @@ class CoreMLProgram:
         self.outputs = tuple(described.outputs)
         self.predict = opened(path, function, units)
 
-    def __call__(self, inputs: Mapping[str, torch.Tensor], hook: None = None) -> dict[str, torch.Tensor]:
+    def __call__(self, inputs: Mapping[str, torch.Tensor | np.ndarray], hook: None = None) -> dict[str, torch.Tensor]:
         """As Program.__call__, without hooks: Core ML shows no inner values."""
-        given = {name: value.detach().to(BY_NAME[self.inputs[name].dtype].torch).numpy() for name, value in inputs.items()}
+        given = {name: torch.as_tensor(value).to(BY_NAME[self.inputs[name].dtype].torch).numpy() for name, value in inputs.items()}
         found = self.predict(given)
         return {name: torch.from_numpy(np.asarray(found[name])) for name in self.outputs}

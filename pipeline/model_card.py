@@ -41,6 +41,7 @@ def model_card(data: dict[str, Any], decision: dict[str, Any] | None, level: dic
     if not data["releasable"]:
         head += [f"**DEMO, NOT RELEASABLE.** The weights are the checkpoint `{name}`, made to try the tools. Do not ship this.", ""]
     parts = [*((entry, "CPU and GPU; CPU on the M5") for entry in data["encoder"]), (data["vocoder"], "Neural Engine, CPU")]
+    parts += [(data["g2p"], "CPU")] if "package" in data["g2p"] else []
     lines = [
         *head,
         "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder), features to a waveform (vocoder).",

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from g2p.result import PUNCTUATION, Dialect, Result, Word
+from g2p.result import PUNCTUATION, US, Dialect, Result, Word
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from g2p import G2P
+    from mlprogram import Program
 
 STDIN = "-"
 _SENTENCE = re.compile(r"\s*(\S.*?(?:[.!?…]+[\"”)]*(?=\s)|(?=\n)|$))", re.DOTALL)
@@ -43,11 +44,21 @@ class TextReader:
         self._g2p = g2p
 
     @classmethod
-    def load(cls, dialect: Dialect, lexicon: Path | None) -> "TextReader":
-        """With all of g2p's stages. Raises InputError for a bad lexicon."""
+    def load(cls, dialect: Dialect, lexicon: Path | None, program: "Program | None" = None) -> "TextReader":
+        """With all of g2p's stages; `program`: the executed G2P package in the place of PyTorch. Raises InputError for a bad lexicon."""
         from g2p import G2P
 
-        return cls(G2P.load(dialect, lexicon))
+        if program is None or dialect != US:  # the neural reader is American; gb spells what its lists do not hold
+            return cls(G2P.load(dialect, lexicon))
+        from g2p.lexicon import Lexicon
+        from g2p.lexicon_user import read_user_lexicon
+        from g2p.neural import NeuralG2P
+        from g2p.normalize import normalize
+        from g2p.package import package_run
+        from g2p.stages import LateHeteronyms
+
+        lists = Lexicon.load(dialect, None if lexicon is None else read_user_lexicon(lexicon))
+        return cls(G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program))))
 
     def sentences(self, text: str) -> Iterator[Result]:
         """See pipeline.stages.Phonemizer."""

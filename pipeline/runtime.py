@@ -20,8 +20,9 @@ from encoder.alignment import AlignmentLimits
 from encoder.functions import Encoded, encode, package_functions, torch_functions
 from encoder.model import Encoder
 from encoder.package import EncoderPackage
+from mlprogram import Program
 from pipeline.checkpoint import Checkpoint
-from pipeline.contract import DEFAULT_BUCKETS, DURATION, ENCODER_NAME, HARMONICS, PROSODY, VOCODER_NAME, bucket_for
+from pipeline.contract import DEFAULT_BUCKETS, DURATION, ENCODER_NAME, G2P_NAME, HARMONICS, PROSODY, VOCODER_NAME, bucket_for
 from pipeline.errors import InputError
 from pipeline.manifest import Manifest, command_for, package_name
 from pipeline.stages import EncoderStage, VocoderStage
@@ -129,6 +130,20 @@ def open_stages(runtime: str, checkpoint: Checkpoint, build: Path, method: str) 
     manifest = Manifest.load(vocoder)
     manifest.verify()
     return Stages(CoreMLEncoder(encoder), CoreMLVocoder(manifest), hashes)
+
+
+def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
+    """The G2P package of a runtime, ready to call, and its hash by name; None where the runtime is PyTorch or no package is built."""
+    path = build / f"{G2P_NAME}.json"
+    if runtime == "torch" or not path.is_file():
+        return None, {}
+    manifest = Manifest.load(path)
+    manifest.verify()
+    if runtime == "mlprogram":
+        return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
+    from pipeline.coreml import CoreMLProgram
+
+    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {G2P_NAME: manifest.package_sha256}
 
 
 def check_runtime(runtime: str, method: str, platform: str = sys.platform) -> None:

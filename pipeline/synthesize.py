@@ -77,11 +77,15 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     check_speed(arguments.speed)
 
 
-def phonemizer(arguments: argparse.Namespace, voice: str) -> "Phonemizer":
-    """The g2p stage."""
+def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, dict[str, str]]":
+    """The g2p stage, and the hash of its package where one is executed."""
     from pipeline.reading import PhonemeReader, TextReader
+    from pipeline.runtime import open_g2p
 
-    return PhonemeReader() if arguments.phonemes else TextReader.load(arguments.dialect or dialect_of(voice), arguments.lexicon)
+    if arguments.phonemes:
+        return PhonemeReader(), {}
+    program, made_of = open_g2p(arguments.runtime, arguments.build)
+    return TextReader.load(arguments.dialect or dialect_of(voice), arguments.lexicon, program), made_of
 
 
 def dialect_of(voice: str) -> str:
@@ -101,8 +105,9 @@ def opened(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pi
     name = arguments.voice or library.names[0]
     voice = library.blend(name)
     stages = open_stages(arguments.runtime, checkpoint, arguments.build, arguments.method)
-    pipeline = Pipeline(phonemizer(arguments, name), stages.encoder, stages.vocoder, checkpoint.config.vocab)
-    return pipeline, voice, name, stages.made_of
+    reader, read_by = phonemizer(arguments, name)
+    pipeline = Pipeline(reader, stages.encoder, stages.vocoder, checkpoint.config.vocab)
+    return pipeline, voice, name, stages.made_of | read_by
 
 
 def settings(arguments: argparse.Namespace, text: str, voice: "Tensor", made_of: dict[str, str]) -> dict[str, Any]:
@@ -193,8 +198,11 @@ def run(argv: list[str] | None) -> int:
     made = {"checkpoint": checkpoint.name, "releasable": checkpoint.releasable, "voice": name, "runtime": arguments.runtime}
     made |= {"method": arguments.method, "speed": arguments.speed, "seed": arguments.seed}
     report = made | tally.report() | {"samples_at_full_scale": sink.full_scale, "dropped": pipeline.dropped}
+    report["models"] = made_of
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
     to = sys.stderr if arguments.stream else sys.stdout
+    if arguments.runtime != "torch" and not arguments.phonemes and "G2P" not in made_of:
+        print(f"unknown words are read by PyTorch: {arguments.build / 'G2P.json'} is not built; `make g2p` builds it", file=sys.stderr)
     level = "" if arguments.runtime == "torch" else f" {arguments.method}"
     shown = arguments.out.name if arguments.out else report["out"]
     print_table(report, f"{shown}  {name}, {arguments.runtime}{level}, {checkpoint.name}", Console(file=to))

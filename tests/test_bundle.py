@@ -134,6 +134,19 @@ def test_assembly_ties_a_build_together(tiny_checkpoint: Checkpoint, build: Path
     manifest.write_text(before, encoding="utf-8")
 
 
+def test_the_g2p_package_comes_along_with_weights_of_its_own(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path) -> None:
+    """A stand-in of G2P.mlpackage: another package under its name, of another checkpoint."""
+    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+    data = json.loads((build / "KokoroVocoder-tiny-fp32.json").read_text(encoding="utf-8"))
+    shutil.copytree(build / data["package"], build / "G2P.mlpackage")
+    own = {"stage": "G2P", "package": "G2P.mlpackage", "checkpoint": {"name": "g2p", "sha256": "1" * 64}}
+    (build / "G2P.json").write_text(json.dumps(data | own), encoding="utf-8")
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 0
+    found = Assembly.load(build / NAME / "manifest.json").data["g2p"]
+    assert found["package"] == "packages/G2P.mlpackage" and found["weights"]["sha256"] == "1" * 64
+    assert "packages/G2P.mlpackage" in (build / NAME / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
 def test_a_mix_of_checkpoints_is_refused(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     other = write_checkpoint(tmp_path / "other", tiny_config() | {"vocab": tiny_checkpoint.config.vocab}, seed=5, encoder=True)
     assert assemble(["--checkpoint", str(other), "--build", str(build)]) == 2
