@@ -19,19 +19,18 @@ from pipeline.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
 class Rows(NamedTuple):
     """Masks of one rate: `inside` [1, 1, R, W] is 1 on the utterance, halos included; `counted` is 1 on every step of it once.
 
-    `per_mean` [1, 1, 1, 1] makes a mean over all columns one over the counted ones; `per_row` turns a row's root of summed squares into
-    its share of the root of the mean square.
+    `mean` [1, 1, 1, 1] is the counted share of all columns; `per_row` is 1 / sqrt of the counted columns in a mean row.
     """
 
     inside: Tensor
     counted: Tensor
-    per_mean: Tensor
+    mean: Tensor
     per_row: Tensor
 
     @classmethod
     def of(cls, inside: Tensor, counted: Tensor) -> "Rows":
-        mean = counted.mean(dim=(2, 3), keepdim=True)
-        return cls(inside, counted, 1 / mean, torch.rsqrt(mean * counted.shape[3]))
+        in_rows = counted.sum(dim=3, keepdim=True).mean(dim=2, keepdim=True)
+        return cls(inside, counted, counted.mean(dim=(2, 3), keepdim=True), torch.rsqrt(in_rows))
 
 
 class Moments(NamedTuple):
@@ -44,7 +43,7 @@ class Moments(NamedTuple):
 def moments(x: Tensor, rows: Rows) -> Moments:
     """Statistics of x [1, C, R, W] over the counted columns."""
     counted = x * rows.counted
-    mean = counted.mean(dim=(2, 3), keepdim=True) * rows.per_mean
+    mean = counted.mean(dim=(2, 3), keepdim=True) / rows.mean
     root = torch.linalg.vector_norm(counted, dim=3, keepdim=True) * rows.per_row  # [1, C, R, 1]
     power = (root * root).mean(dim=2, keepdim=True)
     return Moments(mean, torch.rsqrt(F.relu(power - mean * mean) + NORM_EPSILON))

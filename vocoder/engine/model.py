@@ -24,7 +24,7 @@ FACTORS = {10: (2, 5), 6: (2, 3)}  # of the upsampling strides; 5 alone is not n
 
 def trimmed(x: Tensor, left: int, right: int) -> Tensor:
     """x [1, C, R, W] without `left` and `right` columns."""
-    return x[..., left : x.shape[3] - right] if left or right else x
+    return x[..., left:-right] if right else x[..., left:]
 
 
 def own_columns(width: int, left: int, right: int) -> Tensor:
@@ -93,6 +93,7 @@ class EngineVocoder(nn.Module):
         )
         self.encode = FrameBlock(vocoder.encode, styles)
         self.decode = nn.ModuleList(FrameBlock(block, styles) for block in vocoder.decode)
+        self.width = vocoder.decode[-1].conv1.out_channels
         count = float(generator.blocks_per_stage)
         self.first = Stage(generator, 0, 1.0, styles, form)
         self.last = Stage(generator, 1, count, styles, form)
@@ -116,7 +117,7 @@ class EngineVocoder(nn.Module):
         g, styles = self.geometry, self.styles(style)
         spectrum = self._slab(spectrum, SPECTRUM_CHANNELS, g.spectrum_width)
         x = self._frames(asr, f0.reshape(1, 1, 1, -1), energy.reshape(1, 1, 1, -1), mask, styles)  # [1, C, 1, 2 (bucket + 1)]
-        x = with_halo(x.reshape(1, x.shape[1], -1, 2 * g.row_frames), g.fold)  # [1, C, R, 2 P + halos]
+        x = with_halo(x.reshape(1, self.width, -1, 2 * g.row_frames), g.fold)  # [1, C, R, 2 P + halos]
         x = self._first(x, spectrum, self._slab(first, 1, g.first_noise_width), styles)
         x, inside = self._last(x, spectrum, self._slab(last, 1, g.last_noise_width), styles)
         left, right = g.last
@@ -132,7 +133,7 @@ class EngineVocoder(nn.Module):
         """The decoder at the frame rate; what stands before the generator, at twice that rate."""
         rows = Rows.of(mask, mask)
         double = F.conv_transpose2d(mask, self.twice, None, (1, 2))  # [1, 1, 1, 2 (bucket + 1)]
-        wide = Rows(double, double, rows.per_mean, rows.per_row * 0.5**0.5)
+        wide = Rows(double, double, rows.mean, rows.per_row * 0.5**0.5)
         f0, energy = self.f0_conv(f0) * mask, self.energy_conv(energy) * mask  # [1, 1, 1, bucket + 1]
         residual = self.residual(asr) * mask
         x = self.encode(concatenate(asr, f0, energy), rows, rows, styles)
