@@ -29,8 +29,14 @@ MAY_IMPORT = {
 # of pipeline/: what stands below the three models
 FOUNDATION = ("arguments", "blocks", "config", "contract", "errors", "export", "figures", "layers", "manifest", "staging")
 CLIS = {
+    "g2p.__main__": "g2p/__main__.py",
+    "g2p.convert": "g2p/convert.py",
     "encoder.convert": "encoder/convert.py",
     "pipeline.validate": "pipeline/validate.py",
+    "pipeline.synthesize": "pipeline/synthesize.py",
+    "pipeline.vectors": "pipeline/vectors.py",
+    "pipeline.assemble": "pipeline/assemble.py",
+    "pipeline.bundle": "pipeline/bundle.py",
     "vocoder.convert": "vocoder/convert.py",
     "quantize.apply": "quantize/apply.py",
     "quantize.sensitivity": "quantize/sensitivity.py",
