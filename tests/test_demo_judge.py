@@ -4,16 +4,18 @@ pytest tests/test_demo_judge.py
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from pipeline.checkpoint import DEMO_FOLDER, PARTS
+from pipeline.checkpoint import DEMO_FOLDER, PARTS, Checkpoint
 from pipeline.demo.data import VOICES, heldout
 from pipeline.demo.judge import FIGURES_NAME, TARGETS, main, picture, rendered, score, summary
 from pipeline.demo.losses import LARGEST_PHASE_ARGUMENT, LOUDEST_LOG_MAGNITUDE
 from pipeline.demo.model import PACK_ROWS, WEIGHTS, DemoVoice
+from pipeline.demo.prosody_error import prosody_errors
 from pipeline.errors import EXIT_UNDECIDED
 from pipeline.layers import Snake
 from vocoder.istft import BINS
@@ -92,3 +94,16 @@ def test_a_recording_against_itself_is_perfect_and_against_noise_is_not(tmp_path
 def test_a_folder_without_a_checkpoint_is_one_line_and_exit_2(tmp_path, capsys: pytest.CaptureFixture) -> None:
     assert main(["--checkpoint", str(tmp_path)]) == EXIT_UNDECIDED
     assert "config.json" in capsys.readouterr().err
+
+
+def test_the_encoder_is_as_near_to_flite_as_the_figures_say(figures: dict) -> None:
+    few = prosody_errors(Checkpoint.from_folder(DEMO_FOLDER), heldout()[:6])
+    assert few.duration_frames < 0.6 and few.length < 0.06 and few.f0_rmse_hz < 20 and few.voicing < 0.12
+    assert figures["prosody"]["duration_frames"] == pytest.approx(few.duration_frames, rel=0.3)
+
+
+def test_another_voices_style_moves_the_pitch() -> None:
+    """Negative control: the errors grow when the sentences are spoken in another voice's style."""
+    swapped = [replace(utterance, voice="rms" if utterance.voice == "slt" else "slt") for utterance in heldout()[:3]]
+    checkpoint = Checkpoint.from_folder(DEMO_FOLDER)
+    assert prosody_errors(checkpoint, swapped).f0_rmse_hz > 2 * prosody_errors(checkpoint, heldout()[:3]).f0_rmse_hz

@@ -3,7 +3,8 @@
     python -m pipeline.demo.judge                                  # the bundled checkpoint
     python -m pipeline.demo.judge --checkpoint build/demo/checkpoint --pictures build/demo/spectrograms
 
-True durations, F0 and energy go in, fp32 PyTorch renders, seed 0. Exit 1 when a target is missed.
+True durations, F0 and energy go in, fp32 PyTorch renders, seed 0; then how far the encoder's own durations, F0 and energy are from the true
+ones. Exit 1 when a target is missed.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repo root, not pipeline/demo/, first on sys.path
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.checkpoint import DEMO_FOLDER
+from pipeline.checkpoint import DEMO_FOLDER, Checkpoint
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def _main(argv: list[str] | None) -> int:
     from pipeline.contract import FRAMES_PER_SECOND
     from pipeline.demo.data import heldout
     from pipeline.demo.model import DemoVoice
+    from pipeline.demo.prosody_error import prosody_errors
 
     voice, utterances = DemoVoice.load(args.checkpoint), heldout()
     scores, spent = [], 0.0
@@ -71,12 +73,17 @@ def _main(argv: list[str] | None) -> int:
         scores.append(score(utterance, wave))
         if args.pictures is not None:
             picture(utterance, wave, args.pictures)
-    figures = summary(scores) | {"seed": args.seed, "targets": TARGETS}
+    errors = asdict(prosody_errors(Checkpoint.from_folder(args.checkpoint), utterances))
+    figures = summary(scores) | {
+        "seed": args.seed,
+        "targets": TARGETS,
+        "prosody": {name: round(error, 4) for name, error in errors.items()},
+    }
     print_table(figures)
     print(f"rendered at {spent / sum(u.frames / FRAMES_PER_SECOND for u in utterances):.2f} s for a second of audio", file=sys.stderr)
     (args.out or args.checkpoint / FIGURES_NAME).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     reached = all(figures["all"][name]["mean"] >= target for name, target in TARGETS.items())
-    print(json.dumps({"reached": reached, **{key: figures[key] for key in ("all", "seed", "targets")}}))
+    print(json.dumps({"reached": reached, **{key: figures[key] for key in ("all", "prosody", "seed", "targets")}}))
     return EXIT_GOOD if reached else EXIT_REJECTED
 
 
@@ -122,6 +129,12 @@ def print_table(figures: dict) -> None:
         stoi, pesq = figures[group]["stoi"], figures[group]["pesq_wb"]
         table.add_row(group, f"{stoi['mean']:.3f}", f"{stoi['worst']:.3f}", f"{pesq['mean']:.2f}", f"{pesq['worst']:.2f}")
     Console().print(table)
+    prosody = figures["prosody"]
+    print(
+        f"encoder: durations off by {prosody['duration_frames']:.2f} frames ({prosody['duration_exact']:.0%} exact), sentences by "
+        f"{prosody['length']:.1%}; F0 RMSE {prosody['f0_rmse_hz']:.1f} Hz, voicing off in {prosody['voicing']:.1%}; energy off by "
+        f"{prosody['energy']:.2f} (ln)"
+    )
 
 
 def picture(utterance: "Utterance", wave: "np.ndarray", folder: Path) -> None:
