@@ -3,8 +3,8 @@
     python -m g2p.training.train --seed 0                                # the recipe of the bundled weights
     python -m g2p.training.train --seed 0 --resume build/g2p/state.pt    # go on after a stop
 
-Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0: finished, or at
---until; 1: stopped early by --minutes, the state is kept and the weights are written; 2: bad input. The last line of stdout is one JSON object.
+Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0: finished, or at --until; 1: stopped early by
+--minutes, the state is kept and the weights are written; 2: bad input. The last line of stdout is one JSON object.
 """
 
 import argparse
