@@ -1,6 +1,6 @@
 """Train the neural model from misaki's word lists: same seed, same steps, same weights (on one machine and one torch).
 
-    python -m g2p.training.train --seed 0                                # the recipe of the bundled weights
+    python -m g2p.training.train --seed 0 --until 6851                   # the recipe of the bundled weights
     python -m g2p.training.train --seed 0 --resume build/g2p/state.pt    # go on after a stop
 
 Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0: finished, or at --until; 1: stopped early by
