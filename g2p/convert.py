@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.contract import G2P_NAME
 from pipeline.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def build(weights: Path, method: str, target: str, out: Path) -> "Manifest":
     """Export aside, execute, compare, rename, write the manifest. Raises CheckFailed when a limit is missed; nothing is left then."""
     from g2p.check import check_package
-    from g2p.describe import STAGE, g2p_manifest
+    from g2p.describe import g2p_manifest
     from g2p.export import exported
     from g2p.weights import load_model
     from mlprogram import Program
@@ -44,7 +45,7 @@ def build(weights: Path, method: str, target: str, out: Path) -> "Manifest":
     from pipeline.staging import staged
 
     model = load_model(weights)
-    name = STAGE if method == "w8" else f"{STAGE}-{method}"
+    name = G2P_NAME if method == "w8" else f"{G2P_NAME}-{method}"
     package, manifest = out / f"{name}.mlpackage", out / f"{name}.json"
     with staged(package) as aside:
         save_package(exported(model, method, target), aside)

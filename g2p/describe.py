@@ -12,10 +12,10 @@ from g2p.facts import IDS, LOGITS, ProgramFacts
 from g2p.misaki_data import MISAKI_VERSION, SHA256
 from g2p.model import Config
 from g2p.weights import read_manifest
+from pipeline.contract import G2P_NAME
 from pipeline.figures import Figure
 from pipeline.manifest import Manifest, describe_package, tool_versions
 
-STAGE = "G2P"
 COMPUTE_UNITS = {"default": "CPU_ONLY", "reason": "1.4 million weights: a call ends before another unit would have started"}
 
 
@@ -25,7 +25,7 @@ def g2p_manifest(
     """Describe a package that stands at its final place."""
     trained = read_manifest(weights)
     return Manifest(
-        stage=STAGE,
+        stage=G2P_NAME,
         method=method,
         precision="fp16" if method == "fp16" else "fp32",
         checkpoint={"name": weights.stem, "sha256": trained["sha256"]},
