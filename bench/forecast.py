@@ -1,8 +1,9 @@
 """The residency and latency forecast of this project's vocoder at 1, 3, 7, 15 and 30 s on every chip.
 
     python -m bench.forecast [--package build/KokoroVocoder-demo-fp16.mlpackage]
+    python -m bench.forecast --variant engine [--chips m1,m2] [--row-frames 40]
 
-Without --package the full-size vocoder is built with random weights. A Markdown table, then one JSON object; exit 2 for bad input.
+Without --package the full-size vocoder is built with random weights, the literal one or the engine variant. A Markdown table, then one JSON object; exit 2 for bad input.
 """
 
 import argparse
@@ -10,29 +11,35 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
 from pipeline.contract import FRAMES_PER_SECOND
 from pipeline.errors import EXIT_GOOD, InputError, run_cli
 
+if TYPE_CHECKING:
+    from vocoder.engine.options import EngineOptions
+
 SECONDS = (1, 3, 7, 15, 30)
 
 
-def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path) -> Path:
-    """This project's vocoder with random weights and one enumerated shape for each length."""
+def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path, options: "EngineOptions | None" = None) -> Path:
+    """This project's vocoder with random weights and one enumerated shape for each length, raised to whole rows in the engine variant."""
     from bench.random_checkpoint import random_vocoder
     from pipeline.config import KokoroConfig
     from pipeline.export import save_package
     from vocoder.export import export_model
 
+    if options is not None:
+        row = options.geometry.row_frames
+        frames = tuple(sorted({-(-(count + 1) // row) * row - 1 for count in frames}))
     parsed = KokoroConfig.from_dict(config, "bench.forecast")
-    model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim)
+    model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim, options)
     save_package(model, folder / "Vocoder.mlpackage")
     return folder / "Vocoder.mlpackage"
 
 
-def vocoder(package: Path | None) -> int:
+def vocoder(package: Path | None, options: "EngineOptions | None" = None) -> int:
     """The forecast table of the vocoder: all chips and lengths."""
     from bench.random_checkpoint import kokoro_config
     from mlprogram.examine.ane import report
@@ -44,7 +51,7 @@ def vocoder(package: Path | None) -> int:
     rules = load_rules()
     with tempfile.TemporaryDirectory() as folder:
         frames = tuple(s * FRAMES_PER_SECOND for s in SECONDS)
-        program = open_program(package or build_vocoder(kokoro_config(), frames, Path(folder)))
+        program = open_program(package or build_vocoder(kokoro_config(), frames, Path(folder), options))
         profiles = [profile_program(program, shapes) for shapes in program.all_shapes()]
     rows = [
         (forecast, latency_bands(forecast, rules.chips[chip]), None)
@@ -80,11 +87,16 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = argparse.ArgumentParser(prog="bench.forecast", description=__doc__.splitlines()[0])
     parser.add_argument("--package", type=Path, help="an existing package instead of a random-weight build")
+    parser.add_argument("--variant", choices=("literal", "engine"), default="literal", help="which form is built")
+    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="engine: chips it must suit; default all")
+    parser.add_argument("--row-frames", type=int, help="engine: frames of a row")
     arguments = parser.parse_args(argv)
     from mlprogram.errors import ProgramError
+    from vocoder.engine.options import EngineOptions
 
+    options = EngineOptions.chosen(arguments.variant, arguments.chips, arguments.row_frames)
     try:
-        return vocoder(arguments.package)
+        return vocoder(arguments.package, options)
     except ProgramError as problem:
         raise InputError(str(problem)) from problem
 

@@ -1,6 +1,7 @@
 """Build the vocoder package: checkpoint to .mlpackage, executed and compared before it gets its name.
 
     python -m vocoder.convert [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--precision fp16|fp32] [--buckets 40,80,160] [--out build]
+    python -m vocoder.convert --variant engine [--chips m1,m2] [--row-frames 40|80|120]     # for the Neural Engine, docs/neural-engine.md
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
 """
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.arguments import buckets_argument
-from pipeline.contract import DEFAULT_BUCKETS
 from pipeline.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
@@ -37,9 +37,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--buckets",
         type=buckets_argument,
-        default=DEFAULT_BUCKETS,
-        help="enumerated lengths in frames (40 a second), comma-separated and rising",
+        help="enumerated lengths in frames (40 a second), comma-separated and rising; engine: each a multiple of --row-frames, less 1",
     )
+    parser.add_argument("--variant", choices=("literal", "engine"), default="literal", help="engine: time in rows, fewer passes")
+    parser.add_argument(
+        "--chips", type=lambda text: tuple(text.split(",")), help="engine: chips it must suit, m1,m2 and so on; default all"
+    )
+    parser.add_argument("--row-frames", type=int, help="engine: frames of a row, 40, 80 or 120; shortest length against halos")
     parser.add_argument("--target", choices=("iOS17", "iOS18"), default="iOS17", help="minimum deployment target")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for the package and its manifest")
     return parser.parse_args(argv)
@@ -87,9 +91,11 @@ def run(argv: list[str] | None) -> int:
     from pipeline.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(arguments.checkpoint)
+    from vocoder.engine.options import EngineOptions
     from vocoder.export import build
 
-    print_report(build(checkpoint, arguments.buckets, arguments.precision, arguments.target, arguments.out))
+    options = EngineOptions.chosen(arguments.variant, arguments.chips, arguments.row_frames)
+    print_report(build(checkpoint, arguments.buckets, arguments.precision, arguments.target, arguments.out, options))
     return EXIT_GOOD
 
 

@@ -3,6 +3,7 @@
 manifest = vocoder_manifest(checkpoint, vocoder, package, buckets, "fp16", "iOS17", figures, facts)
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipeline.contract import FEATURES, FRAME_SAMPLES, SAMPLE_RATE_HZ, STYLE, VO
 from pipeline.manifest import Manifest, describe_package, tool_versions
 from vocoder.check import Figure, figures_for_manifest
 from vocoder.decoder import Vocoder
+from vocoder.engine.options import EngineOptions
 from vocoder.facts import ProgramFacts
 from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 
@@ -24,20 +26,21 @@ def vocoder_manifest(
     target: str,
     figures: list[Figure],
     facts: ProgramFacts,
+    options: EngineOptions | None = None,
 ) -> Manifest:
     """Describe a package that stands at its final place."""
     config = checkpoint.config
     io_dtype = "float16" if precision == "fp16" else "float32"
     return Manifest(
         stage=VOCODER_NAME,
-        method=precision,
+        method=precision if options is None else f"{options.name}-{precision}",
         precision=precision,
         checkpoint={"name": checkpoint.name, "sha256": checkpoint.sha256},
         releasable=checkpoint.releasable and precision != "fp32",
         target=target,
         buckets=buckets,
         hidden_dim=config.hidden_dim,
-        inputs=_inputs(PackedLayout(config.hidden_dim), config.style_dim, io_dtype),
+        inputs=_inputs(config.hidden_dim, config.style_dim, io_dtype, options),
         outputs={
             WAVEFORM: {
                 "shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"],
@@ -54,16 +57,33 @@ def vocoder_manifest(
     )
 
 
-def _inputs(layout: PackedLayout, style_dim: int, dtype: str) -> dict[str, Any]:
-    rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
+def _inputs(hidden_dim: int, style_dim: int, dtype: str, options: EngineOptions | None) -> dict[str, Any]:
+    features = _literal(PackedLayout(hidden_dim)) if options is None else _engine(options, hidden_dim)
     return {
-        FEATURES: {
-            "shape": [1, layout.channels, 1, "bucket + 1"],
-            "dtype": dtype,
-            "rows": rows,
-            "packing": "each tensor padded with zeros to rows * (bucket + 1) values a channel group, row after row",
-        },
+        FEATURES: features | {"dtype": dtype},
         STYLE: {"shape": [1, style_dim, 1, 1], "dtype": dtype, "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128"},
+    }
+
+
+def _literal(layout: PackedLayout) -> dict[str, Any]:
+    return {
+        "shape": [1, layout.channels, 1, "bucket + 1"],
+        "rows": dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True)),
+        "packing": "each tensor padded with zeros to rows * (bucket + 1) values a channel group, row after row",
+    }
+
+
+def _engine(options: EngineOptions, hidden_dim: int) -> dict[str, Any]:
+    geometry = options.geometry
+    names = ("asr", "f0_hz", "energy", "mask", "spectrum", "mask_20", "mask_120")
+    return {
+        "shape": [1, geometry.features_channels(hidden_dim), 1, "bucket + 1"],
+        "rows": dict(zip(names, geometry.sizes(hidden_dim), strict=True)),
+        "packing": "asr, f0_hz, energy, mask as in the literal vocoder; the others in rows of row_frames frames, with columns of the "
+        "neighbours on both sides (halos), zeros beyond the utterance, each row filled up to a multiple of row_frames",
+        "variant": options.name,
+        "chips": list(options.chips),
+        "geometry": asdict(geometry),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from pipeline.checkpoint import Checkpoint
-from pipeline.contract import FEATURES, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
+from pipeline.contract import DEFAULT_BUCKETS, FEATURES, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
 from pipeline.demo.data import heldout
 from pipeline.export import TensorType, convert, save_package
 from pipeline.features import excerpt, text_encoder, vocoder_inputs
@@ -19,6 +19,9 @@ from pipeline.staging import staged
 from vocoder.check import CHECK_FRAMES, check_package
 from vocoder.decoder import Vocoder
 from vocoder.describe import vocoder_manifest
+from vocoder.engine.geometry import require_architecture
+from vocoder.engine.model import EngineVocoder
+from vocoder.engine.options import EngineOptions
 from vocoder.packing import PackedVocoder, VocoderInputs
 
 if TYPE_CHECKING:
@@ -28,15 +31,21 @@ TAIL_MODULES = ("conv_post", "stft")  # kept in fp32: the ear hears exp and phas
 
 
 def export_model(
-    vocoder: Vocoder, buckets: tuple[int, ...], precision: str, target: str, hidden_dim: int, style_dim: int
+    vocoder: Vocoder,
+    buckets: tuple[int, ...],
+    precision: str,
+    target: str,
+    hidden_dim: int,
+    style_dim: int,
+    options: EngineOptions | None = None,
 ) -> "ct.models.MLModel":
-    """Trace the packed vocoder and convert it with one enumerated input."""
-    layout = PackedLayout(hidden_dim)
-    shapes = tuple((1, layout.channels, 1, bucket + 1) for bucket in buckets)
+    """Trace the packed vocoder, or its engine variant, and convert it with one enumerated input."""
+    module, channels = packed_module(vocoder, hidden_dim, options)
+    shapes = tuple((1, channels, 1, bucket + 1) for bucket in buckets)
     dtype = np.float16 if precision == "fp16" else np.float32
     features = TensorType(FEATURES, dtype, shapes=shapes) if len(shapes) > 1 else TensorType(FEATURES, dtype, shape=shapes[0])
     return convert(
-        PackedVocoder(vocoder, layout).eval(),
+        module.eval(),
         (torch.ones(shapes[0]), torch.zeros(1, style_dim, 1, 1)),
         inputs=[features, TensorType(STYLE, dtype, shape=(1, style_dim, 1, 1))],
         outputs=[TensorType(WAVEFORM, np.float32)],
@@ -46,21 +55,50 @@ def export_model(
     )
 
 
+def packed_module(vocoder: Vocoder, hidden_dim: int, options: EngineOptions | None) -> tuple[torch.nn.Module, int]:
+    """What is traced, and the channels of its features."""
+    if options is None:
+        layout = PackedLayout(hidden_dim)
+        return PackedVocoder(vocoder, layout), layout.channels
+    geometry = options.geometry
+    return EngineVocoder(vocoder, geometry, hidden_dim, options.form()), geometry.features_channels(hidden_dim)
+
+
 def check_inputs(checkpoint: Checkpoint, vocoder: Vocoder, buckets: tuple[int, ...]) -> VocoderInputs:
     """A second of a held-out sentence (less when every bucket is shorter), spoken by this checkpoint."""
     inputs = vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0)
     return excerpt(inputs, start=20, frames=min(CHECK_FRAMES, buckets[-1]))
 
 
-def build(checkpoint: Checkpoint, buckets: tuple[int, ...], precision: str, target: str, out: Path) -> Manifest:
-    """Export aside, execute, compare, rename, write the manifest. Raises CheckFailed when a limit is missed; nothing is left then."""
+def build(
+    checkpoint: Checkpoint,
+    buckets: tuple[int, ...] | None,
+    precision: str,
+    target: str,
+    out: Path,
+    options: EngineOptions | None = None,
+) -> Manifest:
+    """Export aside, execute, compare, rename, write the manifest. Raises CheckFailed when a limit is missed; nothing is left then.
+
+    `options=None` builds the literal vocoder; `buckets=None` takes the variant's default lengths.
+    """
+    buckets = checked_buckets(checkpoint, buckets, options)
     vocoder, config = checkpoint.vocoder(), checkpoint.config
     inputs = check_inputs(checkpoint, vocoder, buckets)
-    name = package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, precision)
+    method = precision if options is None else f"{options.name}-{precision}"
+    name = package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, method)
     package, manifest_path = out / f"{name}.mlpackage", out / f"{name}.json"
-    model = export_model(vocoder, buckets, precision, target, config.hidden_dim, config.style_dim)
+    model = export_model(vocoder, buckets, precision, target, config.hidden_dim, config.style_dim, options)
     with staged(package) as aside:
         save_package(model, aside)
         figures, facts = check_package(aside, vocoder, inputs, buckets, precision)
         manifest_path.unlink(missing_ok=True)  # from here until it is written again there is no package
-    return vocoder_manifest(checkpoint, vocoder, package, buckets, precision, target, figures, facts).save(manifest_path)
+    return vocoder_manifest(checkpoint, vocoder, package, buckets, precision, target, figures, facts, options).save(manifest_path)
+
+
+def checked_buckets(checkpoint: Checkpoint, buckets: tuple[int, ...] | None, options: EngineOptions | None) -> tuple[int, ...]:
+    """The lengths to build, in frames. InputError where the engine variant cannot have one, or cannot have this checkpoint."""
+    if options is None:
+        return buckets or DEFAULT_BUCKETS
+    require_architecture(checkpoint.config)
+    return options.geometry.check_buckets(buckets) if buckets else options.geometry.default_buckets()

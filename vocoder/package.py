@@ -11,16 +11,26 @@ import numpy as np
 import torch
 
 from mlprogram import Program, ProgramError
-from pipeline.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, bucket_for
+from pipeline.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, PackedLayout, bucket_for
 from pipeline.errors import InputError
 from pipeline.manifest import Manifest
 from vocoder.decoder import Vocoder
+from vocoder.engine.geometry import Geometry
+from vocoder.engine.packing import pack_rows
 from vocoder.packing import VocoderInputs, pack
+
+
+def packed_for(program: Program, inputs: VocoderInputs, bucket: int) -> torch.Tensor:
+    """The features in the packing of this program, which its number of channels tells: the literal vocoder's, or the engine variant's."""
+    channels, hidden_dim = program.inputs[FEATURES].shape[1], inputs.asr.shape[1]
+    if channels == PackedLayout(hidden_dim).channels:
+        return pack(inputs, bucket)
+    return pack_rows(inputs, bucket, Geometry.by_channels(channels, hidden_dim))
 
 
 def run_program(program: Program, inputs: VocoderInputs, bucket: int, hook=None) -> np.ndarray:
     """Pack into `bucket`, execute, trim: [600 F] float32."""
-    given = {FEATURES: pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
+    given = {FEATURES: packed_for(program, inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
     waveform = program(given, hook=hook)[WAVEFORM]  # [1, 1, 1, 600 * bucket]
     return waveform.flatten()[: FRAME_SAMPLES * inputs.frames].float().numpy()
 

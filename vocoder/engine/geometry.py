@@ -1,6 +1,6 @@
 """Where every row begins and ends: time folded into rows with halos, so that no axis grows with the length of the audio.
 
-    geometry = Geometry.of(config, row_frames=40)
+    geometry = Geometry.of(row_frames=40)
     geometry.features_channels(hidden_dim)          # channels of the one flexible input, [1, channels, 1, bucket + 1]
 
 A row holds `row_frames` frames; bucket + 1 is a multiple of it. At each rate a row carries a halo: columns of its neighbours, wide enough
@@ -15,9 +15,10 @@ from pipeline.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, PROSODY_PER_FR
 from pipeline.errors import InputError
 
 POST_REACH = 3  # conv_post is 7 wide
+RATES = (10, 6)
+KERNELS, DILATIONS = (3, 7, 11), (1, 3, 5)
 NOISE_KERNELS = (7, 11)  # upstream's residual blocks on the spectrum: first stage, last stage
-NOISE_DILATIONS = (1, 3, 5)
-WIDEST_ROW = 16_384 - 2  # the axis limit of M1 to M3, less what a dilated convolution may be lowered to
+ROW_FRAMES = (40, 80, 120)  # each has its own number of input channels, by which a packer knows it
 DEFAULT_ROW_FRAMES = 40
 
 
@@ -46,24 +47,20 @@ class Geometry:
     spectrum: int
 
     @classmethod
-    def of(cls, config: KokoroConfig, row_frames: int = DEFAULT_ROW_FRAMES) -> "Geometry":
-        """Smallest halos for this architecture. InputError when a row is too wide for the engine or narrower than a halo."""
-        net = config.istftnet
-        if len(net.upsample_rates) != 2 or any(k != 2 * r for k, r in zip(net.upsample_kernel_sizes, net.upsample_rates, strict=True)):
-            raise InputError(
-                f"istftnet.upsample_rates {net.upsample_rates} with kernels {net.upsample_kernel_sizes}: "
-                "the engine variant needs two stages with kernels twice their rate"
-            )
-        one, two = net.upsample_rates
-        block = max(reach(k, d) for k, d in zip(net.resblock_kernel_sizes, net.resblock_dilation_sizes, strict=True))
-        noise = [reach(kernel, NOISE_DILATIONS) for kernel in NOISE_KERNELS]
+    def of(cls, row_frames: int = DEFAULT_ROW_FRAMES) -> "Geometry":
+        """Smallest halos for upstream's architecture. InputError for rows that are not offered."""
+        if row_frames not in ROW_FRAMES:
+            raise InputError(f"rows of {row_frames} frames: choose from {', '.join(map(str, ROW_FRAMES))}")
+        one, two = RATES
+        block = max(reach(kernel, DILATIONS) for kernel in KERNELS)
+        noise = [reach(kernel, DILATIONS) for kernel in NOISE_KERNELS]
         low = math.ceil((block + POST_REACH + 1 + two // 2) / two)
         last = (two * low - two // 2 - 1, two * low - two // 2 + 1)
         fold = math.ceil((block + low + one // 2) / one)
         first = one * fold - one // 2
         return cls(
             row_frames=row_frames,
-            rates=(one, two),
+            rates=RATES,
             fold=fold,
             first=first,
             first_noise=first + noise[0],
@@ -73,12 +70,14 @@ class Geometry:
             spectrum=two * (first + noise[0]) + (two + 1) // 2,
         )
 
-    def __post_init__(self) -> None:
-        if PROSODY_PER_FRAME * self.row_frames < self.fold:
-            raise InputError(f"rows of {self.row_frames} frames: at least {math.ceil(self.fold / PROSODY_PER_FRAME)} frames are needed")
-        if self.spectrum_width > WIDEST_ROW:
-            most = (WIDEST_ROW - 2 * self.spectrum) // COLUMNS_PER_FRAME
-            raise InputError(f"rows of {self.row_frames} frames are {self.spectrum_width} columns wide: at most {most} frames fit the engine")
+    @classmethod
+    def by_channels(cls, channels: int, hidden_dim: int) -> "Geometry":
+        """The geometry whose features have that many channels, or InputError."""
+        for row_frames in ROW_FRAMES:
+            geometry = cls.of(row_frames)
+            if geometry.features_channels(hidden_dim) == channels:
+                return geometry
+        raise InputError(f"features of {channels} channels for a text encoder of width {hidden_dim}: no packing of this project has them")
 
     @property
     def first_width(self) -> int:
@@ -124,9 +123,20 @@ class Geometry:
         for bucket in buckets:
             if (bucket + 1) % self.row_frames:
                 near = max(1, round((bucket + 1) / self.row_frames)) * self.row_frames - 1
-                raise InputError(f"bucket {bucket}: a row holds {self.row_frames} frames, so bucket + 1 must be a multiple; {near} would be")
+                raise InputError(
+                    f"bucket {bucket}: a row holds {self.row_frames} frames, so bucket + 1 must be a multiple; {near} would be"
+                )
         return buckets
 
     def default_buckets(self) -> tuple[int, ...]:
         """The contract's lengths, each raised to whole rows."""
         return tuple(sorted({math.ceil((bucket + 1) / self.row_frames) * self.row_frames - 1 for bucket in DEFAULT_BUCKETS}))
+
+
+def require_architecture(config: KokoroConfig) -> None:
+    """InputError unless the generator has the rates, kernels and dilations that the halos were computed for."""
+    net = config.istftnet
+    found = (net.upsample_rates, net.upsample_kernel_sizes, net.resblock_kernel_sizes, net.resblock_dilation_sizes)
+    made_for = (RATES, tuple(2 * rate for rate in RATES), KERNELS, (DILATIONS,) * len(KERNELS))
+    if tuple(tuple(map(tuple, v)) if isinstance(v[0], (list, tuple)) else tuple(v) for v in found) != made_for:
+        raise InputError(f"istftnet rates, kernels, block kernels and dilations are {found}: the engine variant is made for {made_for}")

@@ -1,7 +1,7 @@
 """The variant itself: packed features to a waveform, built from a Vocoder and equal to it up to rounding.
 
-    model = EngineVocoder(vocoder, Geometry.of(config), hidden_dim)
-    waveform = model(pack_rows(inputs, bucket=79, geometry=model.geometry), style)      # [1, 1, 1, 600 * bucket]
+model = EngineVocoder(vocoder, Geometry.of(row_frames=40), hidden_dim)
+waveform = model(pack_rows(inputs, bucket=79, geometry=model.geometry), style)      # [1, 1, 1, 600 * bucket]
 """
 
 import torch
@@ -88,9 +88,7 @@ class EngineVocoder(nn.Module):
         super().__init__()
         self.geometry, self.sizes = geometry, geometry.sizes(hidden_dim)
         form, styles, generator = form or CosineSnake(), StyleRows(), vocoder.generator
-        self.f0_conv, self.energy_conv, self.residual = (
-            FoldedConv(conv) for conv in (vocoder.F0_conv, vocoder.N_conv, vocoder.asr_res[0])
-        )
+        self.f0_conv, self.energy_conv, self.residual = (FoldedConv(conv) for conv in (vocoder.F0_conv, vocoder.N_conv, vocoder.asr_res[0]))
         self.encode = FrameBlock(vocoder.encode, styles)
         self.decode = nn.ModuleList(FrameBlock(block, styles) for block in vocoder.decode)
         self.width = vocoder.decode[-1].conv1.out_channels
@@ -133,7 +131,7 @@ class EngineVocoder(nn.Module):
         """The decoder at the frame rate; what stands before the generator, at twice that rate."""
         rows = Rows.of(mask, mask)
         double = F.conv_transpose2d(mask, self.twice, None, (1, 2))  # [1, 1, 1, 2 (bucket + 1)]
-        wide = Rows(double, double, rows.mean, rows.per_row * 0.5**0.5)
+        wide = Rows(double, F.conv_transpose2d(rows.weight, self.twice, None, (1, 2)), rows.per_row * 0.5**0.5)
         f0, energy = self.f0_conv(f0) * mask, self.energy_conv(energy) * mask  # [1, 1, 1, bucket + 1]
         residual = self.residual(asr) * mask
         x = self.encode(concatenate(asr, f0, energy), rows, rows, styles)

@@ -1,0 +1,63 @@
+"""Which variant of the vocoder to export: the literal one, or the engine's with its options.
+
+variant = EngineOptions.of(chips=("m1", "m2"), row_frames=40)
+variant.name                                        # "engine-poly": part of the package's name
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from mlprogram.errors import ProgramError
+from mlprogram.examine.rules import Rules, load_rules
+from pipeline.errors import InputError
+from vocoder.engine.geometry import DEFAULT_ROW_FRAMES, Geometry
+from vocoder.engine.layers import CosineSnake, PolynomialSnake
+
+LITERAL, ENGINE = "literal", "engine"
+VARIANTS = (LITERAL, ENGINE)
+
+
+def chips_without_cosine(rules: Rules) -> frozenset[str]:
+    """Chips on which cos leaves the engine, or may, by the rules file."""
+    named = [rule for rule in rules.rules if rule.kind == "op_types" and "cos" in rule.params["ops"]]
+    return frozenset(chip for rule in named for chip in (*rule.chips, *rule.maybe_chips))
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """A checked choice: target chips and the frames of a row."""
+
+    chips: tuple[str, ...]
+    geometry: Geometry
+    polynomial: bool
+
+    @classmethod
+    def of(cls, chips: tuple[str, ...] | None = None, row_frames: int | None = None) -> "EngineOptions":
+        """Every chip of the rules file and the default row unless told otherwise. InputError lists the chips."""
+        rules = load_rules()
+        try:
+            names = tuple(dict.fromkeys(chip.lower() for chip in chips or rules.chips if rules.chip(chip)))
+        except ProgramError as problem:
+            raise InputError(str(problem)) from None
+        geometry = Geometry.of(DEFAULT_ROW_FRAMES if row_frames is None else row_frames)
+        return cls(names, geometry, bool(chips_without_cosine(rules) & set(names)))
+
+    @classmethod
+    def chosen(cls, variant: str, chips: tuple[str, ...] | None, row_frames: int | None) -> "EngineOptions | None":
+        """Options of the engine variant, None for the literal one. InputError where an option belongs to the other variant."""
+        if variant == ENGINE:
+            return cls.of(chips, row_frames)
+        given = [flag for flag, value in (("--chips", chips), ("--row-frames", row_frames)) if value is not None]
+        if given:
+            raise InputError(f"{given[0]} belongs to --variant {ENGINE}; the {LITERAL} variant has no such choice")
+        return None
+
+    @property
+    def name(self) -> str:
+        """Part of the package's name."""
+        return f"{ENGINE}-poly" if self.polynomial else ENGINE
+
+    def form(self) -> nn.Module:
+        """The Snake of these chips."""
+        return PolynomialSnake() if self.polynomial else CosineSnake()
