@@ -1,6 +1,6 @@
 """Build the encoder package: checkpoint to .mlpackage, executed and compared before it gets its name.
 
-    python -m encoder.convert [--checkpoint FOLDER|hexgrad/Kokoro-82M] [--precision fp16|fp32] [--target iOS18|iOS17] [--out build]
+    python -m encoder.convert [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--precision fp16|fp32] [--target iOS18|iOS17] [--out build]
 
 iOS 18: one package with the functions `duration` and `prosody`. iOS 17: two packages, because functions came with iOS 18.
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
@@ -41,7 +41,9 @@ CHECK_TOKENS = (3, 60, 200, MAX_PHONEMES + 2)  # shortest, a sentence, a paragra
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="encoder.convert", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="folder with config.json, one .pth and voices/; 'hexgrad/Kokoro-82M'. Default: Kokoro")
+    parser.add_argument(
+        "--checkpoint", help="folder with config.json, one .pth and voices/; 'demo'; 'hexgrad/Kokoro-82M'. Default: that, else demo"
+    )
     parser.add_argument(
         "--precision",
         choices=("fp16", "fp32"),

@@ -44,7 +44,7 @@ class Encoder(nn.Module):
             try:
                 checkpoint.part(name)
             except InputError as problem:
-                raise InputError(f"{problem}: checkpoint {checkpoint.name!r} has no encoder; hexgrad/Kokoro-82M does") from None
+                raise InputError(f"{problem}: checkpoint {checkpoint.name!r} has no encoder; Kokoro-82M and the demo voice do") from None
             checkpoint.load_part(getattr(encoder, name), name)
         return encoder.eval()
 

@@ -20,7 +20,7 @@ from encoder.model import Encoder
 from encoder.package import EncoderPackage
 from encoder.vocab import input_ids
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint, open_checkpoint
+from pipeline.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
 from pipeline.errors import InputError
 from pipeline.export import package_sha256
 
@@ -143,7 +143,6 @@ def test_a_failed_rebuild_leaves_the_old_package_whole(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--checkpoint", "demo"], "checkpoint 'demo' has no encoder"),
         (["--checkpoint", "nowhere"], "neither a folder nor"),
         (["--token-buckets", "16,513"], "not within 3..512"),
         (["--token-buckets", "2,16"], "not within 3..512"),
@@ -159,4 +158,15 @@ def test_bad_flags(flags: list[str], message: str, tmp_path: Path, capsys: pytes
         code = stop.code
     assert code == 2
     assert message in capsys.readouterr().err
+    assert left_behind(tmp_path / "out") == []
+
+
+def test_a_checkpoint_without_an_encoder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = tmp_path / "vocoder_only"
+    shutil.copytree(DEMO_FOLDER, folder)
+    weights = next(folder.glob("*.pth"))
+    state = torch.load(weights, weights_only=True)
+    torch.save({name: state[name] for name in ("decoder", "text_encoder")}, weights)
+    assert main(["--checkpoint", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "checkpoint 'demo' has no encoder" in capsys.readouterr().err
     assert left_behind(tmp_path / "out") == []
