@@ -3,7 +3,8 @@
     python -m bench.forecast [--package build/KokoroVocoder-demo-fp16.mlpackage]
     python -m bench.forecast --variant engine [--chips m1,m2] [--row-frames 40]
 
-Without --package the full-size vocoder is built with random weights, the literal one or the engine variant. A Markdown table, then one JSON object; exit 2 for bad input.
+Without --package the full-size vocoder is built with random weights, the literal one or the engine variant.
+A Markdown table, then one JSON object; exit 2 for bad input.
 """
 
 import argparse
