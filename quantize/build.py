@@ -11,7 +11,7 @@ from typing import Any
 
 from mlprogram import Program
 from pipeline.checkpoint import Checkpoint
-from pipeline.contract import bucket_for
+from pipeline.contract import FEATURES, bucket_for
 from pipeline.demo.data import calibration
 from pipeline.errors import CheckFailed, InputError
 from pipeline.export import save_package
@@ -30,6 +30,7 @@ from quantize.recipe import Recipe
 from quantize.weights import compressed
 from vocoder.check import CHECK_FRAMES
 from vocoder.decoder import Vocoder
+from vocoder.engine.options import EngineOptions
 from vocoder.export import export_model
 from vocoder.package import render_reference, run_program
 from vocoder.packing import VocoderInputs
@@ -91,7 +92,8 @@ def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: Vo
         vocoder, figure = balanced(method, checkpoint, vocoder, clip)
         figures = (figure,)
     config, target = checkpoint.config, method.target or parent.target
-    model = export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim)
+    options = EngineOptions.recorded(parent.inputs[FEATURES])
+    model = export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim, options)
     save_package(model, work / "source.mlpackage")
     return Source(work / "source.mlpackage", vocoder, figures)
 

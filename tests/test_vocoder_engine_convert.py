@@ -36,6 +36,7 @@ def test_the_manifest_tells_the_variant_and_the_package_speaks(built: Path, chec
     package, vocoder = VocoderPackage(built), checkpoint.vocoder()
     features = package.manifest.inputs["features"]
     assert features["variant"] == "engine-poly" and features["chips"] == ["m1", "m2"] and features["geometry"]["row_frames"] == 40
+    assert EngineOptions.recorded(features) == EngineOptions.of(("m1", "m2"))
     assert "cos" not in {op for op in package.manifest.operations if package.manifest.operations[op] > 1}
     inputs = excerpt(vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0), start=0, frames=55)
     assert snr_db(render_reference(vocoder, inputs), package.render(inputs)) >= 40

@@ -4,7 +4,9 @@ variant = EngineOptions.of(chips=("m1", "m2"), row_frames=40)
 variant.name                                        # "engine-poly": part of the package's name
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -52,6 +54,11 @@ class EngineOptions:
         if given:
             raise InputError(f"{given[0]} belongs to --variant {ENGINE}; the {LITERAL} variant has no such choice")
         return None
+
+    @classmethod
+    def recorded(cls, features: Mapping[str, Any]) -> "EngineOptions | None":
+        """The options of a built package, from its manifest's description of `features`; None for the literal one."""
+        return cls.of(tuple(features["chips"]), features["geometry"]["row_frames"]) if "variant" in features else None
 
     @property
     def name(self) -> str:
