@@ -11,7 +11,9 @@ from pathlib import Path
 import coremltools as ct
 import numpy as np
 import pytest
+import torch
 
+from mlprogram.ops.indexing import gather as executed_gather
 from tests.mlprogram_build import Case, check
 
 Rng = np.random.Generator
@@ -257,3 +259,8 @@ CASES: dict[str, Callable[[Rng], Case]] = {
 def test_operation(op: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(sum(map(ord, op)))
     check(op, [CASES[op](rng) for _ in range(6)], tmp_path, ct.target.iOS18 if op == "slice_update" else ct.target.iOS17)
+
+
+def test_gather_of_one_from_a_vector_has_no_axis() -> None:
+    picked = executed_gather(torch.arange(4.0), torch.tensor(2))
+    assert picked.shape == () and picked == 2.0

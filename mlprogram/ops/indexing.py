@@ -23,7 +23,7 @@ def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, valid
     if batch_dims:
         return _batched_gather(x, places, axis, batch_dims)
     y = x.index_select(axis, places.flatten())
-    return y.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return y.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))  # a scalar index drops the axis, down to no axis at all
 
 
 def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
