@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine]
+    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine] [--variant engine]
 
 Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout is one JSON object; every clip's figures are in
 build/quality/NAME.json. docs/metrics.md says what is measured and why.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from eval.claims import CLAIMS, NUMERIC
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from quantize.methods import METHODS, method_named
+from quantize.packages import VARIANTS
 
 if TYPE_CHECKING:
     from eval.judge import Judgement
@@ -33,6 +34,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
+    parser.add_argument("--variant", choices=VARIANTS, help="judge this variant of the vocoder (default: the literal rewrite)")
     parser.add_argument("--checkpoint", help="the checkpoint the package was built from (default: Kokoro if it can be had, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
@@ -65,7 +67,7 @@ def run(argv: list[str] | None) -> int:
     from quantize.packages import find_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    manifest = find_package(arguments.build, checkpoint, method_named(arguments.method))
+    manifest = find_package(arguments.build, checkpoint, method_named(arguments.method), arguments.variant)
     from pipeline.export import quiet_coremltools
     from pipeline.staging import write_json
 

@@ -11,25 +11,32 @@ from pipeline.errors import InputError
 from pipeline.manifest import Manifest, package_name
 from quantize.methods import Method
 
-
-def manifest_path(build: Path, checkpoint: Checkpoint, method: Method) -> Path:
-    """build/KokoroVocoder-fp16.json, or build/KokoroVocoder-demo-fp16.json for a checkpoint that may never be released."""
-    return build / f"{package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, method.name)}.json"
+VARIANTS = ("engine", "engine-poly")  # of vocoder.convert, beside the literal rewrite, which has no name
 
 
-def find_package(build: Path, checkpoint: Checkpoint, method: Method) -> Manifest:
-    """The manifest of `method` in `build`, its package's hash verified.
+def manifest_path(build: Path, checkpoint: Checkpoint, method: Method, variant: str | None = None) -> Path:
+    """build/KokoroVocoder-fp16.json, or build/KokoroVocoder-demo-engine-fp16.json: the checkpoint's name where it may never be released."""
+    return build / f"{package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, _level(method, variant))}.json"
+
+
+def find_package(build: Path, checkpoint: Checkpoint, method: Method, variant: str | None = None) -> Manifest:
+    """The manifest of `method` (of a variant of the vocoder) in `build`, its package's hash verified.
 
     Raises InputError when it is not built (naming the command), was built from another checkpoint, or differs from its manifest.
     """
-    path = manifest_path(build, checkpoint, method)
+    path, level = manifest_path(build, checkpoint, method, variant), _level(method, variant)
+    command = method.command if variant is None else f"python -m vocoder.convert --variant {variant.partition('-')[0]}"
     if not path.is_file():
-        raise InputError(f"{path} does not exist: the {method.name} package is not built; `{method.command}` builds it")
+        raise InputError(f"{path} does not exist: the {level} package is not built; `{command}` builds it")
     manifest = Manifest.load(path)
     if manifest.checkpoint_sha256 != checkpoint.sha256:
         built, given = manifest.checkpoint_sha256[:12], checkpoint.sha256[:12]
-        raise InputError(f"{path} was built from checkpoint {built}, but {checkpoint.weights} is {given}: run `{method.command}` again")
-    if manifest.method != method.name:
-        raise InputError(f"{path} says method {manifest.method!r}, expected {method.name!r}: run `{method.command}` again")
+        raise InputError(f"{path} was built from checkpoint {built}, but {checkpoint.weights} is {given}: run `{command}` again")
+    if manifest.method != level:
+        raise InputError(f"{path} says method {manifest.method!r}, expected {level!r}: run `{command}` again")
     manifest.verify()
     return manifest
+
+
+def _level(method: Method, variant: str | None) -> str:
+    return method.name if variant is None else f"{variant}-{method.name}"

@@ -20,6 +20,7 @@ from pipeline.config import KokoroConfig
 from pipeline.demo.data import VOICES, Utterance, heldout
 from pipeline.demo.encoder_batches import EncoderBatches, Pair, load_pairs, stacked
 from pipeline.demo.encoder_training import EncoderPlan, EncoderTrainer, losses
+from pipeline.demo.finish import Finish
 from pipeline.demo.model import DemoVoice
 from pipeline.errors import InputError
 from tests.test_demo_training import tiny_config
@@ -35,12 +36,12 @@ def pairs() -> list[Pair]:
 @pytest.fixture
 def start(tmp_path: Path) -> Path:
     """A tiny checkpoint as stage vocoder leaves it: two parts."""
-    config = tiny_config()
+    config = replace(tiny_config(), style_dim=128)  # as wide as a voice pack has it
     voice = DemoVoice(config)
     voice.initialize()
     voice.save(tmp_path)
     data = json.loads((DEMO_FOLDER / "config.json").read_text(encoding="utf-8"))
-    data |= {"hidden_dim": 16, "style_dim": 8, "n_layer": 1, "decoder": {"hidden_dim": 16, "asr_res_dim": 8}}
+    data |= {"hidden_dim": 16, "style_dim": 128, "n_layer": 1, "decoder": {"hidden_dim": 16, "asr_res_dim": 8}}
     data["istftnet"] |= {"upsample_initial_channel": 16, "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3, 5]]}
     (tmp_path / "config.json").write_text(json.dumps(data), encoding="utf-8")
     assert KokoroConfig.load(tmp_path / "config.json").hidden_dim == config.hidden_dim
@@ -113,8 +114,7 @@ def test_the_export_is_a_whole_checkpoint_and_speaks_as_it_was_trained(start: Pa
     before = Checkpoint.from_folder(start)
     assert all(torch.equal(value, before.part("decoder")[key]) for key, value in checkpoint.part("decoder").items())
     utterance: Utterance = heldout()[0]
-    pack = read_tensors(folder / "voices" / f"{utterance.voice}.pt").float()  # a tiny style is no pack for `voice`
-    style = pack[0, :, checkpoint.config.style_dim :]
+    style = checkpoint.voice(utterance.voice)[0, :, checkpoint.config.style_dim :]
     limits = _limits(checkpoint)
     encoded = encode(torch_functions(Encoder.of(checkpoint)), tuple(utterance.input_ids.tolist()), style, 1.0, None, limits)
     with torch.no_grad():
@@ -138,3 +138,23 @@ def test_a_checkpoint_with_an_encoder_is_no_start(start: Path, tmp_path: Path) -
 
 def _limits(checkpoint: Checkpoint) -> AlignmentLimits:
     return AlignmentLimits.of(checkpoint.config, 1200)
+
+
+def test_the_finish_changes_the_vocoder_and_leaves_prosody_alone(start: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "whole"
+    shutil.copytree(start, folder)
+    EncoderTrainer(PLAN, pairs(), start).export(folder)
+    parts = {name: Checkpoint.from_folder(folder).part(name) for name in ("decoder", "predictor")}  # read now: export overwrites the file
+    packs = {voice: read_tensors(folder / "voices" / f"{voice}.pt") for voice in VOICES}
+    finish = Finish(4, 0, heldout()[:2], "cpu", folder, compiled=False)
+    for own, given in zip(finish.voice.decoder.parameters(), DemoVoice.load(folder).decoder.parameters(), strict=True):
+        assert torch.equal(own, given), "it starts where the checkpoint stands"
+    for _ in range(4):
+        finish.train_step()
+    finish.export(folder)
+    after = Checkpoint.from_folder(folder)
+    assert all(torch.equal(value, parts["predictor"][key]) for key, value in after.part("predictor").items())
+    assert not all(torch.equal(value, parts["decoder"][key]) for key, value in after.part("decoder").items())
+    found = {voice: read_tensors(folder / "voices" / f"{voice}.pt") for voice in VOICES}
+    assert all(torch.equal(found[voice][..., 128:], pack[..., 128:]) for voice, pack in packs.items())
+    assert not torch.equal(found["slt"][..., :128], packs["slt"][..., :128])

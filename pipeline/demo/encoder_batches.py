@@ -5,7 +5,7 @@
 Drawn from (seed, step) alone. A batch holds utterances of similar length, so little of it is padding.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +111,11 @@ def load_pairs(folder: Path) -> list[Pair]:
     if not files:
         raise InputError(f"{folder / SPELLED} holds no .npz utterances: python -m pipeline.demo.lessons makes them")
     return [Pair(load(file), load(folder / SPOKEN / file.name)) for file in files]
+
+
+def load_recorded(folder: Path) -> list[Utterance]:
+    """The same utterances in g2p's symbols, with their recordings."""
+    return [replace(pair.spelled, recording=pair.spoken.recording) for pair in load_pairs(folder)]
 
 
 def _padded(rows: list[Tensor]) -> Tensor:

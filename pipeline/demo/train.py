@@ -1,8 +1,9 @@
-"""Train the demo voice from flite's speech (`make demo`): first the vocoder with a text encoder of its own, then the encoder.
+"""Train the demo voice from flite's speech (`make demo`): the vocoder with a text encoder of its own, the encoder, then a finish of both.
 
-    python -m pipeline.demo.train                                          # both stages, into build/demo/checkpoint
+    python -m pipeline.demo.train                                          # all stages, into build/demo/checkpoint
     python -m pipeline.demo.train --stage vocoder --minutes 10 --compile   # stop early; the state is kept for --resume
     python -m pipeline.demo.train --stage encoder                          # on the vocoder that build/demo/vocoder holds
+    python -m pipeline.demo.train --stage finish --compile                 # on the checkpoint that build/demo/checkpoint holds
 
 Every step's batch and noise follow from (seed, step). The learning rate is flat and falls over the last part of the schedule.
 """
@@ -21,8 +22,8 @@ from typing import Any
 
 from pipeline.errors import InputError, run_cli
 
-STAGES = ("vocoder", "encoder")
-STEPS = {"vocoder": 3200, "encoder": 2600}
+STAGES = ("vocoder", "encoder", "finish")
+STEPS = {"vocoder": 3200, "encoder": 2600, "finish": 2600}
 CORPUS, STATE, VOCODER = Path("build/demo/corpus"), Path("build/demo/{stage}_state.pt"), Path("build/demo/vocoder")
 
 
@@ -37,11 +38,11 @@ def _main(argv: list[str] | None) -> int:
         raise InputError(f"--minutes {args.minutes:g}: more than 0")
     if args.steps is not None and args.steps < 1:
         raise InputError(f"--steps {args.steps}: at least 1")
-    if args.stage == "both" and (args.resume is not None or args.steps is not None):
-        raise InputError("--resume and --steps belong to one stage: add --stage vocoder or --stage encoder")
+    if args.stage == "all" and (args.resume is not None or args.steps is not None):
+        raise InputError(f"--resume and --steps belong to one stage: add --stage {', '.join(STAGES[:-1])} or {STAGES[-1]}")
     result = {}
-    for stage in STAGES if args.stage == "both" else (args.stage,):
-        result[stage] = {"vocoder": train_vocoder, "encoder": train_encoder}[stage](args)
+    for stage in STAGES if args.stage == "all" else (args.stage,):
+        result[stage] = {"vocoder": train_vocoder, "encoder": train_encoder, "finish": train_finish}[stage](args)
         if not result[stage]["finished"]:
             break
     print(json.dumps({"seed": args.seed, "stages": result}))
@@ -51,8 +52,10 @@ def _main(argv: list[str] | None) -> int:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--stage", choices=(*STAGES, "both"), default="both", help="default: %(default)s")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the vocoder stage (default: %(default)s)")
+    parser.add_argument("--stage", choices=(*STAGES, "all"), default="all", help="default: %(default)s")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="of the vocoder stage and the finish (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights, batches and noise (default: %(default)s)")
     parser.add_argument("--steps", type=int, help=f"length of the whole schedule (default: {STEPS})")
     parser.add_argument("--minutes", type=float, help="stop a stage after this time, whatever is left of its schedule")
@@ -89,6 +92,17 @@ def train_encoder(args: argparse.Namespace) -> dict[str, Any]:
     trainer = EncoderTrainer(plan, load_pairs(lessons.LESSONS), args.vocoder)
     shutil.copytree(args.vocoder, args.out, dirs_exist_ok=True)
     return _run(trainer, "encoder", args.out, args)
+
+
+def train_finish(args: argparse.Namespace) -> dict[str, Any]:
+    """Vocoder, decoder styles and text encoder of --out together, at a low rate, on the encoder's lessons; durations and prosody stay."""
+    from pipeline.demo import lessons
+    from pipeline.demo.encoder_batches import load_recorded
+    from pipeline.demo.finish import Finish
+
+    lessons.build(lessons.LESSONS, lessons.SENTENCES, lessons.SEED)
+    finish = Finish(args.steps or STEPS["finish"], args.seed, load_recorded(lessons.LESSONS), args.device, args.out, compiled=args.compile)
+    return _run(finish, "finish", args.out, args)
 
 
 def _run(trainer: Any, stage: str, out: Path, args: argparse.Namespace) -> dict[str, Any]:
