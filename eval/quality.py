@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from eval.claims import CLAIMS, NUMERIC
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
-from quantize.methods import METHODS, method_named
-from quantize.packages import VARIANTS
+from quantize.methods import METHODS, VARIANTS, method_named
 
 if TYPE_CHECKING:
     from eval.judge import Judgement

@@ -32,6 +32,7 @@ from vocoder.packing import VocoderInputs
 from vocoder.source import HarmonicSource
 
 RUNTIMES = ("torch", "mlprogram", "coreml")
+ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
 CONVERTED = ("fp16", "fp32")  # made by the converters; every other level is made from fp16
 LEVELS = (*CONVERTED, "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed")  # quantize.methods has the same, and a test compares them
 
@@ -120,7 +121,10 @@ def open_stages(runtime: str, checkpoint: Checkpoint, build: Path, method: str) 
     """Both stages of a runtime. Raises InputError: unknown name, not this machine, no such package, packages of another checkpoint."""
     check_runtime(runtime, method)
     if runtime == "torch":
-        return Stages(TorchEncoder(checkpoint), TorchVocoder(checkpoint), {"checkpoint": checkpoint.sha256})
+        return Stages(TorchEncoder(checkpoint), TorchVocoder(checkpoint), {ENCODER_BY_PYTORCH: checkpoint.sha256})
+    if runtime == "mlprogram" and (alone := vocoder_alone(checkpoint, build, method)):
+        made_of = {alone.stem: Manifest.load(alone).package_sha256, ENCODER_BY_PYTORCH: checkpoint.sha256}
+        return Stages(TorchEncoder(checkpoint), ProgramVocoder(alone), made_of)
     encoders, vocoder = package_manifests(checkpoint, build, method)
     hashes = {path.stem: Manifest.load(path).package_sha256 for path in (vocoder,)}
     encoder = EncoderPackage(encoders)
@@ -159,15 +163,30 @@ def check_runtime(runtime: str, method: str, platform: str = sys.platform) -> No
         raise InputError(f"runtime coreml needs macOS, here is {platform}: --runtime mlprogram executes the same packages anywhere")
 
 
+def vocoder_alone(checkpoint: Checkpoint, build: Path, method: str) -> Path | None:
+    """The vocoder's manifest where no encoder stands beside it (after `make vocoder`): PyTorch then encodes, and the user is told."""
+    encoders, vocoder = _places(checkpoint, build, method)
+    if any(path.is_file() for path in encoders) or not vocoder.is_file():
+        return None
+    check_same_checkpoint(vocoder, checkpoint, build, method)
+    return vocoder
+
+
 def package_manifests(checkpoint: Checkpoint, build: Path, method: str) -> tuple[tuple[Path, ...], Path]:
     """Manifests of the encoder (one, or two of an iOS 17 build) and of the vocoder at `method`, of this checkpoint."""
-    named = {stage: build / f"{_name(checkpoint, stage, method)}.json" for stage in (ENCODER_NAME, VOCODER_NAME)}
-    pair = tuple(build / f"{_name(checkpoint, ENCODER_NAME + part.capitalize(), method)}.json" for part in (DURATION, PROSODY))
-    encoders = pair if not named[ENCODER_NAME].is_file() and any(path.is_file() for path in pair) else (named[ENCODER_NAME],)
-    for path in (*encoders, named[VOCODER_NAME]):
+    encoders, vocoder = _places(checkpoint, build, method)
+    for path in (*encoders, vocoder):
         if not path.is_file():
             raise InputError(f"{path} does not exist: run `{maker(path, checkpoint, build, method)}` (or speak with --runtime torch)")
         check_same_checkpoint(path, checkpoint, build, method)
+    return encoders, vocoder
+
+
+def _places(checkpoint: Checkpoint, build: Path, method: str) -> tuple[tuple[Path, ...], Path]:
+    """Where the manifests stand, or would."""
+    named = {stage: build / f"{_name(checkpoint, stage, method)}.json" for stage in (ENCODER_NAME, VOCODER_NAME)}
+    pair = tuple(build / f"{_name(checkpoint, ENCODER_NAME + part.capitalize(), method)}.json" for part in (DURATION, PROSODY))
+    encoders = pair if not named[ENCODER_NAME].is_file() and any(path.is_file() for path in pair) else (named[ENCODER_NAME],)
     return encoders, named[VOCODER_NAME]
 
 

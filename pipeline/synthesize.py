@@ -189,6 +189,7 @@ def run(argv: list[str] | None) -> int:
 
     from pipeline.checkpoint import open_checkpoint
     from pipeline.reading import read_text
+    from pipeline.runtime import ENCODER_BY_PYTORCH
     from pipeline.tally import print_table
 
     text = read_text(arguments.text, arguments.file, sys.stdin.buffer)
@@ -203,6 +204,8 @@ def run(argv: list[str] | None) -> int:
     to = sys.stderr if arguments.stream else sys.stdout
     if arguments.runtime != "torch" and not arguments.phonemes and "G2P" not in made_of:
         print(f"unknown words are read by PyTorch: {arguments.build / 'G2P.json'} is not built; `make g2p` builds it", file=sys.stderr)
+    if arguments.runtime != "torch" and ENCODER_BY_PYTORCH in made_of:
+        print(f"durations and prosody come from PyTorch: {arguments.build} holds no encoder; `make encoder` builds it", file=sys.stderr)
     level = "" if arguments.runtime == "torch" else f" {arguments.method}"
     shown = arguments.out.name if arguments.out else report["out"]
     print_table(report, f"{shown}  {name}, {arguments.runtime}{level}, {checkpoint.name}", Console(file=to))

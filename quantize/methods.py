@@ -155,6 +155,7 @@ _ALL = (
     Method("mixed", "each layer as the recipe says, channels balanced", parent="fp16", activations=Activations(), by_recipe=True),
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
+VARIANTS = ("engine", "engine-poly")  # of vocoder.convert, beside the literal rewrite, which has no name
 
 
 def method_named(name: str) -> Method:

@@ -11,8 +11,6 @@ from pipeline.errors import InputError
 from pipeline.manifest import Manifest, package_name
 from quantize.methods import Method
 
-VARIANTS = ("engine", "engine-poly")  # of vocoder.convert, beside the literal rewrite, which has no name
-
 
 def manifest_path(build: Path, checkpoint: Checkpoint, method: Method, variant: str | None = None) -> Path:
     """build/KokoroVocoder-fp16.json, or build/KokoroVocoder-demo-engine-fp16.json: the checkpoint's name where it may never be released."""

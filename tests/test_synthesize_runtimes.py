@@ -96,6 +96,18 @@ def test_a_changed_package_is_refused(checkpoint: Checkpoint, build: Path, tmp_p
         open_stages("mlprogram", checkpoint, copy, "fp16")
 
 
+def test_a_vocoder_alone_speaks_and_says_who_encodes(
+    checkpoint: Checkpoint, build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """What `make vocoder` leaves is enough to hear it."""
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    for path in copy.glob("KokoroEncoder-*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    alone, whole = said(checkpoint, copy, tmp_path / "a.wav"), said(checkpoint, build, tmp_path / "b.wav")
+    assert "durations and prosody come from PyTorch" in capsys.readouterr().err
+    assert len(alone) == len(whole) and not np.array_equal(alone, whole)
+
+
 def test_an_ios_17_pair_speaks_the_same(checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(build, tmp_path / "build"))
     for path in copy.glob("KokoroEncoder-*"):
