@@ -9,9 +9,11 @@ NOT_MEASURED. `CoreML` holds the coremltools objects it needs, so that a test ca
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -79,14 +81,19 @@ def load_core_ml() -> CoreML | None:
 
 
 def measure(core_ml: CoreML, program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Facts:
-    """Placement with the engine allowed, and times for every compute unit. Raises ProgramError with Core ML's own message."""
+    """Placement with the engine allowed, and times for every compute unit. Raises ProgramError with Core ML's own message.
+
+    Core ML gets a copy: coremltools rewrites the Manifest.json of a package that it opens, and a package's hash must not change.
+    """
     path, function = program.package.path, program.function.name
     inputs = _random_inputs(program, shapes, seed)
-    try:
-        timings = {unit: _time(core_ml, path, function, unit, inputs) for unit in UNITS}
-        placement = _placement(core_ml, path, function)
-    except (RuntimeError, ValueError, OSError) as error:
-        raise ProgramError(f"{path}: Core ML of this Mac refused it: {error}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(path, Path(folder) / path.name))
+        try:
+            timings = {unit: _time(core_ml, copy, function, unit, inputs) for unit in UNITS}
+            placement = _placement(core_ml, copy, function)
+        except (RuntimeError, ValueError, OSError) as error:
+            raise ProgramError(f"{path}: Core ML of this Mac refused it: {error}") from error
     return Facts(core_ml.chip, placement, timings)
 
 
