@@ -1,5 +1,6 @@
 """The neural model's structure and its decoding, with random weights: padding changes nothing, no illegal answer."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -45,9 +46,10 @@ def tiny() -> LetterToSound:
 @settings(max_examples=30, deadline=None)
 @given(st.text(LETTERS, min_size=1, max_size=12), st.integers(1, 15))
 def test_padding_changes_nothing(tiny: LetterToSound, word: str, padding: int) -> None:
-    ids = torch.tensor([encode(word)])
+    """In float64: in float32 these large random weights alone come to 1e-4."""
+    ids, exact = torch.tensor([encode(word)]), copy.deepcopy(tiny).double()
     wide = torch.nn.functional.pad(ids, (0, padding))
-    assert float((tiny(wide)[:, : ids.shape[1]] - tiny(ids)).abs().max()) < LOGITS_APART
+    assert float((exact(wide)[:, : ids.shape[1]] - exact(ids)).abs().max()) < 1e-9
 
 
 def test_a_mask_left_out_is_seen(tiny: LetterToSound) -> None:
