@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pipeline.tally import Tally
 
 
-# Each sentence length makes oneDNN kernels of its own: a cache of 1,024 grew by 288 MB over 10,000 words (--runtime torch), of 32 by 1 to 22 MB.
+# Each sentence length makes oneDNN kernels of its own: 1,024 kept grew by 288 MB over 10,000 words (--runtime torch), 32 by 1 to 22 MB.
 FEW_KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 
 
