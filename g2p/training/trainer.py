@@ -21,7 +21,7 @@ from g2p.alphabet import BLANK, FRAMES, PADDING
 from g2p.model import Config, LetterToSound, frames_of
 from g2p.training.batches import Batch, Example, batches
 from pipeline.demo.muon import Muon
-from pipeline.errors import InputError
+from pipeline.demo.state import read_state, write_state
 
 SAVE_EVERY_SECONDS, REPORT_EVERY_STEPS = 120.0, 500
 
@@ -125,22 +125,13 @@ class Trainer:
 
     def save(self, state: Path) -> None:
         """All a resumed run needs, renamed into place."""
-        state.parent.mkdir(parents=True, exist_ok=True)
         content = {"step": self.step, "seed": self.plan.seed, "log": self.log}
         content |= {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
-        content |= {name: getattr(self, name).state_dict() for name in ("master", "average")}
-        aside = state.with_suffix(".tmp")
-        torch.save(content, aside)
-        aside.rename(state)
+        write_state(state, content | {name: getattr(self, name).state_dict() for name in ("master", "average")})
 
     def resume(self, state: Path) -> None:
         """Go on where `save` stopped; the plan may have another length."""
-        try:
-            content = torch.load(state, weights_only=True)
-        except FileNotFoundError:
-            raise InputError(f"--resume {state}: no such file") from None
-        if content["seed"] != self.plan.seed:
-            raise InputError(f"--resume {state}: it was trained with --seed {content['seed']}, not {self.plan.seed}")
+        content = read_state(state, self.plan.seed)
         for name in ("master", "average"):
             getattr(self, name).load_state_dict(content[name])
         self.worker.load_state_dict(content["master"])

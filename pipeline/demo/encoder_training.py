@@ -10,7 +10,6 @@ train_second.py) and L1 of their sum; F0 and energy: L1.
 """
 
 import copy
-import json
 import math
 import time
 from dataclasses import dataclass
@@ -23,12 +22,13 @@ from torch import Tensor, nn
 from encoder.model import PARTS, Encoder
 from encoder.predictor import with_style
 from encoder.text_encoder import TextEncoder
-from pipeline.checkpoint import Checkpoint, read_tensors
+from pipeline.checkpoint import Checkpoint
 from pipeline.demo.data import VOICES
 from pipeline.demo.encoder_batches import EncoderBatch, EncoderBatches, Pair
-from pipeline.demo.model import PACK_ROWS, PITCH_UNIT_HZ, PREFIX, WEIGHTS, unit_gains
+from pipeline.demo.model import PITCH_UNIT_HZ, put_parts, put_styles, unit_gains
+from pipeline.demo.state import put_back, read_state, recent_loss, write_log, write_state
 from pipeline.errors import InputError
-from pipeline.layers import Mask, upstream_state
+from pipeline.layers import Mask
 
 SAVE_EVERY_SECONDS, LOG_EVERY_STEPS = 120.0, 50
 LOG_NAME = "encoder_log.jsonl"
@@ -166,30 +166,18 @@ class EncoderTrainer:
 
     def recent_loss(self) -> float | None:
         """Mean of the last ten logged losses."""
-        recent = [entry["loss"] for entry in self.log[-10:]]
-        return round(sum(recent) / len(recent), 4) if recent else None
+        return recent_loss(self.log)
 
     def save(self, state: Path) -> None:
         """All a resumed run needs, renamed into place."""
-        state.parent.mkdir(parents=True, exist_ok=True)
         content = {"step": self.step, "seed": self.plan.seed, "log": self.log, "optimizer": self.optimizer.state_dict()}
-        content |= {"learner": dict(self.learner.named_parameters()), "average": dict(self.average.named_parameters())}
-        aside = state.with_suffix(".tmp")
-        torch.save(content, aside)
-        aside.rename(state)
+        write_state(state, content | {name: dict(getattr(self, name).named_parameters()) for name in ("learner", "average")})
 
     def resume(self, state: Path) -> None:
         """Go on where `save` stopped; the plan may have another length."""
-        try:
-            content = torch.load(state, weights_only=True)
-        except FileNotFoundError:
-            raise InputError(f"--resume {state}: no such file") from None
-        if content["seed"] != self.plan.seed:
-            raise InputError(f"--resume {state}: it was trained with --seed {content['seed']}, not {self.plan.seed}")
-        with torch.no_grad():
-            for name in ("learner", "average"):
-                for key, parameter in getattr(self, name).named_parameters():
-                    parameter.copy_(content[name][key])
+        content = read_state(state, self.plan.seed)
+        for name in ("learner", "average"):
+            put_back(getattr(self, name), content[name])
         self.optimizer.load_state_dict(content["optimizer"])
         self.step, self.log = content["step"], content["log"]
 
@@ -199,16 +187,10 @@ class EncoderTrainer:
         projection = encoder.predictor.F0_proj
         projection.weight.mul_(PITCH_UNIT_HZ)
         projection.bias.mul_(PITCH_UNIT_HZ)
-        state = read_tensors(folder / WEIGHTS)
-        for name in PARTS:
-            part = upstream_state(getattr(encoder, name))
-            state[name] = {PREFIX + key: tensor.half() for key, tensor in part.items()}
-        torch.save(state, folder / WEIGHTS)
-        for voice, style in zip(VOICES, self.average.styles, strict=True):
-            row = read_tensors(folder / "voices" / f"{voice}.pt")[0, 0].clone()  # [256]: decoder style, prosody style
-            row[len(row) // 2 :] = style.half()
-            torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), folder / "voices" / f"{voice}.pt")
-        (folder / LOG_NAME).write_text("".join(json.dumps(entry) + "\n" for entry in self.log), encoding="utf-8")
+        put_parts(folder, {name: getattr(encoder, name) for name in PARTS})
+        half = self.average.styles.shape[1]
+        put_styles(folder, self.average.styles, slice(half, 2 * half))
+        write_log(folder / LOG_NAME, self.log)
 
 
 def losses(made: dict[str, Tensor], wanted: Tensor, batch: EncoderBatch) -> dict[str, Tensor]:

@@ -5,17 +5,15 @@
 It hears 2,328 sentences in g2p's symbols where the first stage heard 780 in flite's phones. Durations and prosody stay as they are.
 """
 
-import json
 from pathlib import Path
 
 import torch
 
-from pipeline.checkpoint import read_tensors
 from pipeline.config import KokoroConfig
-from pipeline.demo.data import VOICES, Utterance
-from pipeline.demo.model import PACK_ROWS, PARTS, PREFIX, WEIGHTS, DemoVoice
+from pipeline.demo.data import Utterance
+from pipeline.demo.model import PARTS, DemoVoice, put_parts, put_styles
+from pipeline.demo.state import write_log
 from pipeline.demo.training import Plan, Trainer
-from pipeline.layers import upstream_state
 
 LOG_NAME = "finish_log.jsonl"
 SEEDS_APART = 1  # the first stage's batches are of the seed itself
@@ -35,13 +33,6 @@ class Finish(Trainer):
 
     def export(self, folder: Path) -> None:
         """Put the averaged vocoder, text encoder and decoder styles into the checkpoint in `folder`; its other parts stay."""
-        state = read_tensors(folder / WEIGHTS)
-        for name in PARTS:
-            state[name] = {PREFIX + key: tensor.half() for key, tensor in upstream_state(getattr(self.average, name)).items()}
-        torch.save(state, folder / WEIGHTS)
-        for voice, style in zip(VOICES, self.average.styles, strict=True):
-            path = folder / "voices" / f"{voice}.pt"
-            row = read_tensors(path)[0, 0].clone()  # [256]: decoder style, prosody style
-            row[: len(style)] = style.half()
-            torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), path)
-        (folder / LOG_NAME).write_text("".join(json.dumps(entry) + "\n" for entry in self.log), encoding="utf-8")
+        put_parts(folder, {name: getattr(self.average, name) for name in PARTS})
+        put_styles(folder, self.average.styles, slice(0, self.average.styles.shape[1]))
+        write_log(folder / LOG_NAME, self.log)

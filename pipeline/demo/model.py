@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder.text_encoder import TextEncoder, aligned
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, read_tensors
 from pipeline.config import KokoroConfig
 from pipeline.demo.data import VOICES, Utterance
 from pipeline.layers import Conv, StyleAffine, upstream_state
@@ -80,6 +80,23 @@ class DemoVoice(nn.Module):
             checkpoint.load_part(getattr(voice, name), name)
         voice.styles.data = torch.stack([checkpoint.voice(name)[0, 0, : voice.config.style_dim] for name in VOICES])
         return voice.eval()
+
+
+def put_parts(folder: Path, parts: dict[str, nn.Module]) -> None:
+    """Replace or add these parts in the weights of a checkpoint folder, in float16; the others stay."""
+    state = read_tensors(folder / WEIGHTS)
+    for name, module in parts.items():
+        state[name] = {PREFIX + key: tensor.half() for key, tensor in upstream_state(module).items()}
+    torch.save(state, folder / WEIGHTS)
+
+
+def put_styles(folder: Path, styles: Tensor, columns: slice) -> None:
+    """Replace these columns of every voice's pack: styles [voices, style]; the other half stays."""
+    for voice, style in zip(VOICES, styles, strict=True):
+        path = folder / "voices" / f"{voice}.pt"
+        row = read_tensors(path)[0, 0].clone()  # [256]: decoder style, prosody style
+        row[columns] = style.half()
+        torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), path)
 
 
 def unit_gains(module: nn.Module) -> None:

@@ -6,7 +6,6 @@ trainer.export(Path("build/demo/checkpoint"))
 """
 
 import copy
-import json
 import math
 import shutil
 import time
@@ -23,6 +22,7 @@ from pipeline.demo.data import Utterance
 from pipeline.demo.losses import SpectralLoss, range_penalty
 from pipeline.demo.model import DemoVoice
 from pipeline.demo.muon import Muon
+from pipeline.demo.state import put_back, read_state, recent_loss, write_log, write_state
 from pipeline.errors import InputError
 from pipeline.layers import Conv, ConvTranspose, Snake
 
@@ -143,31 +143,19 @@ class Trainer:
 
     def recent_loss(self) -> float | None:
         """Mean of the last ten logged losses."""
-        recent = [entry["loss"] for entry in self.log[-10:]]
-        return round(sum(recent) / len(recent), 4) if recent else None
+        return recent_loss(self.log)
 
     def save(self, state: Path) -> None:
         """All a resumed run needs, renamed into place."""
-        state.parent.mkdir(parents=True, exist_ok=True)
         content = {"step": self.step, "seed": self.plan.seed, "log": self.log}
         content |= {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
-        content |= {"voice": dict(self.voice.named_parameters()), "average": dict(self.average.named_parameters())}
-        aside = state.with_suffix(".tmp")
-        torch.save(content, aside)
-        aside.rename(state)
+        write_state(state, content | {name: dict(getattr(self, name).named_parameters()) for name in ("voice", "average")})
 
     def resume(self, state: Path) -> None:
         """Go on where `save` stopped; the plan may have another length."""
-        try:
-            content = torch.load(state, map_location=self.device, weights_only=True)
-        except FileNotFoundError:
-            raise InputError(f"--resume {state}: no such file") from None
-        if content["seed"] != self.plan.seed:
-            raise InputError(f"--resume {state}: it was trained with --seed {content['seed']}, not {self.plan.seed}")
-        with torch.no_grad():
-            for name in ("voice", "average"):
-                for key, parameter in getattr(self, name).named_parameters():
-                    parameter.copy_(content[name][key])
+        content = read_state(state, self.plan.seed, self.device)
+        for name in ("voice", "average"):
+            put_back(getattr(self, name), content[name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(content[name])
         self.step, self.log = content["step"], content["log"]
@@ -179,7 +167,7 @@ class Trainer:
         config = DEMO_FOLDER / "config.json"
         if folder.resolve() != DEMO_FOLDER.resolve():
             shutil.copyfile(config, folder / "config.json")
-        (folder / LOG_NAME).write_text("".join(json.dumps(entry) + "\n" for entry in self.log), encoding="utf-8")
+        write_log(folder / LOG_NAME, self.log)
 
 
 def kernels_and_others(voice: DemoVoice) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
