@@ -103,6 +103,7 @@ class _Work:
         self.length += len(piece)
 
     def override(self, text: str, match: re.Match[str]) -> None:
+        """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other target is counted as dropped."""
         start, end, target = match.start(1), match.end(1), match.group(2)
         begin, phonemes = self.length, _phonemes(target)
         if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
