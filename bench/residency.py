@@ -14,12 +14,15 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from bench.residency_cases import Case, cases
+from bench.residency_cases import Case, cases, lai_shapes
 from pipeline.contract import FRAMES_PER_SECOND
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SLACK = 0.01  # published shares are whole per cents
 LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frames -> ms, README of laishere/kokoro-coreml, M4 mini
@@ -27,26 +30,34 @@ LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frame
 
 def build(case: Case, folder: Path, name: str) -> Path:
     """Trace and convert one case into a package."""
+    import torch
+
+    from bench import residency_graphs
+
+    torch.manual_seed(0)
+    module = getattr(residency_graphs, case.graph)(**case.sizes)
+    return save_graph(module, case.shapes, case.precision, folder / f"{name}.mlpackage", case.integers)
+
+
+def save_graph(module: "nn.Module", shapes: dict[str, tuple], precision_name: str, path: Path, integers: tuple[str, ...] = ()) -> Path:
+    """Trace and convert a module with fixed or ranged inputs, as Case.shapes has them, all of it in one precision."""
     import coremltools as ct
     import numpy as np
     import torch
 
-    from bench import residency_graphs
     from pipeline.export import quiet_coremltools
 
-    torch.manual_seed(0)
-    module = getattr(residency_graphs, case.graph)(**case.sizes).eval()
-    dtype = np.float16 if case.precision == "fp16" else np.float32
+    dtype = np.float16 if precision_name == "fp16" else np.float32
     inputs, example = [], []
-    for key, shape in case.shapes.items():
+    for key, shape in shapes.items():
         sizes = tuple(axis[1] if isinstance(axis, tuple) else axis for axis in shape)
         axes = tuple(ct.RangeDim(axis[0], axis[2], axis[1]) if isinstance(axis, tuple) else axis for axis in shape)
-        whole = key in case.integers
+        whole = key in integers
         inputs.append(ct.TensorType(key, shape=axes, dtype=np.int32 if whole else dtype))
         example.append(torch.zeros(sizes, dtype=torch.int32) if whole else torch.zeros(sizes))
-    precision = ct.precision.FLOAT16 if case.precision == "fp16" else ct.precision.FLOAT32
+    precision = ct.precision.FLOAT16 if precision_name == "fp16" else ct.precision.FLOAT32
     with quiet_coremltools(), torch.no_grad():
-        traced = torch.jit.trace(module, tuple(example), check_trace=False)
+        traced = torch.jit.trace(module.eval(), tuple(example), check_trace=False)
         model = ct.convert(
             traced,
             inputs=inputs,
@@ -55,8 +66,8 @@ def build(case: Case, folder: Path, name: str) -> Path:
             skip_model_load=True,
             minimum_deployment_target=ct.target.iOS17,
         )
-        model.save(str(folder / f"{name}.mlpackage"))
-    return folder / f"{name}.mlpackage"
+        model.save(str(path))
+    return path
 
 
 def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
@@ -126,14 +137,8 @@ def latency() -> int:
     with tempfile.TemporaryDirectory() as folder:
         program = open_program(build(case, Path(folder), "lai-vocoder"))
         for frames, published_ms in LAI_M4_MS.items():
-            shapes = {
-                "asr": (1, 512, frames),
-                "f0": (1, 2 * frames),
-                "energy": (1, 2 * frames),
-                "noise_0": (1, 256, 20 * frames),
-                "noise_1": (1, 128, 120 * frames + 1),
-            }
-            forecast = forecast_residency(profile_program(program, program.shapes(shapes)), rules, "m4")
+            shapes = program.shapes(lai_shapes(frames)["lai-vocoder"])
+            forecast = forecast_residency(profile_program(program, shapes), rules, "m4")
             band = latency_bands(forecast, rules.chips["m4"]).hopeful
             rows.append(
                 {

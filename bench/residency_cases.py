@@ -32,6 +32,22 @@ def _ranged(times: int, extra: int = 0) -> tuple[int, int, int]:
     return (times + extra, LAI_FRAMES * times + extra, 2000 * times + extra)
 
 
+def lai_shapes(frames: int) -> dict[str, dict[str, tuple]]:
+    """Input shapes of LAI's three models for that many frames, but for the style: {case: {input: shape}}."""
+    prosody = (1, 2 * frames)
+    return {
+        "lai-vocoder": {
+            "asr": (1, 512, frames),
+            "f0": prosody,
+            "energy": prosody,
+            "noise_0": (1, 256, 20 * frames),
+            "noise_1": (1, 128, 120 * frames + 1),
+        },
+        "lai-noise": {"f0": prosody},
+        "lai-tail": {"x": (1, 128, 120 * frames + 1)},
+    }
+
+
 def _magpie(frames: int, published: float, difference: str) -> Case:
     return Case("MagpieBody", {}, {"x": (1, 864, frames)}, "fp16", "m2", published, 1006, "mobius, magpie probe", difference)
 

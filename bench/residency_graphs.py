@@ -114,9 +114,9 @@ class LaiNoise(nn.Module):
 class LaiTail(nn.Module):
     """conv_post, exp, sin and the inverse spectrum by transposed convolutions; all in fp32."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int = 128) -> None:
         super().__init__()
-        self.post = nn.Conv1d(128, 22, 7, padding=3)
+        self.post = nn.Conv1d(channels, 22, 7, padding=3)
         self.real, self.imaginary = (nn.ConvTranspose1d(11, 1, 20, 5, bias=False) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
