@@ -147,10 +147,13 @@ def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture
 
 
 def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from mlprogram.examine.rules_page import BEGIN, END
+    from mlprogram.examine.report import generated_marks
+    from mlprogram.examine.rules_page import COMMAND
+
+    begin, end = generated_marks(COMMAND)
 
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nstale words\n{END}\nafter\n", encoding="utf-8")
+    page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
     assert main(["rules", "--check", str(page)]) == 1
     assert main(["rules", "--write", str(page)]) == 0 and main(["rules", "--check", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
