@@ -2,10 +2,10 @@
 
     python -m bench.snake_ranges [--checkpoint demo] [--sentences 3] [--voices FOLDER] [--frames 80]
 
-The demo voice speaks held-out sentences. The full-size vocoder with random weights gets the styles of six real voices (bench/data), or, with
---voices, three rows of every pack in FOLDER: those of a word, a sentence and a full text. sin(z)^2 has period pi, so a reduction to one period
-covers |z| / pi of them to either side; u = z / pi rounded to fp16 is wrong by up to 2^-11 of its power of two, and that error reaches
-the result at most twice: in u itself and in sin(pi u)^2 / pi, whose slope is at most 1. The last line of stdout is one JSON object.
+The demo voice speaks held-out sentences. The full-size vocoder with random weights gets the styles of six real voices (bench/data), or,
+with --voices, three rows of every pack in FOLDER: those of a word, a sentence and a full text. sin(z)^2 has period pi, so a reduction to
+one period covers |z| / pi of them to either side; u = z / pi rounded to fp16 is wrong by up to 2^-11 of its power of two, and that error
+reaches the result at most twice: in u itself and in sin(pi u)^2 / pi, whose slope is at most 1. The last line of stdout is one JSON object.
 """
 
 import argparse
