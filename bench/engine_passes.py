@@ -1,8 +1,8 @@
 """What the engine variant saves: operations, MACs and activation bytes of a second of audio by operation type, against the literal vocoder.
 
-    python -m bench.engine_passes [--seconds 30]
+    python -m bench.engine_passes
 
-Full size, random weights, converted here (minutes). A Markdown table, then one JSON object; exit 2 for bad input.
+Full size, random weights, converted here (minutes). Markdown tables, then one JSON object; exit 2 for bad input.
 """
 
 import argparse
@@ -13,37 +13,42 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bench.forecast import SECONDS, build_vocoder, held_seconds
 from bench.markdown import print_markdown
 from pipeline.contract import FRAMES_PER_SECOND
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from pipeline.errors import EXIT_GOOD, run_cli
 
 LITERAL = "literal"
-FORMS = {
-    LITERAL: None,
-    "engine, rows of 40": (("m3", "m4", "m5"), 40),
-    "engine, rows of 120": (("m3", "m4", "m5"), 120),
-    "engine-poly, rows of 40": (("m1", "m2"), 40),
-}
+FORMS = {LITERAL: None, "engine": ("m3", "m4", "m5"), "engine-poly": ("m1", "m2")}
 
 
-def passes(form: str, seconds: int) -> dict[str, Any]:
-    """Operations, MACs and bytes moved of one form, the last two a second of the audio that its bucket holds."""
-    from bench.forecast import build_vocoder
+def passes(form: str) -> list[dict[str, Any]]:
+    """Operations, MACs and bytes moved of one form at every length, the last two for a second of the audio that was asked for."""
     from bench.random_checkpoint import kokoro_config
     from mlprogram.examine.profile import open_program, profile_program
     from vocoder.engine.options import EngineOptions
 
-    options = None if FORMS[form] is None else EngineOptions.of(*FORMS[form])
+    chips = FORMS[form]
+    frames = tuple(seconds * FRAMES_PER_SECOND for seconds in SECONDS)
     with tempfile.TemporaryDirectory() as folder:
-        program = open_program(build_vocoder(kokoro_config(), (seconds * FRAMES_PER_SECOND,), Path(folder), options))
-        profile = profile_program(program, program.all_shapes()[0])
-    held = (profile.inputs[0].shape[-1] - 1) / FRAMES_PER_SECOND
+        program = open_program(build_vocoder(kokoro_config(), frames, Path(folder), chips and EngineOptions.of(chips)))
+        profiles = sorted((profile_program(program, shapes) for shapes in program.all_shapes()), key=_held)
+    return [_figures(form, seconds, profile) for seconds, profile in zip(SECONDS, profiles, strict=True)]
+
+
+def _held(profile: Any) -> float:
+    return held_seconds(profile.inputs[0].shape)
+
+
+def _figures(form: str, seconds: int, profile: Any) -> dict[str, Any]:
     moved: Counter[str] = Counter()
     for op in profile.ops:
         moved[op.op_type] += op.activation_bytes
+    held = _held(profile)
     return {
         "form": form,
-        "seconds": held,
+        "seconds": seconds,
+        "held_s": held,
         "operations": len(profile.ops),
         "gmac_per_s": sum(op.macs for op in profile.ops) / held / 1e9,
         "mb_per_s": sum(moved.values()) / held / 1e6,
@@ -51,26 +56,29 @@ def passes(form: str, seconds: int) -> dict[str, Any]:
     }
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """One column a form."""
-    names = list(dict.fromkeys(name for row in rows for name in row["mb_per_s_by_type"]))
-    lines = [("operations", *(str(row["operations"]) for row in rows)), ("GMAC a second", *(f"{row['gmac_per_s']:.1f}" for row in rows))]
-    lines.append(("MB a second", *(f"{row['mb_per_s']:,.0f}" for row in rows)))
-    lines.append(("of the literal", *(f"{row['mb_per_s'] / rows[0]['mb_per_s']:.1%}" for row in rows)))
-    lines += [(f"MB, {name}", *(f"{row['mb_per_s_by_type'].get(name, 0.0):,.1f}" for row in rows)) for name in names]
-    print_markdown(("", *(f"{row['form']}, {row['seconds']:.1f} s" for row in rows)), lines)
+def print_table(forms: list[list[dict[str, Any]]]) -> None:
+    """Bytes of a second at every length, then the longest by operation type."""
+    heads = ("MB moved for a second, shape for", *(f"{row['seconds']} s (holds {row['held_s']:.1f})" for row in forms[-1]))
+    print_markdown(heads, [_cells(rows, forms[0]) for rows in forms])
+    print()
+    longest = [rows[-1] for rows in forms]
+    names = list(dict.fromkeys(name for row in longest for name in row["mb_per_s_by_type"]))
+    lines = [("operations", *(str(row["operations"]) for row in longest)), ("GMAC", *(f"{row['gmac_per_s']:.1f}" for row in longest))]
+    lines += [(f"MB, {name}", *(f"{row['mb_per_s_by_type'].get(name, 0.0):,.1f}" for row in longest)) for name in names]
+    print_markdown((f"a second of {longest[0]['seconds']}", *(row["form"] for row in longest)), lines)
+
+
+def _cells(rows: list[dict[str, Any]], literal: list[dict[str, Any]]) -> tuple[str, ...]:
+    shares = (f"{row['mb_per_s']:,.0f} ({row['mb_per_s'] / base['mb_per_s']:.1%})" for row, base in zip(rows, literal, strict=True))
+    return rows[0]["form"], *shares
 
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.engine_passes", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=int, default=30, help="length of audio, 1 to 30")
-    arguments = parser.parse_args(argv)
-    if not 1 <= arguments.seconds <= 30:
-        raise InputError(f"--seconds is {arguments.seconds}: 1 to 30")
-    rows = [passes(form, arguments.seconds) for form in FORMS]
-    print_table(rows)
-    print(json.dumps(rows))
+    argparse.ArgumentParser(prog="bench.engine_passes", description=__doc__.splitlines()[0]).parse_args(argv)
+    forms = [passes(form) for form in FORMS]
+    print_table(forms)
+    print(json.dumps(forms))
     return EXIT_GOOD
 
 

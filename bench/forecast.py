@@ -1,7 +1,7 @@
 """The residency and latency forecast of this project's vocoder at 1, 3, 7, 15 and 30 s on every chip.
 
     python -m bench.forecast [--package build/KokoroVocoder-demo-fp16.mlpackage]
-    python -m bench.forecast --variant engine [--chips m1,m2] [--row-frames 40]
+    python -m bench.forecast --variant engine [--chips m1,m2]
 
 Without --package the full-size vocoder is built with random weights, the literal one or the engine variant.
 A Markdown table, then one JSON object; exit 2 for bad input.
@@ -29,11 +29,11 @@ def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path,
     from bench.random_checkpoint import random_vocoder
     from pipeline.config import KokoroConfig
     from pipeline.export import save_package
+    from vocoder.engine.geometry import raised
     from vocoder.export import export_model
 
     if options is not None:
-        row = options.geometry.row_frames
-        frames = tuple(sorted({-(-(count + 1) // row) * row - 1 for count in frames}))
+        frames = tuple(raised(count) for count in frames)
     parsed = KokoroConfig.from_dict(config, "bench.forecast")
     model = export_model(random_vocoder(parsed, seed=0), frames, "fp16", "iOS17", parsed.hidden_dim, parsed.style_dim, options)
     save_package(model, folder / "Vocoder.mlpackage")
@@ -67,13 +67,20 @@ def vocoder(package: Path | None, options: "EngineOptions | None" = None) -> int
     return EXIT_GOOD
 
 
+def held_seconds(features: tuple[int, ...]) -> float:
+    """Seconds of audio that a shape of the features holds: one row in the literal vocoder, several in the engine variant."""
+    from vocoder.engine.geometry import bucket_of
+
+    return (features[-1] - 1 if features[2] == 1 else bucket_of(features)) / FRAMES_PER_SECOND
+
+
 def _vocoder_row(forecast: Any, bands: Any) -> tuple[str, ...]:
     from mlprogram.examine.ane import latency_cells
     from mlprogram.examine.forecast import MEASURES
     from mlprogram.examine.report import percent
 
     both = (forecast.hopeful, forecast.cautious)
-    seconds = (forecast.profile.inputs[0].shape[-1] - 1) / FRAMES_PER_SECOND
+    seconds = held_seconds(forecast.profile.inputs[0].shape)
     return (
         forecast.chip,
         f"{seconds:g}",
@@ -90,12 +97,11 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--package", type=Path, help="an existing package instead of a random-weight build")
     parser.add_argument("--variant", choices=("literal", "engine"), default="literal", help="which form is built")
     parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="engine: chips it must suit; default all")
-    parser.add_argument("--row-frames", type=int, help="engine: frames of a row")
     arguments = parser.parse_args(argv)
     from mlprogram.errors import ProgramError
     from vocoder.engine.options import EngineOptions
 
-    options = EngineOptions.chosen(arguments.variant, arguments.chips, arguments.row_frames)
+    options = EngineOptions.chosen(arguments.variant, arguments.chips)
     try:
         return vocoder(arguments.package, options)
     except ProgramError as problem:

@@ -1,7 +1,7 @@
 """Build the vocoder package: checkpoint to .mlpackage, executed and compared before it gets its name.
 
     python -m vocoder.convert [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--precision fp16|fp32] [--buckets 40,80,160] [--out build]
-    python -m vocoder.convert --variant engine [--chips m1,m2] [--row-frames 40|80|120]     # for the Neural Engine, docs/neural-engine.md
+    python -m vocoder.convert --variant engine [--chips m1,m2]     # for the Neural Engine, docs/neural-engine.md
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
 """
@@ -37,13 +37,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--buckets",
         type=buckets_argument,
-        help="enumerated lengths in frames (40 a second), comma-separated and rising; engine: each a multiple of --row-frames, less 1",
+        help="enumerated lengths in frames (40 a second), comma-separated and rising; engine: rows * pitch + 2",
     )
     parser.add_argument("--variant", choices=("literal", "engine"), default="literal", help="engine: time in rows, fewer passes")
     parser.add_argument(
         "--chips", type=lambda text: tuple(text.split(",")), help="engine: chips it must suit, m1,m2 and so on; default all"
     )
-    parser.add_argument("--row-frames", type=int, help="engine: frames of a row, 40, 80 or 120; shortest length against halos")
     parser.add_argument("--target", choices=("iOS17", "iOS18"), default="iOS17", help="minimum deployment target")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for the package and its manifest")
     return parser.parse_args(argv)
@@ -94,7 +93,7 @@ def run(argv: list[str] | None) -> int:
     from vocoder.engine.options import EngineOptions
     from vocoder.export import build
 
-    options = EngineOptions.chosen(arguments.variant, arguments.chips, arguments.row_frames)
+    options = EngineOptions.chosen(arguments.variant, arguments.chips)
     print_report(build(checkpoint, arguments.buckets, arguments.precision, arguments.target, arguments.out, options))
     return EXIT_GOOD
 

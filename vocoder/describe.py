@@ -3,7 +3,6 @@
 manifest = vocoder_manifest(checkpoint, vocoder, package, buckets, "fp16", "iOS17", figures, facts)
 """
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ from pipeline.contract import FEATURES, FRAME_SAMPLES, SAMPLE_RATE_HZ, STYLE, VO
 from pipeline.manifest import Manifest, describe_package, tool_versions
 from vocoder.check import Figure, figures_for_manifest
 from vocoder.decoder import Vocoder
+from vocoder.engine.geometry import HALO_LAST, LOW_RATE, MARGIN_WIDTH, row_sizes, shape_of
+from vocoder.engine.geometry import described as windows_described
 from vocoder.engine.options import EngineOptions
 from vocoder.facts import ProgramFacts
 from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
@@ -40,15 +41,8 @@ def vocoder_manifest(
         target=target,
         buckets=buckets,
         hidden_dim=config.hidden_dim,
-        inputs=_inputs(config.hidden_dim, config.style_dim, io_dtype, options),
-        outputs={
-            WAVEFORM: {
-                "shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"],
-                "dtype": "float32",
-                "rate_hz": SAMPLE_RATE_HZ,
-                "valid": f"first {FRAME_SAMPLES} * frames samples",
-            }
-        },
+        inputs=_inputs(config.hidden_dim, config.style_dim, io_dtype, buckets, options),
+        outputs={WAVEFORM: _waveform(options) | {"dtype": "float32", "rate_hz": SAMPLE_RATE_HZ}},
         source=_source(vocoder),
         operations=facts.operations,
         checks=figures_for_manifest(figures, facts),
@@ -57,12 +51,19 @@ def vocoder_manifest(
     )
 
 
-def _inputs(hidden_dim: int, style_dim: int, dtype: str, options: EngineOptions | None) -> dict[str, Any]:
-    features = _literal(PackedLayout(hidden_dim)) if options is None else _engine(options, hidden_dim)
+def _inputs(hidden_dim: int, style_dim: int, dtype: str, buckets: tuple[int, ...], options: EngineOptions | None) -> dict[str, Any]:
+    features = _literal(PackedLayout(hidden_dim)) if options is None else _engine(options, hidden_dim, buckets)
     return {
         FEATURES: features | {"dtype": dtype},
         STYLE: {"shape": [1, style_dim, 1, 1], "dtype": dtype, "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128"},
     }
+
+
+def _waveform(options: EngineOptions | None) -> dict[str, Any]:
+    if options is None:
+        return {"shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"], "valid": f"first {FRAME_SAMPLES} * frames samples"}
+    wide = f"{FRAME_SAMPLES} * pitch + {FRAME_SAMPLES // LOW_RATE * 2 * HALO_LAST}"
+    return {"shape": [1, 1, "rows", wide], "valid": "of every row the frames it owns, see features.windows"}
 
 
 def _literal(layout: PackedLayout) -> dict[str, Any]:
@@ -73,17 +74,17 @@ def _literal(layout: PackedLayout) -> dict[str, Any]:
     }
 
 
-def _engine(options: EngineOptions, hidden_dim: int) -> dict[str, Any]:
-    geometry = options.geometry
-    names = ("asr", "f0_hz", "energy", "mask", "spectrum", "mask_20", "mask_120")
+def _engine(options: EngineOptions, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
+    names = ("asr", "f0_hz", "energy", "mask", "weight", "weight_20", "weight_120", "factors", "spectrum")
     return {
-        "shape": [1, geometry.features_channels(hidden_dim), 1, "bucket + 1"],
-        "rows": dict(zip(names, geometry.sizes(hidden_dim), strict=True)),
-        "packing": "asr, f0_hz, energy, mask as in the literal vocoder; the others in rows of row_frames frames, with columns of the "
-        "neighbours on both sides (halos), zeros beyond the utterance, each row filled up to a multiple of row_frames",
+        "shape": [1, sum(row_sizes(hidden_dim)), "rows", f"pitch + {MARGIN_WIDTH}"],
+        "rows": dict(zip(names, row_sizes(hidden_dim), strict=True)),
+        "packing": "every row a window of the utterance, zeros beyond it; what runs faster than the frames has its phases as channels "
+        "(vocoder/engine/packing.py)",
+        "shapes": {str(bucket): list(shape_of(bucket)) for bucket in buckets},
         "variant": options.name,
         "chips": list(options.chips),
-        "geometry": asdict(geometry),
+        "windows": windows_described(),
     }
 
 

@@ -16,10 +16,10 @@ from pipeline.export import TensorType, convert, save_package
 from pipeline.features import excerpt, text_encoder, vocoder_inputs
 from pipeline.manifest import Manifest, package_name
 from pipeline.staging import staged
-from vocoder.check import CHECK_FRAMES, check_package
+from vocoder.check import CHECK_FRAMES, CHECK_ROW_FRAMES, check_package
 from vocoder.decoder import Vocoder
 from vocoder.describe import vocoder_manifest
-from vocoder.engine.geometry import require_architecture
+from vocoder.engine.geometry import check_row_buckets, default_row_buckets, features_shape, require_architecture, shortest
 from vocoder.engine.model import EngineVocoder
 from vocoder.engine.options import EngineOptions
 from vocoder.packing import PackedVocoder, VocoderInputs
@@ -40,8 +40,7 @@ def export_model(
     options: EngineOptions | None = None,
 ) -> "ct.models.MLModel":
     """Trace the packed vocoder, or its engine variant, and convert it with one enumerated input."""
-    module, channels = packed_module(vocoder, hidden_dim, options)
-    shapes = tuple((1, channels, 1, bucket + 1) for bucket in buckets)
+    module, shapes = packed_module(vocoder, hidden_dim, options, buckets)
     dtype = np.float16 if precision == "fp16" else np.float32
     features = TensorType(FEATURES, dtype, shapes=shapes) if len(shapes) > 1 else TensorType(FEATURES, dtype, shape=shapes[0])
     return convert(
@@ -55,19 +54,20 @@ def export_model(
     )
 
 
-def packed_module(vocoder: Vocoder, hidden_dim: int, options: EngineOptions | None) -> tuple[torch.nn.Module, int]:
-    """What is traced, and the channels of its features."""
+def packed_module(
+    vocoder: Vocoder, hidden_dim: int, options: EngineOptions | None, buckets: tuple[int, ...]
+) -> tuple[torch.nn.Module, tuple[tuple[int, ...], ...]]:
+    """What is traced, and the shapes of its features."""
     if options is None:
         layout = PackedLayout(hidden_dim)
-        return PackedVocoder(vocoder, layout), layout.channels
-    geometry = options.geometry
-    return EngineVocoder(vocoder, geometry, hidden_dim, options.form()), geometry.features_channels(hidden_dim)
+        return PackedVocoder(vocoder, layout), tuple((1, layout.channels, 1, bucket + 1) for bucket in buckets)
+    return EngineVocoder(vocoder, hidden_dim, options.form()), tuple(features_shape(bucket, hidden_dim) for bucket in buckets)
 
 
-def check_inputs(checkpoint: Checkpoint, vocoder: Vocoder, buckets: tuple[int, ...]) -> VocoderInputs:
+def check_inputs(checkpoint: Checkpoint, vocoder: Vocoder, buckets: tuple[int, ...], options: EngineOptions | None) -> VocoderInputs:
     """A second of a held-out sentence (less when every bucket is shorter), spoken by this checkpoint."""
     inputs = vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0)
-    return excerpt(inputs, start=20, frames=min(CHECK_FRAMES, buckets[-1]))
+    return excerpt(inputs, start=20, frames=min(CHECK_FRAMES if options is None else CHECK_ROW_FRAMES, buckets[-1]))
 
 
 def build(
@@ -84,14 +84,14 @@ def build(
     """
     buckets = checked_buckets(checkpoint, buckets, options)
     vocoder, config = checkpoint.vocoder(), checkpoint.config
-    inputs = check_inputs(checkpoint, vocoder, buckets)
+    inputs = check_inputs(checkpoint, vocoder, buckets, options)
     method = precision if options is None else f"{options.name}-{precision}"
     name = package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, method)
     package, manifest_path = out / f"{name}.mlpackage", out / f"{name}.json"
     model = export_model(vocoder, buckets, precision, target, config.hidden_dim, config.style_dim, options)
     with staged(package) as aside:
         save_package(model, aside)
-        figures, facts = check_package(aside, vocoder, inputs, buckets, precision)
+        figures, facts = check_package(aside, vocoder, inputs, buckets, precision, fillable(buckets, inputs.frames, options))
         manifest_path.unlink(missing_ok=True)  # from here until it is written again there is no package
     return vocoder_manifest(checkpoint, vocoder, package, buckets, precision, target, figures, facts, options).save(manifest_path)
 
@@ -101,4 +101,9 @@ def checked_buckets(checkpoint: Checkpoint, buckets: tuple[int, ...] | None, opt
     if options is None:
         return buckets or DEFAULT_BUCKETS
     require_architecture(checkpoint.config)
-    return options.geometry.check_buckets(buckets) if buckets else options.geometry.default_buckets()
+    return check_row_buckets(buckets) if buckets else default_row_buckets()
+
+
+def fillable(buckets: tuple[int, ...], frames: int, options: EngineOptions | None) -> tuple[int, ...]:
+    """Buckets that take so many frames: all in the literal variant, those whose rows they fill in the engine's."""
+    return buckets if options is None else tuple(bucket for bucket in buckets if shortest(bucket) <= frames)

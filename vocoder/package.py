@@ -15,24 +15,25 @@ from pipeline.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, PackedLa
 from pipeline.errors import InputError
 from pipeline.manifest import Manifest
 from vocoder.decoder import Vocoder
-from vocoder.engine.geometry import Geometry
-from vocoder.engine.packing import pack_rows
+from vocoder.engine.geometry import Windows
+from vocoder.engine.packing import joined_rows, pack_rows
 from vocoder.packing import VocoderInputs, pack
 
 
-def packed_for(program: Program, inputs: VocoderInputs, bucket: int) -> torch.Tensor:
-    """The features in the packing of this program, which its number of channels tells: the literal vocoder's, or the engine variant's."""
-    channels, hidden_dim = program.inputs[FEATURES].shape[1], inputs.asr.shape[1]
-    if channels == PackedLayout(hidden_dim).channels:
-        return pack(inputs, bucket)
-    return pack_rows(inputs, bucket, Geometry.by_channels(channels, hidden_dim))
+def in_rows(program: Program, hidden_dim: int) -> bool:
+    """Whether a program is the engine variant, whose features have one channel more than the literal vocoder's."""
+    return program.inputs[FEATURES].shape[1] != PackedLayout(hidden_dim).channels
 
 
 def run_program(program: Program, inputs: VocoderInputs, bucket: int, hook=None) -> np.ndarray:
-    """Pack into `bucket`, execute, trim: [600 F] float32."""
-    given = {FEATURES: packed_for(program, inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
-    waveform = program(given, hook=hook)[WAVEFORM]  # [1, 1, 1, 600 * bucket]
-    return waveform.flatten()[: FRAME_SAMPLES * inputs.frames].float().numpy()
+    """Pack into `bucket` as this program wants it, execute, trim: [600 F] float32."""
+    rows = in_rows(program, inputs.asr.shape[1])
+    half = program.inputs[FEATURES].dtype == "fp16"
+    features = pack_rows(inputs, bucket, half) if rows else pack(inputs, bucket)
+    waveform = program({FEATURES: features, STYLE: inputs.style[:, :, None, None].float()}, hook=hook)[WAVEFORM].float()
+    if rows:
+        return joined_rows(waveform, Windows.of(inputs.frames, bucket)).numpy()
+    return waveform.flatten()[: FRAME_SAMPLES * inputs.frames].numpy()  # of [1, 1, 1, 600 * bucket]
 
 
 class VocoderPackage:

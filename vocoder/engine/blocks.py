@@ -20,10 +20,10 @@ class RowBlock(nn.Module):
         self.second = nn.ModuleList(SnakeConv(*parts, styles, form) for parts in second)
 
     def forward(self, x: Tensor, found: Moments, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
-        """x [1, C, R, W] -> the same shape; padding and spoiled columns hold anything finite."""
+        """x [1, C, R, W] -> the same shape; spoiled columns hold anything finite."""
         for index, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
-            h = first(x, found if index == 0 else moments(x, rows), rows, styles)
-            x = second(h, moments(h, rows), rows, styles) + x
+            h = first(x, found if index == 0 else moments(x, rows), styles)
+            x = second(h, moments(h, rows), styles) + x
         return x
 
 
@@ -37,7 +37,7 @@ class Doubling(nn.Module):
         self.padding, self.groups = (0, padding), groups
 
     def forward(self, x: Tensor) -> Tensor:
-        """[1, in, 1, S] -> [1, out, 1, 2S]."""
+        """[1, in, R, W] -> [1, out, R, 2W]."""
         return F.conv_transpose2d(x, self.weight, self.bias, (1, 2), self.padding, 0, self.groups)
 
 
@@ -59,7 +59,7 @@ class FrameBlock(nn.Module):
         self.register_buffer("shortcut", weight if self.pool is None else weight.transpose(0, 1).repeat(1, 1, 1, 2))
 
     def forward(self, x: Tensor, rows: Rows, wide: Rows, styles: tuple[Tensor, ...]) -> Tensor:
-        """x [1, in, 1, S] -> [1, out, 1, S or 2S]; `wide` are the masks at the rate of the result."""
+        """x [1, in, R, W] -> [1, out, R, W or 2W]; `wide` are the masks at the rate of the result."""
         h = F.leaky_relu(self.norm1(x, moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
         if self.pool is None:
             shortcut = F.conv2d(x, self.shortcut)

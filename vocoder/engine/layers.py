@@ -1,10 +1,12 @@
 """The variant's layers: statistics in two reductions, AdaIN as one multiply-add, Snake as u - cos(u), all built from a Vocoder's weights.
 
-    rows = Rows.of(inside, counted)                 # masks [1, 1, R, W]
-    scale, shift = affine(x, rows, gain, bias)      # z = x * scale + shift
+    rows = Rows(weight, root, power)                # how columns count, [1, 1, R, W]
+    found = moments(x, rows)                        # mean and 1 / deviation of the utterance, [1, C, 1, 1] each
 
 Snake: with z = alpha AdaIN(x) it is (z + sin(z)^2) / alpha. sin(z)^2 = (1 - cos 2z) / 2, so with u = 2z it is (u - cos u + 1) / (2 alpha):
-2 alpha goes into the affine, 1 / (2 alpha) into the next convolution and the 1 into its bias. In the padding u = 0, so u - cos u + 1 = 0.
+2 alpha goes into the affine, 1 / (2 alpha) into the next convolution. The 1 may not go into that convolution's bias, because beyond the
+ends of the utterance a zero is meant, not a 1. So one channel more has gain 0 and a steady shift: its u - cos u is the same number in every
+column and 0 beyond the ends, and its weights are the sums of the others, divided by that number.
 """
 
 import math
@@ -16,26 +18,22 @@ from torch import Tensor, nn
 
 from pipeline.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
 
+STEADY = -4.0  # u of the channel that carries the constant: of the size of the others, so that int8 loses nothing by it
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)  # a, b, c, d of PolynomialSnake, exact in fp16
 
 
 class Rows(NamedTuple):
-    """Masks of one rate: `inside` [1, 1, R, W] is 1 on the utterance, halos included, else 0.
+    """How the columns of a rate are counted, and where the utterance is; the host computes the numbers (vocoder/engine/packing.py).
 
-    `weight` is 0 where a column is not counted, and so large elsewhere that a mean over all columns is one over the counted ones;
-    `per_row` [1, 1, 1, 1] turns a row's root of weighted squares into its part of the root of the mean square.
+    `weight` [1, 1, R, W] is 0 where a column is not the row's own, and so large elsewhere that a mean over all columns is one over the
+    counted ones. `root` and `power` [1, 1, 1, 1]: the mean over the rows of (root * a row's root of weighted squares)^2, times power, is the
+    mean square. `inside` [1, 1, R, W] is 1 on the utterance; None where every column is.
     """
 
-    inside: Tensor
     weight: Tensor
-    per_row: Tensor
-
-    @classmethod
-    def of(cls, inside: Tensor, counted: Tensor) -> "Rows":
-        """`counted` [1, 1, R, W] is 1 on every step of the utterance once."""
-        share = counted.mean(dim=(2, 3), keepdim=True)
-        in_rows = counted.sum(dim=3, keepdim=True).mean(dim=2, keepdim=True)  # counted columns of a mean row
-        return cls(inside, counted / share, share * torch.rsqrt(in_rows))
+    root: Tensor
+    power: Tensor
+    inside: Tensor | None = None
 
 
 class Moments(NamedTuple):
@@ -49,8 +47,8 @@ def moments(x: Tensor, rows: Rows) -> Moments:
     """Statistics of x [1, C, R, W] over the counted columns."""
     counted = x * rows.weight
     mean = counted.mean(dim=(2, 3), keepdim=True)
-    root = torch.linalg.vector_norm(counted, dim=3, keepdim=True) * rows.per_row  # [1, C, R, 1]
-    power = (root * root).mean(dim=2, keepdim=True)
+    root = torch.linalg.vector_norm(counted, dim=3, keepdim=True) * rows.root  # [1, C, R, 1]
+    power = (root * root).mean(dim=2, keepdim=True) * rows.power
     return Moments(mean, torch.rsqrt(F.relu(power - mean * mean) + NORM_EPSILON))
 
 
@@ -62,13 +60,20 @@ class StyleRows:
         self.biases: list[Tensor] = []
         self.sizes: list[int] = []
 
-    def add(self, norm: AdaIN1d, factor: Tensor | float = 1.0) -> int:
-        """Register `norm`, its result multiplied by `factor` [C]; the index of its gain, its shift is the next one."""
+    def add(self, norm: AdaIN1d, factor: Tensor | float = 1.0, steady: bool = False) -> int:
+        """Register `norm`, its result multiplied by `factor` [C]; the index of its gain, its shift is the next one.
+
+        steady: one channel more, of gain 0 and shift STEADY.
+        """
         scale = torch.ones(norm.fc.channels, dtype=torch.float64) * factor
         both = scale.repeat(2)  # [2C]
-        self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])  # [2C, style_dim]
-        self.biases.append(norm.fc.bias.detach().double() * both)
-        self.sizes += [len(scale), len(scale)]
+        weight = norm.fc.weight.detach().flatten(1).double() * both[:, None]  # [2C, style_dim]
+        bias = norm.fc.bias.detach().double() * both
+        for part, end in zip(range(2), (0.0, STEADY), strict=True):
+            rows = slice(part * len(scale), (part + 1) * len(scale))
+            self.weights.append(F.pad(weight[rows], (0, 0, 0, int(steady))))
+            self.biases.append(F.pad(bias[rows], (0, int(steady)), value=end))
+            self.sizes.append(len(scale) + int(steady))
         return len(self.sizes) - 2
 
     def product(self) -> "StyleProduct":
@@ -92,29 +97,34 @@ class StyleProduct(nn.Module):
 class Norm(nn.Module):
     """AdaIN as scale and shift of a multiply-add."""
 
-    def __init__(self, norm: AdaIN1d, styles: StyleRows, factor: Tensor | float = 1.0) -> None:
+    def __init__(self, norm: AdaIN1d, styles: StyleRows, factor: Tensor | float = 1.0, steady: bool = False) -> None:
         super().__init__()
-        self.index = styles.add(norm, factor)
+        self.index = styles.add(norm, factor, steady)
 
     def forward(self, x: Tensor, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
-        """x [1, C, R, W] -> the same shape; the padding is not zero."""
+        """x [1, C, R, W] -> the same shape."""
         gain, shift = styles[self.index], styles[self.index + 1]
         scale = gain * found.inverse
         return x * scale + (shift - found.mean * scale)
 
 
-class FoldedConv(nn.Module):
-    """A convolution with frozen weights, zeros beyond the row: what they spoil is the halo's. `inner` [in] divides its input."""
+def widened(weight: Tensor, outputs: int, inputs: int) -> Tensor:
+    """weight [out, in, 1, k] with so many more channels of zeros: [out + outputs, in + inputs, 1, k]."""
+    return F.pad(weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
 
-    def __init__(self, conv: Conv, inner: Tensor | None = None, constant: float = 0.0, padded: bool = True) -> None:
+
+class FoldedConv(nn.Module):
+    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input, `more`: zero channels that it adds."""
+
+    def __init__(self, conv: Conv, inner: Tensor | None = None, more: int = 0) -> None:
         super().__init__()
         weight = conv.weight.detach().double()  # [out, in, 1, k]
         if inner is not None:
             weight = weight / inner.double().view(1, -1, 1, 1)
         bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
-        self.register_buffer("weight", weight.float())
-        self.register_buffer("bias", (bias + constant * weight.sum(dim=(1, 2, 3))).float())
-        self.stride, self.padding, self.dilation = conv.stride, conv.padding if padded else (0, 0), conv.dilation
+        self.register_buffer("weight", widened(weight, more, 0).float())
+        self.register_buffer("bias", F.pad(bias, (0, more)).float())
+        self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, R, W] -> [1, out, R, W]."""
@@ -124,7 +134,7 @@ class FoldedConv(nn.Module):
 class CosineSnake(nn.Module):
     """u - cos(u): 2 Snake - 1 on u = 2z."""
 
-    factor, constant = 2.0, 1.0
+    factor, constant, steady = 2.0, 1.0, True
 
     def forward(self, u: Tensor) -> Tensor:
         return u - torch.cos(u)
@@ -138,7 +148,7 @@ class PolynomialSnake(nn.Module):
     of a product and a sum with constants a channel; bench.snake_forms compares it with other forms.
     """
 
-    factor, constant = 1 / math.pi, 0.0
+    factor, constant, steady = 1 / math.pi, 0.0, False
 
     def forward(self, u: Tensor) -> Tensor:
         a, b, c, d = (u.new_full((1, u.shape[1], 1, 1), value) for value in POLYNOMIAL)
@@ -150,13 +160,18 @@ class PolynomialSnake(nn.Module):
 
 
 class SnakeConv(nn.Module):
-    """AdaIN, Snake, convolution."""
+    """AdaIN, Snake, convolution. A form with a constant has one channel more in its input and in its result, see the module."""
 
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
-        self.norm, self.form, self.conv = Norm(norm, styles, inner), form, FoldedConv(conv, inner, form.constant)
+        self.norm, self.form = Norm(norm, styles, inner, form.steady), form
+        self.conv = FoldedConv(conv, inner, int(form.steady))
+        if form.steady:
+            constant = form.constant / float(form(torch.tensor(STEADY, dtype=torch.float64)))
+            weight = self.conv.weight.double()
+            self.conv.weight = torch.cat([weight, constant * weight.sum(dim=1, keepdim=True)], dim=1).float()  # [C + 1, C + 1, 1, k]
 
-    def forward(self, x: Tensor, found: Moments, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+    def forward(self, x: Tensor, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, C, R, W] with its moments -> the same shape."""
-        return self.conv(self.form(self.norm(x, found, styles) * rows.inside))
+        return self.conv(self.form(self.norm(x, found, styles)))

@@ -1,6 +1,6 @@
 """Which variant of the vocoder to export: the literal one, or the engine's with its options.
 
-variant = EngineOptions.of(chips=("m1", "m2"), row_frames=40)
+variant = EngineOptions.of(chips=("m1", "m2"))
 variant.name                                        # "engine-poly": part of the package's name
 """
 
@@ -13,7 +13,6 @@ from torch import nn
 from mlprogram.errors import ProgramError
 from mlprogram.examine.rules import Rules, load_rules
 from pipeline.errors import InputError
-from vocoder.engine.geometry import DEFAULT_ROW_FRAMES, Geometry
 from vocoder.engine.layers import CosineSnake, PolynomialSnake
 
 LITERAL, ENGINE = "literal", "engine"
@@ -28,37 +27,34 @@ def chips_without_cosine(rules: Rules) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """A checked choice: target chips and the frames of a row."""
+    """A checked choice: the target chips, and what follows from them."""
 
     chips: tuple[str, ...]
-    geometry: Geometry
     polynomial: bool
 
     @classmethod
-    def of(cls, chips: tuple[str, ...] | None = None, row_frames: int | None = None) -> "EngineOptions":
-        """Every chip of the rules file and the default row unless told otherwise. InputError lists the chips."""
+    def of(cls, chips: tuple[str, ...] | None = None) -> "EngineOptions":
+        """Every chip of the rules file unless told otherwise. InputError lists the chips."""
         rules = load_rules()
         try:
             names = tuple(dict.fromkeys(chip.lower() for chip in chips or rules.chips if rules.chip(chip)))
         except ProgramError as problem:
             raise InputError(str(problem)) from None
-        geometry = Geometry.of(DEFAULT_ROW_FRAMES if row_frames is None else row_frames)
-        return cls(names, geometry, bool(chips_without_cosine(rules) & set(names)))
+        return cls(names, bool(chips_without_cosine(rules) & set(names)))
 
     @classmethod
-    def chosen(cls, variant: str, chips: tuple[str, ...] | None, row_frames: int | None) -> "EngineOptions | None":
+    def chosen(cls, variant: str, chips: tuple[str, ...] | None) -> "EngineOptions | None":
         """Options of the engine variant, None for the literal one. InputError where an option belongs to the other variant."""
         if variant == ENGINE:
-            return cls.of(chips, row_frames)
-        given = [flag for flag, value in (("--chips", chips), ("--row-frames", row_frames)) if value is not None]
-        if given:
-            raise InputError(f"{given[0]} belongs to --variant {ENGINE}; the {LITERAL} variant has no such choice")
+            return cls.of(chips)
+        if chips is not None:
+            raise InputError(f"--chips belongs to --variant {ENGINE}; the {LITERAL} variant has no such choice")
         return None
 
     @classmethod
     def recorded(cls, features: Mapping[str, Any]) -> "EngineOptions | None":
         """The options of a built package, from its manifest's description of `features`; None for the literal one."""
-        return cls.of(tuple(features["chips"]), features["geometry"]["row_frames"]) if "variant" in features else None
+        return cls.of(tuple(features["chips"])) if "variant" in features else None
 
     @property
     def name(self) -> str:
