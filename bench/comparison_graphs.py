@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bench.residency_graphs import STYLE, DecodeBlock, LaiTail
-from pipeline.contract import COLUMNS_PER_FRAME, FRAMES_PER_SECOND, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from pipeline.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
 
 MM_BUCKETS_S = (3, 7, 10, 15, 30)
 EPSILON = 1e-5
@@ -119,8 +119,3 @@ def mm_shapes(frames: int, narrow: int = 1) -> dict[str, dict[str, tuple]]:
         "MMDecoder": {"asr": (1, channels, frames), "f0": prosody, "energy": prosody, "style": style},
         "MMGenerator": {"x": (1, channels, PROSODY_PER_FRAME * frames), "spectrum": spectrum, "style": style},
     }
-
-
-def mm_frames(seconds: int) -> int:
-    """Frames of the bucket for that much audio."""
-    return mm_bucket_s(seconds) * FRAMES_PER_SECOND
