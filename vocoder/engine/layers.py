@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     """How the columns of a rate are counted, and where the utterance is; the host computes the numbers (vocoder/engine/packing.py).
 
     `weight` [1, 1, R, W] is 0 where a column is not the row's own, and so large elsewhere that a mean over all columns is one over the
-    counted ones. `root` and `power` [1, 1, 1, 1]: the mean over the rows of (root * a row's root of weighted squares)^2, times power, is the
+    counted ones. `root` and `power` [1, 1, 1, 1]: the mean over rows of (root * a row's root of weighted squares)^2, times power, is the
     mean square. `inside` [1, 1, R, W] is 1 on the utterance; None where every column is.
     """
 

@@ -93,7 +93,7 @@ def _in_turn(value: float, times: int, half: bool) -> list[float]:
     if not half:
         return [value] * times
     nearest = np.float16(value)
-    low = nearest if nearest <= value else np.nextafter(nearest, np.float16(0))
+    low = nearest if float(nearest) <= value else np.nextafter(nearest, np.float16(0))
     high = np.nextafter(low, np.float16(np.inf))
     part = (value - float(low)) / (float(high) - float(low))
     steps = [math.floor(total + 0.5) for total in accumulate([part] * times)]
