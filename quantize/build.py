@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from mlprogram import Program
 from pipeline.checkpoint import Checkpoint
 from pipeline.contract import FEATURES, bucket_for
@@ -24,12 +26,13 @@ from quantize.coverage import Coverage
 from quantize.equalize import channel_peaks, equalized
 from quantize.layers import program_layers
 from quantize.methods import Method, method_named
-from quantize.packages import find_package, manifest_path
+from quantize.packages import find_package, level_of, manifest_path
 from quantize.plan import LayerPlan, plan_for
 from quantize.recipe import Recipe
 from quantize.weights import compressed
 from vocoder.check import CHECK_FRAMES
 from vocoder.decoder import Vocoder
+from vocoder.engine.model import EngineVocoder
 from vocoder.engine.options import EngineOptions
 from vocoder.export import export_model
 from vocoder.package import render_reference, run_program
@@ -47,23 +50,25 @@ class Source:
     figures: tuple[Figure, ...] = ()
 
 
-def build_compressed(method: Method, checkpoint: Checkpoint, build: Path, recipe: Recipe | None = None) -> tuple[Manifest, Manifest]:
+def build_compressed(
+    method: Method, checkpoint: Checkpoint, build: Path, recipe: Recipe | None = None, variant: str | None = None
+) -> tuple[Manifest, Manifest]:
     """Compress aside, count, execute one clip, rename, write the manifest last: the parent's manifest and the new one.
 
     Raises CheckFailed when a limit is missed or a layer skipped; nothing new is left then.
     """
     if method.parent is None:
         raise InputError(f"method {method.name!r} compresses nothing: `{method.command}` builds it")
-    parent = find_package(build, checkpoint, method_named(method.parent))
+    parent = find_package(build, checkpoint, method_named(method.parent), variant)
     if method.by_recipe and recipe is not None:
         recipe.require_fits(checkpoint)
-    path = manifest_path(build, checkpoint, method)
+    path = manifest_path(build, checkpoint, method, variant)
     package = path.with_suffix(".mlpackage")
     with tempfile.TemporaryDirectory() as work, staged(package) as aside:
         clip = check_clip(checkpoint, parent.buckets)
         source = source_of(method, checkpoint, parent, clip, Path(work))
         before = Program(source.package)
-        layers = program_layers(before, source.vocoder)
+        layers = program_layers(before, exported(source.vocoder, parent))
         plan = plan_for(method, layers, recipe.levels if recipe else None)
         save_package(compressed(source.package, plan, ranges(method, checkpoint, before, plan, source, parent.buckets)), aside)
         after = Program(aside)
@@ -73,7 +78,7 @@ def build_compressed(method: Method, checkpoint: Checkpoint, build: Path, recipe
         path.unlink(missing_ok=True)  # from here until it is written again there is no package
     compression = describe(method, coverage, recipe)
     checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-    return parent, child_manifest(parent, method, package, after, compression, checks).save(path)
+    return parent, child_manifest(parent, method, level_of(method, variant), package, after, compression, checks).save(path)
 
 
 def check_clip(checkpoint: Checkpoint, buckets: tuple[int, ...]) -> VocoderInputs:
@@ -96,6 +101,12 @@ def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: Vo
     model = export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim, options)
     save_package(model, work / "source.mlpackage")
     return Source(work / "source.mlpackage", vocoder, figures)
+
+
+def exported(vocoder: Vocoder, parent: Manifest) -> nn.Module:
+    """The module whose layers the parent's program has."""
+    options = EngineOptions.recorded(parent.inputs[FEATURES])
+    return vocoder if options is None else EngineVocoder(vocoder, parent.hidden_dim, options.form())
 
 
 def balanced(method: Method, checkpoint: Checkpoint, vocoder: Vocoder, clip: VocoderInputs) -> tuple[Vocoder, Figure]:
@@ -145,10 +156,16 @@ def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[
 
 
 def child_manifest(
-    parent: Manifest, method: Method, package: Path, program: Program, compression: dict[str, Any], checks: dict[str, Any]
+    parent: Manifest,
+    method: Method,
+    level: str,
+    package: Path,
+    program: Program,
+    compression: dict[str, Any],
+    checks: dict[str, Any],
 ) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
     counts = Counter(op.op_type for op in program.operations if op.op_type != "const")
-    own = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
+    own = {"method": level, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
     shape = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
     return replace(parent, **own, compression=compression, **shape, **describe_package(package))

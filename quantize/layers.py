@@ -2,7 +2,8 @@
 
     for layer in program_layers(Program(package), vocoder): print(layer.name, layer.macs, layer.elements)
 
-Convolutions are matched by the name coremltools gives their weight constant; one whose weight is computed is matched by its bias.
+Convolutions are matched by the name coremltools gives their weight constant; one whose weight is computed is matched by its bias. The
+engine variant's weights are buffers of its own modules and its layers bear their names.
 """
 
 import math
@@ -17,6 +18,7 @@ from mlprogram.graph import Operation
 from pipeline.contract import FEATURES, STYLE
 from pipeline.errors import CheckFailed
 from pipeline.layers import StyleAffine
+from vocoder.engine.model import EngineVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
 
@@ -36,31 +38,59 @@ class Layer:
     macs: int
     is_style: bool  # an AdaIN affine, one column whatever the length
     is_tail: bool  # fp32 in an fp16 package: conv_post and the inverse STFT, never compressed
+    is_fixed: bool  # ones and zeros that move values: nothing to compress
 
 
-def program_layers(program: Program, vocoder: nn.Module) -> tuple[Layer, ...]:
-    """Every convolution of an uncompressed package in program order. Raises CheckFailed when a module of the vocoder has none."""
-    shapes = _executed_shapes(program)
-    modules = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
+@dataclass(frozen=True)
+class _Names:
+    """What the constants of a module are called: layer by prefix, the layers that must be found, that are styles, that are fixed."""
+
+    layers: dict[str, str]
+    wanted: set[str]
+    styles: set[str]
+    fixed: set[str]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "_Names":
+        return _engine_names(module) if isinstance(module, EngineVocoder) else _literal_names(module)
+
+
+def _literal_names(vocoder: nn.Module) -> _Names:
+    layers = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
     styles = {path for path, module in vocoder.named_modules() if isinstance(module, StyleAffine)}
-    found = [_layer(op, program, modules, styles, shapes) for op in program.operations if op.op_type in CONVOLUTIONS]
-    wanted = {path for path, module in vocoder.named_modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)}
-    missing = sorted(wanted - {layer.name for layer in found})
+    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, set())
+
+
+def _engine_names(engine: EngineVocoder) -> _Names:
+    kernels = {name: tensor for name, tensor in engine.named_buffers() if tensor.dim() == 4 and not name.startswith("stft.")}
+    names = {name: name.removesuffix(".weight") for name in kernels}
+    fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
+    return _Names({name.replace(".", "_"): layer for name, layer in names.items()}, set(names.values()), {"styles"}, fixed)
+
+
+def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
+    """Every convolution of an uncompressed package in program order; `module`: the Vocoder, or the EngineVocoder it was exported from.
+
+    Raises CheckFailed when a layer of the module has none.
+    """
+    shapes, names = _executed_shapes(program), _Names.of(module)
+    found = [_layer(op, program, names, shapes) for op in program.operations if op.op_type in CONVOLUTIONS]
+    missing = sorted(names.wanted - {layer.name for layer in found})
     if missing:
         raise CheckFailed(f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)")
     return tuple(found)
 
 
-def _layer(op: Operation, program: Program, modules: dict[str, str], styles: set[str], shapes: dict[str, tuple[int, ...]]) -> Layer:
+def _layer(op: Operation, program: Program, names: _Names, shapes: dict[str, tuple[int, ...]]) -> Layer:
     weight, source = op.inputs["weight"][0], op.inputs["x"][0]
     bias = op.inputs.get("bias", ("",))[0]
-    paths = [path for prefix, path in modules.items() if any(name.startswith(prefix) for name in (weight, bias))]
+    paths = [path for prefix, path in names.layers.items() if any(name.startswith(prefix) for name in (weight, bias))]
     name = max(paths, key=len) if paths else op.name
     shape = tuple(program.value_type(weight).shape)
     channels, outputs = (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
     is_tail = program.value_type(weight).dtype.name == "fp32"
     macs = count_macs(op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {})
-    kind = {"is_style": name in styles, "is_tail": is_tail}
+    kind = {"is_style": name in names.styles, "is_tail": is_tail, "is_fixed": name in names.fixed}
     return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind)
 
 

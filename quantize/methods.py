@@ -76,7 +76,7 @@ class Activations:
     """
 
     exponent: float = 0.7
-    float_inputs: tuple[str, ...] = ("*.pool", "generator.ups.1")
+    float_inputs: tuple[str, ...] = ("*.pool", "generator.ups.1", "last.up")  # last.up is ups.1 in the engine variant
     clips: int = 24
 
     def __post_init__(self) -> None:

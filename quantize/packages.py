@@ -10,11 +10,12 @@ from pipeline.contract import VOCODER_NAME
 from pipeline.errors import InputError
 from pipeline.manifest import Manifest, package_name
 from quantize.methods import Method
+from vocoder.engine.options import ENGINE
 
 
 def manifest_path(build: Path, checkpoint: Checkpoint, method: Method, variant: str | None = None) -> Path:
     """build/KokoroVocoder-fp16.json, or build/KokoroVocoder-demo-engine-fp16.json: the checkpoint's name where it may never be released."""
-    return build / f"{package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, _level(method, variant))}.json"
+    return build / f"{package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, level_of(method, variant))}.json"
 
 
 def find_package(build: Path, checkpoint: Checkpoint, method: Method, variant: str | None = None) -> Manifest:
@@ -22,8 +23,8 @@ def find_package(build: Path, checkpoint: Checkpoint, method: Method, variant: s
 
     Raises InputError when it is not built (naming the command), was built from another checkpoint, or differs from its manifest.
     """
-    path, level = manifest_path(build, checkpoint, method, variant), _level(method, variant)
-    command = method.command if variant is None else f"python -m vocoder.convert --variant {variant.partition('-')[0]}"
+    path, level = manifest_path(build, checkpoint, method, variant), level_of(method, variant)
+    command = method.command if variant is None else _variant_command(method)
     if not path.is_file():
         raise InputError(f"{path} does not exist: the {level} package is not built; `{command}` builds it")
     manifest = Manifest.load(path)
@@ -36,5 +37,10 @@ def find_package(build: Path, checkpoint: Checkpoint, method: Method, variant: s
     return manifest
 
 
-def _level(method: Method, variant: str | None) -> str:
+def _variant_command(method: Method) -> str:
+    return f"{method.command if method.parent else 'python -m vocoder.convert'} --variant {ENGINE} ..."
+
+
+def level_of(method: Method, variant: str | None) -> str:
+    """The method's name in file names and manifests: that of the variant before it."""
     return method.name if variant is None else f"{variant}-{method.name}"

@@ -30,11 +30,11 @@ class LayerPlan:
 
 
 def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None) -> tuple[LayerPlan, ...]:
-    """The plan of every layer but the fp32 tail's. `recipe`: level by layer name, for methods that need one.
+    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level by layer name, where needed.
 
     Raises InputError for a recipe that names other layers than the program has, an unknown level or a level a layer cannot take.
     """
-    planned = [layer for layer in layers if not layer.is_tail]
+    planned = [layer for layer in layers if not layer.is_tail and not layer.is_fixed]
     if not method.by_recipe:
         return tuple(_uniform(method, layer) for layer in planned)
     if recipe is None:
