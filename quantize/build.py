@@ -68,7 +68,7 @@ def build_compressed(
         clip = check_clip(checkpoint, parent.buckets)
         source = source_of(method, checkpoint, parent, clip, Path(work))
         before = Program(source.package)
-        layers = program_layers(before, exported(source.vocoder, parent))
+        layers = program_layers(before, exported(method, source.vocoder, parent))
         plan = plan_for(method, layers, recipe.levels if recipe else None)
         save_package(compressed(source.package, plan, ranges(method, checkpoint, before, plan, source, parent.buckets)), aside)
         after = Program(aside)
@@ -97,16 +97,22 @@ def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: Vo
         vocoder, figure = balanced(method, checkpoint, vocoder, clip)
         figures = (figure,)
     config, target = checkpoint.config, method.target or parent.target
-    options = EngineOptions.recorded(parent.inputs[FEATURES])
+    options = options_of(method, parent)
     model = export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim, options)
     save_package(model, work / "source.mlpackage")
     return Source(work / "source.mlpackage", vocoder, figures)
 
 
-def exported(vocoder: Vocoder, parent: Manifest) -> nn.Module:
-    """The module whose layers the parent's program has."""
+def options_of(method: Method, parent: Manifest) -> EngineOptions | None:
+    """The parent's options, its Snakes' scales apart where channels are balanced."""
     options = EngineOptions.recorded(parent.inputs[FEATURES])
-    return vocoder if options is None else EngineVocoder(vocoder, parent.hidden_dim, options.form())
+    return options and replace(options, apart=method.balances)
+
+
+def exported(method: Method, vocoder: Vocoder, parent: Manifest) -> nn.Module:
+    """The module whose layers the source's program has."""
+    options = options_of(method, parent)
+    return vocoder if options is None else EngineVocoder(vocoder, parent.hidden_dim, options.form(), options.apart)
 
 
 def balanced(method: Method, checkpoint: Checkpoint, vocoder: Vocoder, clip: VocoderInputs) -> tuple[Vocoder, Figure]:

@@ -38,7 +38,7 @@ class Layer:
     macs: int
     is_style: bool  # an AdaIN affine, one column whatever the length
     is_tail: bool  # fp32 in an fp16 package: conv_post and the inverse STFT, never compressed
-    is_fixed: bool  # ones and zeros that move values: nothing to compress
+    is_fixed: bool = False  # ones and zeros that move values: nothing to compress
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,11 @@ def _literal_names(vocoder: nn.Module) -> _Names:
 
 
 def _engine_names(engine: EngineVocoder) -> _Names:
-    kernels = {name: tensor for name, tensor in engine.named_buffers() if tensor.dim() == 4 and not name.startswith("stft.")}
+    kernels = {
+        name: tensor
+        for name, tensor in engine.named_buffers()
+        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith(".scale")
+    }
     names = {name: name.removesuffix(".weight") for name in kernels}
     fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
     return _Names({name.replace(".", "_"): layer for name, layer in names.items()}, set(names.values()), {"styles"}, fixed)

@@ -32,7 +32,9 @@ def compressed(package: Path, plan: tuple[LayerPlan, ...], peaks: Mapping[str, f
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copytree(package, Path(folder) / package.name)  # MLModel(path) writes the Manifest.json of what it opens anew
             model = ct.models.MLModel(str(copy), skip_model_load=True)
-            passes = [*input_pass(plan, peaks), *_weight_passes(plan)]
+            from quantize.scales import ScalesIntoQuantize
+
+            passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_weight_passes(plan)]
             return _apply_graph_pass(model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True)
 
 

@@ -27,7 +27,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 @pytest.fixture(scope="module")
 def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("build")
-    flags = ["--variant", "engine", "--chips", "m1,M2", "--buckets", "39,119"]
+    flags = ["--variant", "engine", "--chips", "m1,M2", "--buckets", "41,62,119"]
     assert main(["--checkpoint", str(checkpoint.folder), "--out", str(out), *flags]) == 0
     return out / "KokoroVocoder-tiny-engine-poly-fp16.json"
 
@@ -35,7 +35,8 @@ def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_the_manifest_tells_the_variant_and_the_package_speaks(built: Path, checkpoint: Checkpoint) -> None:
     package, vocoder = VocoderPackage(built), checkpoint.vocoder()
     features = package.manifest.inputs["features"]
-    assert features["variant"] == "engine-poly" and features["chips"] == ["m1", "m2"] and features["geometry"]["row_frames"] == 40
+    assert features["variant"] == "engine-poly" and features["chips"] == ["m1", "m2"]
+    assert features["shapes"] == {"41": [3, 13], "62": [3, 20], "119": [3, 39]}
     assert EngineOptions.recorded(features) == EngineOptions.of(("m1", "m2"))
     assert "cos" not in {op for op in package.manifest.operations if package.manifest.operations[op] > 1}
     inputs = excerpt(vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0), start=0, frames=55)
@@ -54,7 +55,7 @@ def test_chips_decide_the_snake() -> None:
     assert EngineOptions.of(("m3", "m4", "m5")).name == "engine"
     assert EngineOptions.of(("m5", "m1")).name == "engine-poly"
     assert EngineOptions.of().polynomial
-    assert EngineOptions.chosen("literal", None, None) is None
+    assert EngineOptions.chosen("literal", None) is None
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,8 @@ def test_chips_decide_the_snake() -> None:
     [
         (["--variant", "engine", "--chips", "m9"], "it has m1, m2"),
         (["--chips", "m1"], "--chips belongs to --variant engine"),
-        (["--row-frames", "40"], "--row-frames belongs to --variant engine"),
-        (["--variant", "engine", "--row-frames", "41"], "choose from 40, 80, 120"),
-        (["--variant", "engine", "--buckets", "40,80"], "39 would be"),
+        (["--variant", "engine", "--buckets", "40,80"], "41 would be"),
+        (["--variant", "engine", "--buckets", "20,182"], "add one between"),
     ],
 )
 def test_refusals_are_one_line(flags: list[str], says: str, checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

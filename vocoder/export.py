@@ -61,7 +61,9 @@ def packed_module(
     if options is None:
         layout = PackedLayout(hidden_dim)
         return PackedVocoder(vocoder, layout), tuple((1, layout.channels, 1, bucket + 1) for bucket in buckets)
-    return EngineVocoder(vocoder, hidden_dim, options.form()), tuple(features_shape(bucket, hidden_dim) for bucket in buckets)
+    return EngineVocoder(vocoder, hidden_dim, options.form(), options.apart), tuple(
+        features_shape(bucket, hidden_dim) for bucket in buckets
+    )
 
 
 def check_inputs(checkpoint: Checkpoint, vocoder: Vocoder, buckets: tuple[int, ...], options: EngineOptions | None) -> VocoderInputs:

@@ -12,18 +12,19 @@ from vocoder.generator import AdaINResBlock1
 class RowBlock(nn.Module):
     """AdaINResBlock1. The moments of its input are the caller's, who shares them among parallel blocks."""
 
-    def __init__(self, block: AdaINResBlock1, styles: StyleRows, form: nn.Module) -> None:
+    def __init__(self, block: AdaINResBlock1, styles: StyleRows, form: nn.Module, apart: bool) -> None:
         super().__init__()
         first = zip(block.adain1, block.alpha1, block.convs1, strict=True)
         second = zip(block.adain2, block.alpha2, block.convs2, strict=True)
-        self.first = nn.ModuleList(SnakeConv(*parts, styles, form) for parts in first)
-        self.second = nn.ModuleList(SnakeConv(*parts, styles, form) for parts in second)
+        self.first = nn.ModuleList(SnakeConv(*parts, styles, form, apart) for parts in first)
+        self.second = nn.ModuleList(SnakeConv(*parts, styles, form, apart) for parts in second)
 
     def forward(self, x: Tensor, found: Moments, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, C, R, W] -> the same shape; spoiled columns hold anything finite."""
         for index, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
             h = first(x, found if index == 0 else moments(x, rows), styles)
-            x = second(h, moments(h, rows), styles) + x
+            change = second(h, moments(h, rows), styles)  # a name of its own: coremltools finds no operation that it calls var_N itself
+            x = change + x
         return x
 
 
@@ -66,4 +67,5 @@ class FrameBlock(nn.Module):
         else:
             h, shortcut = self.pool(h) * wide.inside, F.conv_transpose2d(x, self.shortcut, None, (1, 2))
         h = self.conv1(h)
-        return self.conv2(F.leaky_relu(self.norm2(h, moments(h, wide), styles), LEAKY_SLOPE) * wide.inside) + shortcut
+        change = self.conv2(F.leaky_relu(self.norm2(h, moments(h, wide), styles), LEAKY_SLOPE) * wide.inside)
+        return change + shortcut

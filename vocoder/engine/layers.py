@@ -160,9 +160,13 @@ class PolynomialSnake(nn.Module):
 
 
 class SnakeConv(nn.Module):
-    """AdaIN, Snake, convolution. A form with a constant has one channel more in its input and in its result, see the module."""
+    """AdaIN, Snake, convolution. A form with a constant has one channel more in its input and in its result, see the module.
 
-    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module) -> None:
+    `apart`: what divides the convolution's input channels is not folded into its weights but stands before it as a multiplication. So the
+    convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input.
+    """
+
+    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
         self.norm, self.form = Norm(norm, styles, inner, form.steady), form
@@ -171,7 +175,11 @@ class SnakeConv(nn.Module):
             constant = form.constant / float(form(torch.tensor(STEADY, dtype=torch.float64)))
             weight = self.conv.weight.double()
             self.conv.weight = torch.cat([weight, constant * weight.sum(dim=1, keepdim=True)], dim=1).float()  # [C + 1, C + 1, 1, k]
+            inner = torch.cat([inner, inner.median()[None]])
+        self.conv.weight = self.conv.weight * (inner.float().view(1, -1, 1, 1) if apart else 1.0)
+        self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
 
     def forward(self, x: Tensor, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, C, R, W] with its moments -> the same shape."""
-        return self.conv(self.form(self.norm(x, found, styles)))
+        u = self.form(self.norm(x, found, styles))
+        return self.conv(u if self.scale is None else u * self.scale)

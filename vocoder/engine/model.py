@@ -39,16 +39,16 @@ def with_first_again(x: Tensor, column: int) -> Tensor:
 class Stage(nn.Module):
     """Upsampling, the spectrum's branch, the mean of three residual blocks (left a sum)."""
 
-    def __init__(self, generator: Generator, index: int, divisor: float, styles: StyleRows, form: nn.Module) -> None:
+    def __init__(self, generator: Generator, index: int, divisor: float, styles: StyleRows, form: nn.Module, apart: bool) -> None:
         super().__init__()
         count, steady = generator.blocks_per_stage, int(form.steady)
         self.up = RowUpsample(generator.ups[index], divisor, steady, steady * index)
         noise = generator.noise_convs[index]
         phases = tuple(phase_channel(phase, RATES[1]) for phase in range(RATES[1]))
         self.noise_conv = FoldedConv(noise, more=steady) if noise.stride[1] == 1 else PhaseConv(noise, phases, steady)
-        self.noise_block = RowBlock(generator.noise_res[index], styles, form)
+        self.noise_block = RowBlock(generator.noise_res[index], styles, form, apart)
         own = generator.resblocks[index * count : (index + 1) * count]
-        self.blocks = nn.ModuleList(RowBlock(block, styles, form) for block in own)
+        self.blocks = nn.ModuleList(RowBlock(block, styles, form, apart) for block in own)
 
     def source(self, spectrum: Tensor, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """The spectrum's branch, [1, C, R, W]."""
@@ -65,9 +65,9 @@ class Stage(nn.Module):
 
 
 class EngineVocoder(nn.Module):
-    """A frozen copy of a Vocoder's weights on windows; see the module."""
+    """A frozen copy of a Vocoder's weights on windows; see the module. `apart`: ready for int8 inputs, see SnakeConv."""
 
-    def __init__(self, vocoder: Vocoder, hidden_dim: int, form: nn.Module | None = None) -> None:
+    def __init__(self, vocoder: Vocoder, hidden_dim: int, form: nn.Module | None = None, apart: bool = False) -> None:
         super().__init__()
         self.sizes = row_sizes(hidden_dim)
         form, styles, generator = form or CosineSnake(), StyleRows(), vocoder.generator
@@ -76,8 +76,8 @@ class EngineVocoder(nn.Module):
         self.encode = FrameBlock(vocoder.encode, styles)
         self.decode = nn.ModuleList(FrameBlock(block, styles) for block in vocoder.decode)
         count = float(generator.blocks_per_stage)
-        self.first = Stage(generator, 0, 1.0, styles, form)
-        self.last = Stage(generator, 1, count, styles, form)
+        self.first = Stage(generator, 0, 1.0, styles, form, apart)
+        self.last = Stage(generator, 1, count, styles, form, apart)
         self.spectrum_low = LayDown(SPECTRUM_CHANNELS * RATES[1], LOW_RATE)
         self.spectrum_high = LayDown(SPECTRUM_CHANNELS, RATES[1])
         self.conv_post = FoldedConv(generator.conv_post, torch.full((generator.conv_post.in_channels,), count))
@@ -121,7 +121,8 @@ class EngineVocoder(nn.Module):
         weight, *factors = counts
         rows, wide = Rows(weight, *factors[:2], inside), Rows(self._repeated(weight, 2), *factors[2:], self._repeated(inside, 2))
         f0, energy = self.f0_conv(F.pad(f0, (1, 1))) * inside, self.energy_conv(F.pad(energy, (1, 1))) * inside  # [1, 1, R, pitch + 36]
-        residual = self.residual(asr) * inside
+        residual = self.residual(asr)
+        residual = residual * inside
         x = self.encode(concatenate(asr, f0, energy), rows, rows, styles)
         for block in self.decode:
             x = block(concatenate(x, residual, f0, energy), rows, rows if block.pool is None else wide, styles)

@@ -31,6 +31,7 @@ class EngineOptions:
 
     chips: tuple[str, ...]
     polynomial: bool
+    apart: bool = False  # ready for int8 inputs: SnakeConv
 
     @classmethod
     def of(cls, chips: tuple[str, ...] | None = None) -> "EngineOptions":
