@@ -24,7 +24,7 @@ def find_package(build: Path, checkpoint: Checkpoint, method: Method, variant: s
     Raises InputError when it is not built (naming the command), was built from another checkpoint, or differs from its manifest.
     """
     path, level = manifest_path(build, checkpoint, method, variant), level_of(method, variant)
-    command = method.command if variant is None else _variant_command(method)
+    command = method.command if variant is None else _variant_command(method, variant)
     if not path.is_file():
         raise InputError(f"{path} does not exist: the {level} package is not built; `{command}` builds it")
     manifest = Manifest.load(path)
@@ -37,8 +37,8 @@ def find_package(build: Path, checkpoint: Checkpoint, method: Method, variant: s
     return manifest
 
 
-def _variant_command(method: Method) -> str:
-    return f"{method.command if method.parent else 'python -m vocoder.convert'} --variant {ENGINE} ..."
+def _variant_command(method: Method, variant: str) -> str:
+    return f"{method.command} --variant {variant}" if method.parent else f"python -m vocoder.convert --variant {ENGINE}"
 
 
 def level_of(method: Method, variant: str | None) -> str:

@@ -1,0 +1,74 @@
+"""Compression of the engine variant: its layers, channels balanced by the scales of quantize, the commands."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from mlprogram import Program
+from pipeline.checkpoint import Checkpoint, open_checkpoint
+from pipeline.manifest import Manifest
+from quantize.apply import main as apply
+from quantize.coverage import quantize_ops
+from quantize.layers import program_layers
+from vocoder.convert import main as convert
+from vocoder.engine.model import EngineVocoder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny engine variant in fp16 and W8A8."""
+    folder, out = tmp_path_factory.mktemp("checkpoint"), tmp_path_factory.mktemp("build")
+    checkpoint = open_checkpoint(str(write_checkpoint(folder, tiny_config())))
+    given = ["--checkpoint", str(checkpoint.folder)]
+    assert convert([*given, "--variant", "engine", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
+    assert apply([*given, "--variant", "engine", "--method", "w8a8", "--build", str(out), "--set", "clips=2"]) == 0
+    return checkpoint, out
+
+
+def program(built: tuple[Checkpoint, Path], method: str) -> Program:
+    return Program(built[1] / f"KokoroVocoder-tiny-engine-{method}.mlpackage")
+
+
+def test_every_layer_of_the_variant_is_known(built: tuple[Checkpoint, Path]) -> None:
+    checkpoint, _ = built
+    layers = program_layers(program(built, "fp16"), EngineVocoder(checkpoint.vocoder(), checkpoint.config.hidden_dim))
+    names = [layer.name for layer in layers]
+    assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
+    assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
+    assert all(layer.is_fixed == layer.name.endswith((".outer", ".inner", "ones_2", "ones_10", "ones_6")) for layer in layers)
+
+
+def test_snakes_are_read_in_int8_with_a_scale_a_channel(built: tuple[Checkpoint, Path]) -> None:
+    small = program(built, "w8a8")
+    scales = [np.asarray(small.constant(op.inputs["scale"][0])) for op in quantize_ops(small)]
+    along = [scale for scale in scales if scale.ndim == 1]
+    assert len(along) == 48 and len(scales) > 48
+    assert all(scale.min() > 0 and np.ptp(scale) > 0 for scale in along)  # balanced: no two channels need be alike
+    dequantized = [op for op in small.operations if op.op_type == "dequantize"]
+    assert all(np.asarray(small.constant(op.inputs["scale"][0])).ndim == 0 for op in dequantized)
+
+
+def test_no_operation_more_than_quantize_and_dequantize(built: tuple[Checkpoint, Path]) -> None:
+    count = {method: len([op for op in program(built, method).operations if "const" not in op.op_type]) for method in ("fp16", "w8a8")}
+    assert count["w8a8"] == count["fp16"] + 2 * len(quantize_ops(program(built, "w8a8")))
+
+
+def test_the_manifest_says_so_and_the_clip_is_near(built: tuple[Checkpoint, Path]) -> None:
+    manifest = Manifest.load(built[1] / "KokoroVocoder-tiny-engine-w8a8.json")
+    assert manifest.method == "engine-w8a8" and manifest.inputs["features"]["variant"] == "engine"
+    exact, near = manifest.checks["figures"]
+    assert exact["value"] >= 100 and near["value"] >= 15
+    assert manifest.compression["int8_macs_share"] > 0.8
+
+
+def test_a_variant_that_is_not_built(built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, out = built
+    given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
+    assert apply([*given, "--variant", "engine-poly", "--method", "w8a8"]) == 2
+    said = capsys.readouterr()
+    assert "engine-poly-fp16" in said.err and "--variant engine" in said.err and len(said.err.strip().splitlines()) == 1
+    assert apply([*given, "--variant", "engine", "--method", "w8"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0
