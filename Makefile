@@ -7,8 +7,11 @@ CHECKPOINT ?=
 OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
+VARIANT ?=
+CHIPS ?=
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
 export OMP_NUM_THREADS ?= 1
+variant_flag = $(if $(VARIANT),--variant $(VARIANT))
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
@@ -27,8 +30,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
-	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, VARIANT=engine, CHIPS=m3,m4)
+	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
+	$(if $(VARIANT),--variant $(firstword $(subst -, ,$(VARIANT)))) $(if $(CHIPS),--chips $(CHIPS))
 
 encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m encoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
@@ -38,9 +42,9 @@ g2p: venv ## build the G2P package (words outside the lexicon), execute it, chec
 
 all: g2p encoder vocoder ## the three packages
 
-quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed)
-	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
-	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) --build "$(OUT)"
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, VARIANT=engine|engine-poly)
+	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) $(variant_flag) --build "$(OUT)")
+	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) $(variant_flag) --build "$(OUT)"
 
 release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 2
 	$(RUN) -m eval.release $(checkpoint_flag) --build "$(OUT)" $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
