@@ -18,6 +18,7 @@ from mlprogram.ops.kernel import kernel
 from mlprogram.ops.windows import amounts, flat
 
 _CONV = (torch.conv1d, torch.conv2d, torch.conv3d)
+_FEW = 16  # channels; below, the channels-last kernels gain nothing
 _CONV_TRANSPOSE = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 
 
@@ -42,6 +43,8 @@ def conv(
     if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:  # (B, C, 1, S): the 1-D kernels are faster
         y = torch.conv1d(x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups)
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
+    if rank == 2 and groups == 1 and min(weight.shape[:2]) >= _FEW:  # several rows: these kernels are faster, more so where C is no
+        x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))  # multiple of 16
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
 
