@@ -61,7 +61,7 @@ sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the cu
 	$(RUN) -m quantize.sensitivity $(checkpoint_flag) --build "$(OUT)"
 
 demo: venv ## train the demo voice anew from its seed (needs Debian's flite; 70 minutes on one core)
-	$(RUN) -m pipeline.demo.train
+	$(RUN) -m demo.train
 
 bench: venv ## speed and memory: full-size build, executor against eager PyTorch
 	$(RUN) -m bench.build

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, run_cli
 
 PEAK_LIMIT_GB = 6.0
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
     from pipeline.conductor import Pipeline
 
 LIMIT_DB = {"fp16": 45.0, "fp32": 100.0}  # vocoder against vocoder on the same features
@@ -54,7 +54,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def text_of(words: int) -> str:
     """So many words of the frozen sentences, the last sentence cut where the count is full."""
-    from pipeline.demo.data import calibration, heldout
+    from core.corpus import calibration, heldout
 
     sentences = [utterance.text for utterance in (*heldout(), *calibration())]
     found = [word for sentence in sentences for word in sentence.split()]
@@ -156,13 +156,13 @@ def agreement(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> dict[s
     """Both runtimes on the same chunks: vocoder on the same features, encoder by itself, and the whole chain on its own F0."""
     import numpy as np
 
+    from core.figures import rmse, snr_db
+    from core.voices import style_row
     from encoder.vocab import input_ids
     from pipeline.chunks import chunks
     from pipeline.conductor import vocoder_inputs
-    from pipeline.figures import rmse, snr_db
     from pipeline.reading import TextReader
     from pipeline.runtime import open_stages
-    from pipeline.voices import style_row
 
     text = text_of(AGREEMENT_WORDS)
     ours, theirs = (
@@ -201,7 +201,7 @@ def run(argv: list[str] | None) -> int:
         good = flat and all(row["worst_seam_db"] is None or row["worst_seam_db"] <= SEAM_LIMIT_DB for row in rows)
         print(json.dumps({"rows": rows, "good": good}))
         return EXIT_GOOD if good else EXIT_REJECTED
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     if arguments.agreement:

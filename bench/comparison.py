@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from bench.upstream import injected_noise
-from pipeline.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
-from pipeline.layers import Mask
+from core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
+from core.layers import Mask
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs
 from vocoder.source import gaussian_noise

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bench.residency_graphs import STYLE, DecodeBlock, LaiTail
-from pipeline.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
 
 MM_BUCKETS_S = (3, 7, 10, 15, 30)
 EPSILON = 1e-5

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
     import torch
@@ -71,8 +71,8 @@ def cases(texts: int, seed: int) -> Iterator[Case]:
 def both_models(config: dict[str, Any], seed: int, decoder: bool = False) -> "tuple[torch.nn.Module, Encoder]":
     """Upstream's KModel with random weights, and ours with the same."""
     from bench.upstream import upstream_model
+    from core.config import KokoroConfig
     from encoder.model import PARTS, Encoder
-    from pipeline.config import KokoroConfig
 
     upstream = upstream_model(config, seed, real_styles()[0], decoder)
     encoder = Encoder(KokoroConfig.from_dict(config, "bench")).eval()
@@ -109,11 +109,11 @@ def executed(encoder: "Encoder", precision: str, fp16_block: str | None) -> "Cal
     """Export both functions with the default buckets and execute them; `fp16_block` leaves all other blocks in fp32."""
     import tempfile
 
+    from core.contract import DEFAULT_BUCKETS, DURATION, PROSODY, TOKEN_BUCKETS
     from encoder.alignment import AlignmentLimits
     from encoder.export import export_function, save_functions
     from encoder.functions import Buckets, encode, package_functions
     from mlprogram import Program
-    from pipeline.contract import DEFAULT_BUCKETS, DURATION, PROSODY, TOKEN_BUCKETS
 
     keep = None if fp16_block is None else tuple(block for block in BLOCKS if block != fp16_block)
     buckets = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
@@ -127,7 +127,7 @@ def executed(encoder: "Encoder", precision: str, fp16_block: str | None) -> "Cal
 
 def row(upstream: "torch.nn.Module", ours: "Callable[[Case, torch.Tensor], Encoded]", case: Case) -> dict[str, Any]:
     """One text: tokens, durations that differ, raw durations (theirs, ours), SNR of each seam and RMS of F0 where durations agree."""
-    from pipeline.figures import rmse, snr_db
+    from core.figures import rmse, snr_db
 
     theirs = encoded_by_upstream(upstream, case)
     found = ours(case, theirs.durations)

@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.forecast import SECONDS, build_vocoder, held_seconds
 from bench.markdown import print_markdown
-from pipeline.contract import FRAMES_PER_SECOND
-from pipeline.errors import EXIT_GOOD, run_cli
+from core.contract import FRAMES_PER_SECOND
+from core.errors import EXIT_GOOD, run_cli
 
 LITERAL = "literal"
 FORMS = {LITERAL: None, "engine": ("m3", "m4", "m5"), "engine-poly": ("m1", "m2")}
@@ -26,7 +26,7 @@ def passes(form: str) -> list[dict[str, Any]]:
     """Operations, MACs and bytes moved of one form at every length, the last two for a second of the audio that was asked for."""
     from bench.random_checkpoint import kokoro_config
     from mlprogram.examine.profile import open_program, profile_program
-    from vocoder.engine.options import EngineOptions
+    from vocoder.windowed.options import EngineOptions
 
     chips = FORMS[form]
     frames = tuple(seconds * FRAMES_PER_SECOND for seconds in SECONDS)

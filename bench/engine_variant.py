@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
+from vocoder.decoder import Vocoder
 
 if TYPE_CHECKING:
     from vocoder.decoder import Vocoder
@@ -27,17 +28,17 @@ def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInput
     """A vocoder and what it is given: a checkpoint and a held-out sentence, or random weights and random features."""
     from bench.comparison import random_inputs
     from bench.random_checkpoint import kokoro_config, random_vocoder
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.config import KokoroConfig
-    from pipeline.demo.data import heldout
-    from pipeline.features import excerpt, text_encoder, vocoder_inputs
+    from core.checkpoint import open_checkpoint
+    from core.config import KokoroConfig
+    from core.corpus import heldout
+    from quantize.features import excerpt, text_encoder, vocoder_inputs
 
     if checkpoint is None:
         config = KokoroConfig.from_dict(kokoro_config(), "bench.engine_variant")
         vocoder = random_vocoder(config, seed=0)
         return vocoder, random_inputs(vocoder, frames, config.hidden_dim)
     opened = open_checkpoint(checkpoint)
-    vocoder = opened.vocoder()
+    vocoder = Vocoder.of(opened)
     inputs = vocoder_inputs(opened, vocoder, text_encoder(opened), heldout()[0], seed=0)
     return vocoder, excerpt(inputs, start=0, frames=min(frames, inputs.frames))
 
@@ -46,12 +47,12 @@ def exactness_db(vocoder: "Vocoder", inputs: "VocoderInputs", chips: tuple[str, 
     """SNR of the rewritten network in PyTorch fp32 against the literal one."""
     import torch
 
-    from pipeline.figures import snr_db
-    from vocoder.engine.geometry import Windows
-    from vocoder.engine.model import EngineVocoder
-    from vocoder.engine.options import EngineOptions
-    from vocoder.engine.packing import joined_rows, pack_rows
+    from core.figures import snr_db
     from vocoder.package import render_reference
+    from vocoder.windowed.geometry import Windows
+    from vocoder.windowed.model import EngineVocoder
+    from vocoder.windowed.options import EngineOptions
+    from vocoder.windowed.packing import joined_rows, pack_rows
 
     engine = EngineVocoder(vocoder, inputs.asr.shape[1], EngineOptions.of(chips).form()).eval()
     with torch.no_grad():
@@ -61,13 +62,13 @@ def exactness_db(vocoder: "Vocoder", inputs: "VocoderInputs", chips: tuple[str, 
 
 def compare(vocoder: "Vocoder", inputs: "VocoderInputs", repeats: int, folder: Path) -> list[dict[str, Any]]:
     """Figures of every form, its packages built into `folder`."""
+    from core.export import save_package
+    from core.figures import snr_db
     from mlprogram import Program
-    from pipeline.export import save_package
-    from pipeline.figures import snr_db
-    from vocoder.engine.geometry import raised
-    from vocoder.engine.options import EngineOptions
     from vocoder.export import export_model
     from vocoder.package import render_reference, run_program
+    from vocoder.windowed.geometry import raised
+    from vocoder.windowed.options import EngineOptions
 
     programs, rows, reference = {}, [], render_reference(vocoder, inputs)
     for form, chips in CHIPS.items():

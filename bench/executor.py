@@ -37,9 +37,9 @@ def build(folder: Path, frames: int) -> "tuple[torch.nn.Module, dict[str, torch.
     import torch
 
     from bench.random_checkpoint import kokoro_config
-    from pipeline.config import KokoroConfig
-    from pipeline.contract import FEATURES, STYLE, PackedLayout
-    from pipeline.export import save_package
+    from core.config import KokoroConfig
+    from core.contract import FEATURES, STYLE, PackedLayout
+    from core.export import save_package
     from vocoder.decoder import Vocoder
     from vocoder.export import export_model
     from vocoder.packing import PackedVocoder
@@ -88,8 +88,8 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
     """Every figure of the run."""
     import torch
 
+    from core.contract import FEATURES, STYLE, WAVEFORM
     from mlprogram import Program
-    from pipeline.contract import FEATURES, STYLE, WAVEFORM
 
     module, inputs, paths = build(folder, frames)
     start = time.perf_counter()

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from pipeline.contract import FRAMES_PER_SECOND
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.contract import FRAMES_PER_SECOND
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
-    from vocoder.engine.options import EngineOptions
+    from vocoder.windowed.options import EngineOptions
 
 SECONDS = (1, 3, 7, 15, 30)
 
@@ -27,10 +27,10 @@ SECONDS = (1, 3, 7, 15, 30)
 def build_vocoder(config: dict[str, Any], frames: tuple[int, ...], folder: Path, options: "EngineOptions | None" = None) -> Path:
     """This project's vocoder with random weights and one enumerated shape for each length, raised to whole rows in the engine variant."""
     from bench.random_checkpoint import random_vocoder
-    from pipeline.config import KokoroConfig
-    from pipeline.export import save_package
-    from vocoder.engine.geometry import raised
+    from core.config import KokoroConfig
+    from core.export import save_package
     from vocoder.export import export_model
+    from vocoder.windowed.geometry import raised
 
     if options is not None:
         frames = tuple(raised(count) for count in frames)
@@ -69,7 +69,7 @@ def vocoder(package: Path | None, options: "EngineOptions | None" = None) -> int
 
 def held_seconds(features: tuple[int, ...]) -> float:
     """Seconds of audio that a shape of the features holds: one row in the literal vocoder, several in the engine variant."""
-    from vocoder.engine.geometry import bucket_of
+    from vocoder.windowed.geometry import bucket_of
 
     return (features[-1] - 1 if features[2] == 1 else bucket_of(features)) / FRAMES_PER_SECOND
 
@@ -99,7 +99,7 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="engine: chips it must suit; default all")
     arguments = parser.parse_args(argv)
     from mlprogram.errors import ProgramError
-    from vocoder.engine.options import EngineOptions
+    from vocoder.windowed.options import EngineOptions
 
     options = EngineOptions.chosen(arguments.variant, arguments.chips)
     try:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.forecast import SECONDS
+from core.contract import FRAMES_PER_SECOND
+from core.errors import InputError
 from mlprogram.examine.profile import OpProfile, Profile, open_program, profile_program
 from mlprogram.examine.rules import load_rules
-from pipeline.contract import FRAMES_PER_SECOND
-from pipeline.errors import InputError
 
 LITERAL, ENGINE, LAI, MM = FORMS = ("literal", "engine", "LAI", "MM")
 
@@ -67,7 +67,7 @@ def _ours(form: str, polynomial: bool, folder: Path) -> list[Sample]:
     """The literal form, or the engine variant for the chips that need the polynomial or for those that do not."""
     from bench.forecast import build_vocoder, held_seconds
     from bench.random_checkpoint import kokoro_config
-    from vocoder.engine.options import EngineOptions, chips_without_cosine
+    from vocoder.windowed.options import EngineOptions, chips_without_cosine
 
     without = chips_without_cosine(load_rules())
     chips = _all_chips() if form == LITERAL else tuple(chip for chip in _all_chips() if (chip in without) == polynomial)

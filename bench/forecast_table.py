@@ -17,8 +17,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
-from pipeline.staging import staged
+from core.errors import EXIT_GOOD, InputError, run_cli
+from core.staging import staged
 
 if TYPE_CHECKING:
     from bench.forecast_forms import Sample

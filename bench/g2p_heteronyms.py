@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.markdown import print_markdown
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
 SETS = ("dev", "held_out", "hard", "fresh")

@@ -12,13 +12,13 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
+from core.contract import MAX_PHONEMES
 from g2p import G2P
 from g2p.chunks import joined
 from g2p.misaki_data import read
 from g2p.normalize import analyse
 from g2p.overrides import extract
 from g2p.symbols import KNOWN
-from pipeline.contract import MAX_PHONEMES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (".md", ".rst", ".txt")

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, run_cli
+from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
     from bench.misaki_stand_in import Misaki

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from bench.g2p_cases import SETS, Case, expected_tokens, read_cases, spoken_tokens
 from bench.markdown import print_markdown
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 LIMIT, PLAIN_LIMIT_US = 0.98, 15.0
 FIRST_RUN = {"seen": (353, 361), "held": (208, 225), "held2": (90, 98), "held3": (83, 87)}  # before any fix

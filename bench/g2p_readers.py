@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.errors import InputError
 from g2p.alphabet import PRIMARY, SECONDARY, VOWELS, folded, to_kokoro
-from pipeline.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     from g2p.rates import Rates
@@ -166,7 +166,7 @@ def run(argv: list[str] | None) -> int:
         f"family: {figures['fewer_than_espeak']['per']} % fewer wrong sounds than espeak-ng, {figures['fewer_than_espeak']['wer']} % words"
     )
     if arguments.out is not None:
-        from pipeline.staging import write_json
+        from core.staging import write_json
 
         write_json(arguments.out, figures)
     print(json.dumps(figures, ensure_ascii=False))

@@ -8,7 +8,7 @@ Exit 0 when every limit holds, 1 when one is missed. The last line of stdout is 
 import argparse
 import json
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 LIMIT_DB = 90.0
 FILL_FRAMES = 40
@@ -26,8 +26,8 @@ def upstream_rows(frames: list[int]) -> list[dict]:
     from bench.comparison import both_renders
     from bench.random_checkpoint import kokoro_config
     from bench.upstream import upstream_decoder
-    from pipeline.config import KokoroConfig
-    from pipeline.figures import snr_db
+    from core.config import KokoroConfig
+    from core.figures import snr_db
     from vocoder.decoder import Vocoder
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench")
@@ -46,8 +46,8 @@ def padding_rows(buckets: list[int]) -> list[dict]:
     """One row a bucket: SNR of the padded render against the exact one, fp32 PyTorch."""
     from bench.comparison import padded_render, random_inputs
     from bench.random_checkpoint import kokoro_config, random_vocoder
-    from pipeline.config import KokoroConfig
-    from pipeline.figures import snr_db
+    from core.config import KokoroConfig
+    from core.figures import snr_db
     from vocoder.package import render_reference
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench")

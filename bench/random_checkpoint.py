@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from core.config import KokoroConfig
+from core.contract import VOICE_SHAPE
+from core.layers import upstream_state
 from encoder.model import PARTS, Encoder
 from encoder.text_encoder import TextEncoder
-from pipeline.checkpoint import VOICE_SHAPE
-from pipeline.config import KokoroConfig
-from pipeline.layers import upstream_state
 from vocoder.decoder import Vocoder
 
 KOKORO_ISTFTNET = {

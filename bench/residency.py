@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
 from bench.residency_cases import Case, cases, lai_shapes
-from pipeline.contract import FRAMES_PER_SECOND
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.contract import FRAMES_PER_SECOND
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +45,7 @@ def save_graph(module: "nn.Module", shapes: dict[str, tuple], precision_name: st
     import numpy as np
     import torch
 
-    from pipeline.export import quiet_coremltools
+    from core.export import quiet_coremltools
 
     dtype = np.float16 if precision_name == "fp16" else np.float32
     inputs, example = [], []

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
+from vocoder.decoder import Vocoder
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +60,7 @@ def horner(u: "torch.Tensor", step: Steps) -> "torch.Tensor":
 
 def quintic(u: "torch.Tensor", step: Steps) -> "torch.Tensor":
     """q (c (a q + b)^2 + d)^2, the square of an odd polynomial: what the engine variant has."""
-    from vocoder.engine.layers import POLYNOMIAL
+    from vocoder.windowed.layers import POLYNOMIAL
 
     a, b, c, d = POLYNOMIAL
     q = reduced(u, step)
@@ -136,21 +137,21 @@ def snr_of_forms(checkpoint_name: str, sentences: int) -> dict[str, dict[str, fl
     from rich.console import Console
     from rich.progress import track
 
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.demo.data import heldout
-    from pipeline.features import text_encoder, vocoder_inputs
-    from pipeline.figures import snr_db
+    from core.checkpoint import open_checkpoint
+    from core.corpus import heldout
+    from core.figures import snr_db
+    from quantize.features import text_encoder, vocoder_inputs
     from vocoder.package import render_reference
 
     checkpoint = open_checkpoint(checkpoint_name)
-    encoder, reference = text_encoder(checkpoint), checkpoint.vocoder()
+    encoder, reference = text_encoder(checkpoint), Vocoder.of(checkpoint)
     inputs = [vocoder_inputs(checkpoint, reference, encoder, utterance, seed=0) for utterance in heldout()[:: 24 // sentences][:sentences]]
     truth = [render_reference(reference, x) for x in inputs]
     found: dict[str, dict[str, float]] = {}
     for name, form in track(FORMS.items(), "forms", console=Console(stderr=True)):
         found[name] = {}
         for label, half in (("fp32_db", False), ("fp16_db", True)):
-            model = with_form(checkpoint.vocoder(), form, half)
+            model = with_form(Vocoder.of(checkpoint), form, half)
             found[name][label] = min(snr_db(true, render_reference(model, x)) for true, x in zip(truth, inputs, strict=True))
     return found
 
@@ -159,7 +160,7 @@ def with_form(vocoder: "torch.nn.Module", form: Form, half: bool) -> "torch.nn.M
     """`vocoder` with `form` for every Snake, rounded to fp16 if asked to."""
     import torch
 
-    from pipeline.layers import Conv, ConvTranspose, Snake
+    from core.layers import Conv, ConvTranspose, Snake
     from vocoder.generator import AdaINResBlock1
 
     def snake(module: Snake, arguments: tuple[torch.Tensor, ...], _: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
+from vocoder.decoder import Vocoder
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +41,7 @@ def ranges(vocoder: "Vocoder", utterances: "Iterable[VocoderInputs]") -> dict[st
     """|z| of every Snake over all utterances, by name: largest, the 99.9 % quantile (the largest of any utterance) and the mean median."""
     import torch
 
-    from pipeline.layers import Snake
+    from core.layers import Snake
     from vocoder.package import render_reference
 
     found: dict[str, list[torch.Tensor]] = {}
@@ -88,12 +89,12 @@ def by_block(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
 
 def spoken(checkpoint_name: str, sentences: int) -> "tuple[Vocoder, list[VocoderInputs]]":
     """A checkpoint's vocoder and held-out sentences, spread over the three speakers."""
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.demo.data import heldout
-    from pipeline.features import text_encoder, vocoder_inputs
+    from core.checkpoint import open_checkpoint
+    from core.corpus import heldout
+    from quantize.features import text_encoder, vocoder_inputs
 
     checkpoint, utterances = open_checkpoint(checkpoint_name), heldout()
-    vocoder, encoder = checkpoint.vocoder(), text_encoder(checkpoint)
+    vocoder, encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
     chosen = utterances[:: len(utterances) // sentences][:sentences]
     return vocoder, [vocoder_inputs(checkpoint, vocoder, encoder, utterance, seed=0) for utterance in chosen]
 
@@ -101,7 +102,7 @@ def spoken(checkpoint_name: str, sentences: int) -> "tuple[Vocoder, list[Vocoder
 def styles(voices: Path | None) -> "Iterator[torch.Tensor]":
     """Decoder styles [1, 128]: bundled rows of six voices, or PACK_ROWS of every pack of a folder. InputError where it has none."""
     from bench.comparison import real_style
-    from pipeline.voices import VoiceLibrary
+    from core.voices import VoiceLibrary
 
     if voices is None:
         yield from (real_style(index) for index in range(6))
@@ -118,7 +119,7 @@ def random_with_styles(config: dict[str, Any], voices: Path | None, frames: int)
     """A vocoder with random weights and the same random features under every style."""
     from bench.comparison import random_inputs
     from bench.random_checkpoint import random_vocoder
-    from pipeline.config import KokoroConfig
+    from core.config import KokoroConfig
 
     parsed = KokoroConfig.from_dict(config, "bench")
     vocoder = random_vocoder(parsed, seed=0)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench.random_checkpoint import enliven_encoder
-from pipeline.config import KokoroConfig
+from core.config import KokoroConfig
 from pipeline.upstream import Silence, empty_model, injected_noise, istftnet, upstream_seams
 
 __all__ = ["injected_noise", "istftnet", "upstream_decoder", "upstream_model", "upstream_seams"]

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,8 +91,8 @@ def measure(seconds: list[float], threads: list[int], repetitions: int, compiled
     from bench.comparison import both_renders
     from bench.random_checkpoint import kokoro_config
     from bench.upstream import upstream_decoder
-    from pipeline.config import KokoroConfig
-    from pipeline.figures import snr_db
+    from core.config import KokoroConfig
+    from core.figures import snr_db
     from vocoder.decoder import Vocoder
     from vocoder.eager import EagerVocoder
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pipeline.config import KokoroConfig
-from pipeline.contract import FRAMES_PER_SECOND, MIN_SPEED
-from pipeline.errors import InputError, UtteranceTooLong
+from core.config import KokoroConfig
+from core.contract import FRAMES_PER_SECOND, MIN_SPEED
+from core.errors import InputError, UtteranceTooLong
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from core.contract import DURATION
+from core.errors import CheckFailed
+from core.figures import Figure, rmse, snr_db
 from encoder.alignment import AlignmentLimits
 from encoder.facts import FunctionFacts
 from encoder.functions import Buckets, Encoded, Functions, encode, package_functions, torch_functions
 from encoder.model import Encoder
 from encoder.prefix_lstm import PrefixLSTM
 from mlprogram import Program
-from pipeline.contract import DURATION
-from pipeline.errors import CheckFailed
-from pipeline.figures import Figure, rmse, snr_db
 
 LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}  # random weights reach 55 and 117: a package below these is broken, not imprecise
 LIMIT_F0_HZ = 0.5

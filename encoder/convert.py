@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.arguments import buckets_argument
-from pipeline.contract import (
+from core.arguments import buckets_argument
+from core.contract import (
     DEFAULT_BUCKETS,
     DURATION,
     ENCODER_NAME,
@@ -27,13 +27,13 @@ from pipeline.contract import (
     PROSODY,
     TOKEN_BUCKETS,
 )
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
+    from core.checkpoint import Checkpoint
     from encoder.check import Utterance
     from encoder.describe import EncoderManifest
     from encoder.functions import Buckets
-    from pipeline.checkpoint import Checkpoint
 
 CHECK_TOKENS = (3, 60, 200, MAX_PHONEMES + 2)  # shortest, a sentence, a paragraph, the longest; as far as the buckets go
 
@@ -76,9 +76,9 @@ def check_utterances(checkpoint: "Checkpoint", buckets: "Buckets") -> "list[Utte
     """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of a corpus."""
     import torch
 
+    from core.contract import BOUNDARY_ID
+    from core.voices import VoiceLibrary, style_row
     from encoder.check import SPEEDS, Utterance
-    from pipeline.contract import BOUNDARY_ID
-    from pipeline.voices import VoiceLibrary, style_row
 
     library, known = VoiceLibrary(checkpoint.folder / "voices"), sorted(checkpoint.config.vocab.values())
     if not library.names:
@@ -102,14 +102,14 @@ def layout(target: str) -> dict[str, dict[str, str]]:
 
 def build(checkpoint: "Checkpoint", buckets: "Buckets", precision: str, target: str, out: Path) -> "list[EncoderManifest]":
     """Export aside, execute, compare, rename, write manifests. Raises CheckFailed when a limit is missed; nothing is left then."""
+    from core.manifest import package_name
+    from core.staging import staged
     from encoder.alignment import AlignmentLimits
     from encoder.check import check_functions
     from encoder.describe import encoder_manifest
     from encoder.export import export_function, save_functions
     from encoder.model import Encoder
     from mlprogram import Program
-    from pipeline.manifest import package_name
-    from pipeline.staging import staged
 
     encoder = Encoder.of(checkpoint)
     utterances, limits = check_utterances(checkpoint, buckets), AlignmentLimits.of(checkpoint.config, buckets.frames[-1])
@@ -136,7 +136,7 @@ def print_report(manifests: "list[EncoderManifest]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pipeline.figures import Figure
+    from core.figures import Figure
 
     title = ", ".join(f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests)
     table = Table(title=f"{title}  {manifests[0].target}", title_justify="left")
@@ -156,8 +156,8 @@ def print_report(manifests: "list[EncoderManifest]") -> None:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.export import quiet_coremltools
+    from core.checkpoint import open_checkpoint
+    from core.export import quiet_coremltools
 
     with quiet_coremltools():
         import coremltools  # noqa: F401  its banner of missing macOS libraries, once, unheard

@@ -8,12 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from encoder.alignment import AlignmentLimits
-from encoder.export import KEEP_FP32
-from encoder.facts import FunctionFacts
-from encoder.functions import Buckets
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import (
+from core.checkpoint import Checkpoint
+from core.contract import (
     DURATION,
     DURATIONS,
     ENERGY,
@@ -29,8 +25,12 @@ from pipeline.contract import (
     STYLE,
     TEXT,
 )
-from pipeline.figures import Figure
-from pipeline.manifest import Manifest, describe_package, tool_versions
+from core.figures import Figure
+from core.manifest import Manifest, describe_package, tool_versions
+from encoder.alignment import AlignmentLimits
+from encoder.export import KEEP_FP32
+from encoder.facts import FunctionFacts
+from encoder.functions import Buckets
 
 COMPUTE_UNITS = {
     "default": "CPU_AND_GPU",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from core.contract import DURATION, DURATIONS, ENERGY, F0_HZ, FRAMES, HIDDEN, INPUT_IDS, PADDING_ID, PROSODY, SPEED, STYLE, TEXT
+from core.export import TensorType, convert, full_disk_is_an_oserror, make_reproducible, quiet_coremltools, save_package
 from encoder.functions import Buckets
 from encoder.model import DurationFunction, Encoder, ProsodyFunction
-from pipeline.contract import DURATION, DURATIONS, ENERGY, F0_HZ, FRAMES, HIDDEN, INPUT_IDS, PADDING_ID, PROSODY, SPEED, STYLE, TEXT
-from pipeline.export import TensorType, convert, full_disk_is_an_oserror, make_reproducible, quiet_coremltools, save_package
 
 if TYPE_CHECKING:
     import coremltools as ct

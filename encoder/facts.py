@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.contract import DURATION, FRAMES, INPUT_IDS
+from core.errors import CheckFailed
 from mlprogram import Program
-from pipeline.contract import DURATION, FRAMES, INPUT_IDS
-from pipeline.errors import CheckFailed
 
 FORBIDDEN = ("random_normal", "random_uniform", "random_bernoulli", "random_categorical", "while_loop", "cond", "scatter", "scatter_nd",
              "scatter_along_axis", "gather_along_axis", "non_zero", "shape", "reverse", "reverse_sequence")  # fmt: skip

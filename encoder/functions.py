@@ -11,12 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from encoder.alignment import AlignmentLimits, whole_frames
-from encoder.model import DurationFunction, Encoder, ProsodyFunction, pack_frames
-from encoder.text_encoder import aligned
-from encoder.vocab import check_speed
-from mlprogram import Program
-from pipeline.contract import (
+from core.contract import (
     DURATION,
     DURATIONS,
     ENERGY,
@@ -32,7 +27,12 @@ from pipeline.contract import (
     TEXT,
     bucket_for,
 )
-from pipeline.errors import UtteranceTooLong
+from core.errors import UtteranceTooLong
+from encoder.alignment import AlignmentLimits, whole_frames
+from encoder.model import DurationFunction, Encoder, ProsodyFunction, pack_frames
+from encoder.text_encoder import aligned
+from encoder.vocab import check_speed
+from mlprogram import Program
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from core.config import KokoroConfig
+from core.contract import PADDING_ID
+from core.errors import InputError
+from core.layers import Conv, Mask
 from encoder.albert import Albert
 from encoder.predictor import ProsodyPredictor, with_style
 from encoder.text_encoder import TextEncoder
-from pipeline.config import KokoroConfig
-from pipeline.contract import PADDING_ID
-from pipeline.errors import InputError
-from pipeline.layers import Conv, Mask
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
 
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder")  # upstream's names, and of the attributes below
 

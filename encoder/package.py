@@ -8,12 +8,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from core.contract import DURATION, PROSODY
+from core.errors import InputError
 from encoder.alignment import AlignmentLimits
 from encoder.describe import EncoderManifest
 from encoder.functions import Encoded, encode, package_functions
 from mlprogram import Program
-from pipeline.contract import DURATION, PROSODY
-from pipeline.errors import InputError
 
 
 class EncoderPackage:

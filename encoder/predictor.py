@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.blocks import AdainResBlk1d
+from core.config import KokoroConfig
+from core.layers import Conv
 from encoder.prefix_lstm import PrefixLSTM
-from pipeline.blocks import AdainResBlk1d
-from pipeline.config import KokoroConfig
-from pipeline.layers import Conv
 
 NORM_EPSILON = 1e-5
 

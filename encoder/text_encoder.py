@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.config import KokoroConfig
+from core.layers import Conv
 from encoder.prefix_lstm import PrefixLSTM
-from pipeline.config import KokoroConfig
-from pipeline.layers import Conv
 
 LEAKY_SLOPE, NORM_EPSILON = 0.2, 1e-5  # upstream's LayerNorm and activation
 

@@ -6,8 +6,8 @@ ids = input_ids("hɛlˈO", config.vocab)   # (0, 50, 86, 54, 156, 31, 0)
 import math
 from collections.abc import Mapping
 
-from pipeline.contract import BOUNDARY_ID, MAX_PHONEMES, MAX_SPEED, MIN_SPEED
-from pipeline.errors import InputError
+from core.contract import BOUNDARY_ID, MAX_PHONEMES, MAX_SPEED, MIN_SPEED
+from core.errors import InputError
 
 _SHOWN = 5  # unknown symbols named in one message
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.contract import SAMPLE_RATE_HZ
+from core.corpus import VOICES, Utterance
 from eval.corpus import Truth
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.demo.data import VOICES, Utterance
 from vocoder.package import VocoderPackage
 
 REFERENCE = "fp32 reference"

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.contract import HOP_SAMPLES, N_FFT, SAMPLE_RATE_HZ
-from pipeline.layers import Mask
+from core.contract import HOP_SAMPLES, N_FFT, SAMPLE_RATE_HZ
+from core.layers import Mask
 from vocoder.istft import BINS, InverseStft
 
 UNNORMALIZED, HALVED, LATE, NONE = "unnormalized", "halved", "late", "none"

@@ -15,7 +15,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,16 +53,16 @@ def print_table(found: "Sequence[Caught]") -> None:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     from rich.console import Console
     from rich.progress import track
 
+    from core.corpus import heldout
     from eval.corpus import Truth, clips
     from eval.known_bad import CONTROLS
     from eval.try_controls import Lineup
-    from pipeline.demo.data import heldout
 
     lineup = Lineup(Truth(checkpoint, arguments.seed), clips(heldout(), arguments.clips))
     shown = track(CONTROLS.values(), "controls", console=Console(stderr=True), transient=True)

@@ -15,15 +15,16 @@ from typing import Protocol
 
 import numpy as np
 
+from core.checkpoint import Checkpoint
+from core.corpus import Utterance, heldout
+from core.errors import InputError
+from core.staging import staged
 from eval.metrics.registry import measure
 from eval.metrics.tone import Tone
 from eval.metrics.trial import Known, Trial
 from eval.probe import held_vowel
-from pipeline.checkpoint import Checkpoint
-from pipeline.demo.data import Utterance, heldout
-from pipeline.errors import InputError
-from pipeline.features import text_encoder, vocoder_inputs
-from pipeline.staging import staged
+from quantize.features import text_encoder, vocoder_inputs
+from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 
@@ -65,7 +66,7 @@ class Truth:
 
     def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
-        self.vocoder, self._encoder = checkpoint.vocoder(), text_encoder(checkpoint)
+        self.vocoder, self._encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
         self._first = {utterance.voice: utterance for utterance in reversed(heldout())}  # the first of each voice
         self._spoken: dict[str, Spoken] = {}  # by clip
         self._vowels: dict[tuple[str, bool], tuple[VocoderInputs, float]] = {}  # by voice and redraw

@@ -6,7 +6,7 @@ spoilt = low_pass(signal, cutoff_hz=9000.0)
 import numpy as np
 from scipy.signal import butter, sosfiltfilt
 
-from pipeline.contract import SAMPLE_RATE_HZ
+from core.contract import SAMPLE_RATE_HZ
 
 
 def white_noise(signal: np.ndarray, snr_db: float = 20.0, seed: int = 0) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from core.corpus import Utterance
 from eval.choose import Choice
 from eval.corpus import Truth
 from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
@@ -17,7 +18,6 @@ from eval.metrics.registry import measure
 from eval.metrics.trial import Trial
 from eval.store import ROOT
 from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
-from pipeline.demo.data import Utterance
 from vocoder.package import render_reference
 
 FORMAT = 1

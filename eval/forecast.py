@@ -8,11 +8,11 @@ A forecast from the program alone, not a measurement: it orders levels, with wid
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.contract import FEATURES, FRAMES_PER_SECOND
 from mlprogram.examine.forecast import forecast_residency
 from mlprogram.examine.latency import latency_bands
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
-from pipeline.contract import FEATURES, FRAMES_PER_SECOND
 
 
 @dataclass(frozen=True)

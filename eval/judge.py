@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from core.contract import FRAMES_PER_SECOND
+from core.corpus import Utterance
 from eval.claims import DEVICE, DEVICE_DOUBT, NUMERIC
 from eval.corpus import Spoken, Subject, Truth
 from eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
 from eval.metrics.registry import METRICS, measure
 from eval.metrics.trial import defect
 from eval.verdict import Check, Decision, Figures, decide, statistic
-from pipeline.contract import FRAMES_PER_SECOND
-from pipeline.demo.data import Utterance
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from core.checkpoint import Checkpoint
+from core.contract import DEFAULT_BUCKETS, N_FFT, SAMPLE_RATE_HZ, bucket_for
 from eval.broken_tail import HALVED, LATE, UNNORMALIZED, BrokenTail, dropout_columns
 from eval.damage import clipped, low_pass
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import DEFAULT_BUCKETS, N_FFT, SAMPLE_RATE_HZ, bucket_for
-from pipeline.features import style_for
+from quantize.features import style_for
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from core.checkpoint import Checkpoint
+from core.corpus import Utterance
+from core.manifest import Manifest
 from eval.corpus import Truth
 from eval.forecast import forecast_bands
 from eval.judge import ClipResult, decided, judge_clip
 from eval.record import full_record
 from eval.store import Store
 from eval.verdict import UNDECIDED
-from pipeline.checkpoint import Checkpoint
-from pipeline.demo.data import Utterance
-from pipeline.manifest import Manifest
 from quantize.methods import Method
 from quantize.packages import find_package, manifest_path
 from vocoder.package import VocoderPackage

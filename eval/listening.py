@@ -14,9 +14,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.contract import SAMPLE_RATE_HZ
+from core.staging import staged
 from eval.audition import REFERENCE, Heard
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.staging import staged
 
 COLUMNS = ("pair", "closer to a person: A, B or same", "how sure, 1 to 5", "what you heard")
 README = """Blinded listening pack

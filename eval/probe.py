@@ -8,12 +8,12 @@ The column is the loudest voiced one; its text features and energy are repeated,
 import numpy as np
 import torch
 
+from core.checkpoint import Checkpoint
+from core.contract import PROSODY_PER_FRAME
+from core.corpus import Utterance
 from encoder.text_encoder import TextEncoder
 from eval.metrics.tone import TONE_PITCHES_HZ
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import PROSODY_PER_FRAME
-from pipeline.demo.data import Utterance
-from pipeline.features import vocoder_inputs
+from quantize.features import vocoder_inputs
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs
 from vocoder.source import gaussian_noise

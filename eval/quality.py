@@ -17,13 +17,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from eval.claims import CLAIMS, NUMERIC
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from quantize.methods import METHODS, VARIANTS, method_named
 
 if TYPE_CHECKING:
+    from core.checkpoint import Checkpoint
     from eval.judge import Judgement
-    from pipeline.checkpoint import Checkpoint
     from vocoder.package import VocoderPackage
 
 PRECISIONS = ("declared", "engine")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
@@ -49,9 +49,9 @@ def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", package: "Vo
     from rich.console import Console
     from rich.progress import track
 
+    from core.corpus import calibration, heldout
     from eval.corpus import Truth, clips, require_disjoint
     from eval.judge import judge
-    from pipeline.demo.data import calibration, heldout
 
     chosen = clips(heldout(), arguments.clips)
     require_disjoint(chosen, calibration())
@@ -62,13 +62,13 @@ def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", package: "Vo
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
     from quantize.packages import find_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     manifest = find_package(arguments.build, checkpoint, method_named(arguments.method), arguments.variant)
-    from pipeline.export import quiet_coremltools
-    from pipeline.staging import write_json
+    from core.export import quiet_coremltools
+    from core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from eval.record import full_record, short_record

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from core.manifest import Manifest, tool_versions
 from eval.gates import FEWEST_CLIPS
 from eval.judge import Judgement, check_record
-from pipeline.manifest import Manifest, tool_versions
 
 FORMAT = 1
 

@@ -20,15 +20,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from eval.claims import CLAIMS, NUMERIC
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from quantize.methods import METHODS, method_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from core.checkpoint import Checkpoint
     from eval.levels import Level, Workshop
-    from pipeline.checkpoint import Checkpoint
 
 OBJECTIVES = ("smallest", "fastest")
 CHIPS = ("m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18")
@@ -56,10 +56,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def workshop(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Callable[[], None]") -> "Workshop":
     """The clips and what they are measured with."""
+    from core.corpus import calibration, heldout
     from eval.corpus import Truth, clips, require_disjoint
     from eval.levels import Workshop
     from eval.store import Store
-    from pipeline.demo.data import calibration, heldout
 
     chosen = clips(heldout(), arguments.clips)
     require_disjoint(chosen, calibration())
@@ -98,12 +98,12 @@ def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", names: list[
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
 
     names = [method_named(name).name for name in arguments.methods.split(",")] if arguments.methods else list(METHODS)
     checkpoint = open_checkpoint(arguments.checkpoint)
-    from pipeline.export import quiet_coremltools
-    from pipeline.staging import write_json
+    from core.export import quiet_coremltools
+    from core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from eval.choose import choose

@@ -17,12 +17,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
-from pipeline.staging import read_json
+from core.errors import EXIT_GOOD, InputError, run_cli
+from core.staging import read_json
 from quantize.methods import method_named
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
     from vocoder.package import VocoderPackage
 
 
@@ -71,17 +71,17 @@ def run(argv: list[str] | None) -> int:
     arguments = parse_arguments(argv)
     folder = arguments.out or arguments.build / "release"
     record = read_decision(folder / "decision.json")
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.export import quiet_coremltools
+    from core.checkpoint import open_checkpoint
+    from core.export import quiet_coremltools
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from core.corpus import heldout
+        from core.staging import staged
         from eval.audition import audition, one_per_voice
         from eval.corpus import Truth
         from eval.listening import write_pack
         from eval.report_page import page
-        from pipeline.demo.data import heldout
-        from pipeline.staging import staged
 
     packages = open_packages(record, checkpoint, arguments.build)
     heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(heldout()))

@@ -7,11 +7,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from core.manifest import Manifest
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
 from eval.metrics.registry import METRICS
 from eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, Check
-from pipeline.manifest import Manifest
 
 WIDTH = 118  # when stdout is not a terminal
 STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}

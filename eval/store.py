@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
+from core.checkpoint import Checkpoint
+from core.corpus import DATA, Utterance
+from core.errors import InputError
+from core.manifest import tool_versions
+from core.staging import write_json
 from eval.judge import ClipResult
-from pipeline.checkpoint import Checkpoint
-from pipeline.demo.data import DATA, Utterance
-from pipeline.errors import InputError
-from pipeline.manifest import tool_versions
-from pipeline.staging import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = (
@@ -34,7 +34,7 @@ CODE = (
     "pipeline",
     "mlprogram",
 )  # what makes figures
-NOT_CODE = ("mlprogram/examine", "pipeline/demo")
+NOT_CODE = ("mlprogram/examine", "demo")
 
 
 def code_sha256() -> str:

@@ -9,12 +9,12 @@ many clips there are is not asked, since more clips can only add broken gates of
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from core.corpus import Utterance
 from eval.corpus import Truth
 from eval.gates import MEAN, gates_for
 from eval.judge import judge_clip
 from eval.known_bad import Bench, Control, Culprit
 from eval.verdict import BROKEN, check, statistic
-from pipeline.demo.data import Utterance
 
 JUDGED_AS = "w8"  # the common gates, without what fp16 is held to
 

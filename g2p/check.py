@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import CheckFailed
+from core.figures import Figure
 from g2p.alphabet import LETTERS, MAX_LETTERS, PADDING, encode
 from g2p.export import SHAPES
 from g2p.facts import ProgramFacts
 from g2p.neural import NeuralG2P, Run, torch_run
 from g2p.package import package_run
 from mlprogram import Program
-from pipeline.errors import CheckFailed
-from pipeline.figures import Figure
 
 if TYPE_CHECKING:
     from g2p.model import LetterToSound

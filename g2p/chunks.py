@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from core.contract import MAX_PHONEMES
+from core.errors import InputError
 from g2p.alphabet import PRIMARY, SECONDARY
 from g2p.result import Result, Word
-from pipeline.contract import MAX_PHONEMES
-from pipeline.errors import InputError
 
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")

@@ -17,11 +17,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.contract import G2P_NAME
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.contract import G2P_NAME
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
-    from pipeline.manifest import Manifest
+    from core.manifest import Manifest
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -36,13 +36,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def build(weights: Path, method: str, target: str, out: Path) -> "Manifest":
     """Export aside, execute, compare, rename, write the manifest. Raises CheckFailed when a limit is missed; nothing is left then."""
+    from core.export import save_package
+    from core.staging import staged
     from g2p.check import check_package
     from g2p.describe import g2p_manifest
     from g2p.export import exported
     from g2p.weights import load_model
     from mlprogram import Program
-    from pipeline.export import save_package
-    from pipeline.staging import staged
 
     model = load_model(weights)
     name = G2P_NAME if method == "w8" else f"{G2P_NAME}-{method}"
@@ -59,7 +59,7 @@ def print_report(manifest: "Manifest") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pipeline.figures import Figure
+    from core.figures import Figure
 
     shapes = manifest.checks["structure"]["enumerated_shapes"]
     title = f"{manifest.package} {manifest.package_bytes / 1e6:.2f} MB, {shapes} shapes, {manifest.target}, CPU only"

@@ -6,15 +6,15 @@ manifest = g2p_manifest(package, weights, "w8", "iOS17", config, figures, facts)
 from dataclasses import asdict
 from pathlib import Path
 
+from core.contract import G2P_NAME
+from core.figures import Figure
+from core.manifest import Manifest, describe_package, tool_versions
 from g2p.alphabet import BLANK, FRAMES, LETTER_ID, PADDING, SOUNDS, TAGS
 from g2p.export import SHAPES, SYMBOLS, WORDS
 from g2p.facts import IDS, LOGITS, ProgramFacts
 from g2p.misaki_data import MISAKI_VERSION, SHA256
 from g2p.model import Config
 from g2p.weights import read_manifest
-from pipeline.contract import G2P_NAME
-from pipeline.figures import Figure
-from pipeline.manifest import Manifest, describe_package, tool_versions
 
 COMPUTE_UNITS = {"default": "CPU_ONLY", "reason": "1.4 million weights: a call ends before another unit would have started"}
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.export import TensorType, convert, full_disk_is_an_oserror, quiet_coremltools
 from g2p.alphabet import MAX_LETTERS
 from g2p.facts import IDS, LOGITS
-from pipeline.export import TensorType, convert, full_disk_is_an_oserror, quiet_coremltools
 
 if TYPE_CHECKING:
     import coremltools as ct

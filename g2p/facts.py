@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.errors import CheckFailed
 from g2p.model import Config
 from mlprogram import Program
-from pipeline.errors import CheckFailed
 
 IDS, LOGITS = "ids", "logits"
 FORBIDDEN = ("lstm", "gru", "rnn", "while_loop", "cond", "shape", "reshape", "scatter", "scatter_nd", "scatter_along_axis",

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from core.errors import InputError
 from g2p.symbols import unknown_symbol
-from pipeline.errors import InputError
 
 MAX_BYTES = 50_000_000
 

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.errors import InputError
+from core.errors import InputError
 
 MISAKI_VERSION = "0.9.4"
 SHA256 = {

@@ -6,11 +6,11 @@ reader.predict(["Kokoro"])
 
 import numpy as np
 
+from core.errors import InputError
 from g2p.alphabet import PADDING
 from g2p.facts import IDS, LOGITS
 from g2p.neural import Run
 from mlprogram import Program
-from pipeline.errors import InputError
 
 
 def shape_for(words: int, symbols: int, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from core.contract import MAX_PHONEMES
 from g2p.chunks import joined, word_groups
 from g2p.lexicon import Lexicon
 from g2p.overrides import extract
@@ -24,7 +25,6 @@ from g2p.reading import Neural, Reader
 from g2p.result import US, Dialect, Normalized, Result, Word
 from g2p.sentence import Heteronyms, Sentence, SentenceReader
 from g2p.stream import segments
-from pipeline.contract import MAX_PHONEMES
 
 Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
 BATCH = 16  # sentences read together, so that the neural model is asked once for all of them; the first goes alone, for latency

@@ -12,8 +12,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import InputError
-from pipeline.staging import read_json, staged, write_json
+from core.errors import InputError
+from core.staging import read_json, staged, write_json
 
 if TYPE_CHECKING:
     import numpy as np

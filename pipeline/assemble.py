@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, run_cli
+from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
     from pipeline.assembly import Assembly
@@ -64,8 +64,8 @@ def print_report(assembly: "Assembly", checked: int) -> None:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    from core.checkpoint import open_checkpoint
     from pipeline.assembly import NAME, Assembly, Parts
-    from pipeline.checkpoint import open_checkpoint
 
     if arguments.check:
         assembly = Assembly.load(arguments.check)

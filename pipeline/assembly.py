@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.checkpoint import Checkpoint, sha256_of
+from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
+from core.errors import InputError
+from core.manifest import Manifest, command_for
+from core.staging import read_json, write_json
 from encoder.describe import EncoderManifest
-from pipeline.checkpoint import VOICE_SHAPE, Checkpoint, sha256_of
-from pipeline.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, MAX_PHONEMES, SAMPLE_RATE_HZ
-from pipeline.errors import InputError
-from pipeline.manifest import Manifest, command_for
-from pipeline.staging import read_json, write_json
 from pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 1, "manifest.json"

@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.errors import InputError
+from core.contract import SAMPLE_RATE_HZ
+from core.errors import InputError
+from core.staging import staged
 from pipeline.join import FULL_SCALE, to_pcm
-from pipeline.staging import staged
 
 SUFFIXES = (".wav", ".flac")
 STREAMS = ("wav", "pcm")

@@ -19,10 +19,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -39,7 +39,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
     """Where the bundle goes. InputError for a name that hides that it is not releasable."""
-    from pipeline.manifest import package_name
+    from core.manifest import package_name
 
     releasable = checkpoint.releasable and arguments.method != "fp32"
     name = package_name("bundle", checkpoint.name, releasable, arguments.method)
@@ -84,7 +84,7 @@ def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) ->
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
 
     if arguments.verify:
         from pipeline.bundle_files import verify_bundle

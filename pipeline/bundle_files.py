@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.checkpoint import Checkpoint, sha256_of
+from core.errors import CheckFailed, InputError
+from core.manifest import Manifest
+from core.staging import read_json, staged, write_json
 from encoder.describe import EncoderManifest
 from encoder.package import EncoderPackage
 from pipeline.assembly import NAME, Assembly, Parts
-from pipeline.checkpoint import Checkpoint, sha256_of
-from pipeline.errors import CheckFailed, InputError
 from pipeline.lexicon_file import write_lexicon
-from pipeline.manifest import Manifest
 from pipeline.model_card import decision_for, model_card
 from pipeline.runtime import ProgramVocoder
-from pipeline.staging import read_json, staged, write_json
 from pipeline.steps import Studio
 from pipeline.vector_files import check_vectors, write_vectors
 
@@ -157,7 +157,7 @@ def check_sums(folder: Path) -> int:
 
 def check_voices(folder: Path) -> int:
     """Each voice reads the same from both files; their number."""
-    from pipeline.voices import read_pack
+    from core.voices import read_pack
 
     names = {path.stem for path in folder.iterdir()}
     for name in sorted(names):

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from core.contract import SAMPLE_RATE_HZ
+from core.errors import UtteranceTooLong
 from g2p.result import PUNCTUATION, Result, Word
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.errors import UtteranceTooLong
 
 LONGEST_PHONEMES = 300  # about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
 CLOSING = '"”)'  # stand behind the mark that ends a sentence

@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.contract import FRAME_SAMPLES
+from core.errors import InputError, UtteranceTooLong
+from core.voices import style_row
 from encoder.functions import Encoded
 from encoder.vocab import check_speed, input_ids
 from g2p.result import Result
 from pipeline.chunks import LONGEST_PHONEMES, Chunk, Pauses, chunks, halves
-from pipeline.contract import FRAME_SAMPLES
-from pipeline.errors import InputError, UtteranceTooLong
 from pipeline.join import finished
 from pipeline.stages import EncoderStage, Phonemizer, VocoderStage
-from pipeline.voices import style_row
 from vocoder.packing import VocoderInputs
 from vocoder.source import HarmonicSource, gaussian_noise
 

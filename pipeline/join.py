@@ -8,7 +8,7 @@ Every chunk is treated by itself, so the audio does not hang on what is spoken b
 
 import numpy as np
 
-from pipeline.contract import FRAME_SAMPLES
+from core.contract import FRAME_SAMPLES
 
 FADE_SAMPLES = 120  # 5 ms
 CEILING = 1.0  # full scale; a louder chunk is turned down as a whole

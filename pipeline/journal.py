@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from core.contract import FRAME_SAMPLES
+from core.errors import InputError
+from core.staging import read_json, write_json
 from pipeline.chunks import Chunk
 from pipeline.conductor import Speech
-from pipeline.contract import FRAME_SAMPLES
-from pipeline.errors import InputError
-from pipeline.staging import read_json, write_json
 
 SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
 BYTES = 4  # a sample

@@ -6,7 +6,7 @@ text = model_card(assembly.data, decision_for(Path("build/release/decision.json"
 from pathlib import Path
 from typing import Any
 
-from pipeline.staging import read_json
+from core.staging import read_json
 
 NOT_JUDGED = "Not judged: `python -m eval.release` has not seen this package. Nothing is said here about its quality."
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from core.errors import InputError
 from g2p.result import PUNCTUATION, US, Dialect, Result, Word
-from pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from g2p import G2P

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.checkpoint import Checkpoint
+from core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, TOKEN_BUCKETS, bucket_for
+from core.layers import Mask
 from encoder.alignment import AlignmentLimits
 from encoder.functions import Buckets, Encoded, encode, torch_functions
 from encoder.model import Encoder
 from encoder.package import EncoderPackage
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, TOKEN_BUCKETS, bucket_for
-from pipeline.layers import Mask
 from pipeline.upstream import Silence, injected_noise, upstream_of, upstream_seams
 from vocoder.decoder import Vocoder
 from vocoder.package import VocoderPackage
@@ -69,7 +69,7 @@ def twin_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype, referen
     encoded = encode(torch_functions(encoder), spoken.ids, style, spoken.speed, BUCKETS, limits)
     if "har" not in reference:
         return _arrays(kept | _encoded(encoded))
-    vocoder = checkpoint.vocoder().to(dtype)
+    vocoder = Vocoder.of(checkpoint).to(dtype)
     chain, fed = Fed.free(vocoder, encoded, spoken), Fed.forced(vocoder, reference, spoken)
     kept["chain"] = rendered(vocoder, chain, spoken, {})
     kept["waveform"] = rendered(vocoder, fed, spoken, kept)
@@ -82,7 +82,7 @@ def package_run(checkpoint: Checkpoint, spoken: Spoken, encoder: EncoderPackage,
     encoded = encoder.encode(spoken.ids, spoken.style[:, checkpoint.config.style_dim :], spoken.speed)
     if vocoder is None:
         return _arrays(_encoded(encoded))
-    twin, style = checkpoint.vocoder(), spoken.style[:, : checkpoint.config.style_dim]
+    twin, style = Vocoder.of(checkpoint), spoken.style[:, : checkpoint.config.style_dim]
     seams, ways = _arrays(_encoded(encoded)), {"chain": Fed.free(twin, encoded, spoken)}
     if "har" in reference:
         ways["waveform"] = Fed.forced(twin, reference, spoken)

@@ -16,16 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.checkpoint import Checkpoint
+from core.contract import DEFAULT_BUCKETS, DURATION, ENCODER_NAME, G2P_NAME, HARMONICS, PROSODY, VOCODER_NAME, bucket_for
+from core.errors import InputError
+from core.manifest import Manifest, command_for, package_name
 from encoder.alignment import AlignmentLimits
 from encoder.functions import Encoded, encode, package_functions, torch_functions
 from encoder.model import Encoder
 from encoder.package import EncoderPackage
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import DEFAULT_BUCKETS, DURATION, ENCODER_NAME, G2P_NAME, HARMONICS, PROSODY, VOCODER_NAME, bucket_for
-from pipeline.errors import InputError
-from pipeline.manifest import Manifest, command_for, package_name
 from pipeline.stages import EncoderStage, VocoderStage
+from vocoder.decoder import Vocoder
 from vocoder.eager import EagerVocoder
 from vocoder.package import VocoderPackage, render_reference, run_program
 from vocoder.packing import VocoderInputs
@@ -62,7 +63,7 @@ class TorchVocoder:
     """The vocoder's PyTorch twin at exact length, in the form made for a processor (vocoder/eager.py)."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        vocoder = checkpoint.vocoder()
+        vocoder = Vocoder.of(checkpoint)
         self.vocoder, self.source = EagerVocoder(vocoder), vocoder.generator.m_source
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
@@ -209,7 +210,7 @@ def maker(path: Path, checkpoint: Checkpoint, build: Path, method: str) -> str:
 
 def check_same_checkpoint(path: Path, checkpoint: Checkpoint, build: Path, method: str) -> None:
     """InputError when the package was built from other weights than the voices and the vocabulary come from."""
-    from pipeline.staging import read_json
+    from core.staging import read_json
 
     data: Any = read_json(path, "no package was built there")
     built = data["checkpoint"]["sha256"] if isinstance(data, dict) and isinstance(data.get("checkpoint"), dict) else "unknown"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.figures import snr_db
+from core.figures import snr_db
 
 ORDER = ("bert", "d_en", "durations", "t_en", "en", "f0_hz", "energy", "asr", "har", "trunk", "waveform", "chain")
 # Seams each one is computed from; a seam is judged only when these hold.

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.contract import FEATURES, FRAME_SAMPLES, PADDING_ID, PROSODY_PER_FRAME, STYLE, WAVEFORM, bucket_for
+from core.figures import snr_db
+from core.voices import style_row
 from encoder.alignment import whole_frames
 from encoder.functions import Buckets
 from encoder.model import pack_frames
 from encoder.package import EncoderPackage
 from encoder.vocab import input_ids
-from pipeline.contract import FEATURES, FRAME_SAMPLES, PADDING_ID, PROSODY_PER_FRAME, STYLE, WAVEFORM, bucket_for
-from pipeline.figures import snr_db
 from pipeline.join import finished
 from pipeline.seams import rectangular
 from pipeline.stages import VocoderStage
-from pipeline.voices import style_row
 from vocoder.packing import VocoderInputs, pack
 from vocoder.source import gaussian_noise, spectrum_of
 

@@ -8,7 +8,7 @@ tests/test_conductor_document.py holds the document against the code.
 import argparse
 from pathlib import Path
 
-from pipeline.errors import InputError
+from core.errors import InputError
 from pipeline.steps import EQUAL, STEPS, Step
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"

@@ -24,13 +24,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from core.checkpoint import Checkpoint
     from pipeline.audio import Sink
-    from pipeline.checkpoint import Checkpoint
     from pipeline.conductor import Pipeline
     from pipeline.journal import Journal
     from pipeline.stages import Phonemizer
@@ -100,9 +100,9 @@ def dialect_of(voice: str) -> str:
 
 def opened(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, Tensor, str, dict[str, str]]":
     """The pipeline, the voice [510, 1, 256], its name, and the hashes of what the pipeline is made of."""
+    from core.voices import VoiceLibrary
     from pipeline.conductor import Pipeline
     from pipeline.runtime import open_stages
-    from pipeline.voices import VoiceLibrary
 
     library = VoiceLibrary(checkpoint.folder / "voices")
     if not library.names:
@@ -193,7 +193,7 @@ def run(argv: list[str] | None) -> int:
     from rich.console import Console
 
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
     from pipeline.reading import read_text
     from pipeline.runtime import ENCODER_BY_PYTORCH
     from pipeline.tally import print_table

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.contract import SAMPLE_RATE_HZ
 from pipeline.conductor import STAGES, Speech
-from pipeline.contract import SAMPLE_RATE_HZ
 from pipeline.join import seam_db
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from core.staging import staged
 from pipeline.conductor import Speech
-from pipeline.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from pipeline.staging import staged
 
 DIGITS = 6  # a sample is 41.7 microseconds
 

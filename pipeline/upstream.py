@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pipeline.config import DecoderConfig, KokoroConfig
-from pipeline.contract import FRAME_SAMPLES, HARMONICS, SAMPLE_RATE_HZ
-from pipeline.errors import InputError
+from core.config import DecoderConfig, KokoroConfig
+from core.contract import FRAME_SAMPLES, HARMONICS, SAMPLE_RATE_HZ
+from core.errors import InputError
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
 
 OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know
 _FOLDED = (".norm.weight", ".norm.bias")  # AdaIN's unit affine: absent in the released checkpoint, ones and zeros upstream

@@ -20,12 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
     from pipeline.runs import Seams, Spoken
     from pipeline.seams import SeamRow
 
@@ -50,9 +50,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Spoken":
     """Vocabulary, voice, row and speed, each checked."""
+    from core.voices import VoiceLibrary, style_row
     from encoder.vocab import check_speed, input_ids
     from pipeline.runs import Spoken
-    from pipeline.voices import VoiceLibrary, style_row
 
     phonemes = arguments.phonemes if arguments.text is None else phonemes_of(arguments.text, arguments.dialect)
     ids, library = input_ids(phonemes, checkpoint.config.vocab), VoiceLibrary(checkpoint.folder / "voices")
@@ -119,7 +119,7 @@ def save(folder: Path, runs: "dict[str, Seams]", report: dict) -> None:
     """Tensors of every run, the report, and a plot of durations, pitch, energy and waveform."""
     import numpy as np
 
-    from pipeline.staging import write_json
+    from core.staging import write_json
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, seams in runs.items():
@@ -157,7 +157,7 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
     from pipeline.seams import first_bad
 
     checkpoint = open_checkpoint(arguments.checkpoint)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.checkpoint import sha256_of
+from core.errors import InputError
+from core.staging import read_json, staged, write_json
 from pipeline.audio import to_file
-from pipeline.checkpoint import sha256_of
 from pipeline.chunks import LONGEST_PHONEMES, Pauses
 from pipeline.conductor import Manner, Pipeline, Speech
-from pipeline.errors import InputError
 from pipeline.reading import PhonemeReader
-from pipeline.staging import read_json, staged, write_json
 from pipeline.steps import EQUAL, STEPS, Studio, Tensors, begin, lengths, nearness, replay, run_all
 
 FORMAT = 1

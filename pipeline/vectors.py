@@ -20,10 +20,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
+    from core.checkpoint import Checkpoint
     from pipeline.steps import Studio
 
 
@@ -42,9 +42,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def studio_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[Studio, dict[str, str]]":
     """Packages and voice, and the hashes of the packages."""
+    from core.voices import VoiceLibrary
     from pipeline.runtime import open_stages
     from pipeline.steps import Studio
-    from pipeline.voices import VoiceLibrary
 
     library = VoiceLibrary(checkpoint.folder / "voices")
     voice = library.blend(arguments.voice or library.names[0]).numpy()
@@ -72,7 +72,7 @@ def print_report(rows: list[dict[str, Any]], title: str, more: dict[str, Any]) -
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
     from pipeline.vector_files import check_vectors, load_index, write_vectors
 
     if arguments.check:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from core.checkpoint import Checkpoint
+from core.contract import bucket_for
+from core.corpus import Utterance, calibration, heldout
+from core.errors import CheckFailed, InputError
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import bucket_for
-from pipeline.demo.data import Utterance, calibration, heldout
-from pipeline.errors import CheckFailed, InputError
-from pipeline.features import excerpt, text_encoder, vocoder_inputs
+from quantize.features import excerpt, text_encoder, vocoder_inputs
 from quantize.layers import Layer
 from vocoder.decoder import Vocoder
 from vocoder.package import run_program

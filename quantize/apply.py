@@ -19,12 +19,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, VARIANTS, Method, method_named, with_settings
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import Checkpoint
-    from pipeline.manifest import Manifest
+    from core.checkpoint import Checkpoint
+    from core.manifest import Manifest
     from quantize.recipe import Recipe
 
 
@@ -86,8 +86,8 @@ def recipe_for(method: Method, checkpoint: "Checkpoint", path: Path | None) -> "
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.export import quiet_coremltools
+    from core.checkpoint import open_checkpoint
+    from core.export import quiet_coremltools
 
     method, checkpoint = with_settings(method_named(arguments.method), arguments.settings), open_checkpoint(arguments.checkpoint)
     recipe = recipe_for(method, checkpoint, arguments.recipe)

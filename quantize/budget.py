@@ -7,7 +7,7 @@ found.recipe.save(path)
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.errors import InputError
+from core.errors import InputError
 from quantize.layers import Layer
 from quantize.measure import Bench, Entry, changes
 from quantize.methods import LEVELS, LinearWeights, PaletteWeights

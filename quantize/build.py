@@ -11,19 +11,19 @@ from typing import Any
 
 from torch import nn
 
+from core.checkpoint import Checkpoint
+from core.contract import FEATURES, bucket_for
+from core.corpus import calibration
+from core.errors import CheckFailed, InputError
+from core.export import save_package
+from core.figures import Figure, snr_db
+from core.manifest import Manifest, describe_package, tool_versions
+from core.staging import staged
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import FEATURES, bucket_for
-from pipeline.demo.data import calibration
-from pipeline.errors import CheckFailed, InputError
-from pipeline.export import save_package
-from pipeline.features import excerpt, text_encoder, vocoder_inputs
-from pipeline.figures import Figure, snr_db
-from pipeline.manifest import Manifest, describe_package, tool_versions
-from pipeline.staging import staged
 from quantize.activations import calibration_inputs, input_peaks
 from quantize.coverage import Coverage
 from quantize.equalize import channel_peaks, equalized
+from quantize.features import excerpt, text_encoder, vocoder_inputs
 from quantize.layers import program_layers
 from quantize.methods import Method, method_named
 from quantize.packages import find_package, level_of, manifest_path
@@ -32,11 +32,11 @@ from quantize.recipe import Recipe
 from quantize.weights import compressed
 from vocoder.check import CHECK_FRAMES
 from vocoder.decoder import Vocoder
-from vocoder.engine.model import EngineVocoder
-from vocoder.engine.options import EngineOptions
 from vocoder.export import export_model
 from vocoder.package import render_reference, run_program
 from vocoder.packing import VocoderInputs
+from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.options import EngineOptions
 
 EXACT_DB = 100.0  # equalization changes nothing but the rounding of fp32
 
@@ -83,13 +83,13 @@ def build_compressed(
 
 def check_clip(checkpoint: Checkpoint, buckets: tuple[int, ...]) -> VocoderInputs:
     """One second of a calibration sentence."""
-    inputs = vocoder_inputs(checkpoint, checkpoint.vocoder(), text_encoder(checkpoint), calibration()[0], seed=0)
+    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), calibration()[0], seed=0)
     return excerpt(inputs, start=20, frames=min(CHECK_FRAMES, buckets[-1]))
 
 
 def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: VocoderInputs, work: Path) -> Source:
     """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
-    vocoder = checkpoint.vocoder()
+    vocoder = Vocoder.of(checkpoint)
     if not method.reconverts:
         return Source(parent.package_path, vocoder)
     figures = ()

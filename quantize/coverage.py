@@ -7,9 +7,9 @@ coverage.require()
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.errors import CheckFailed
 from mlprogram import Program
 from mlprogram.graph import Operation
-from pipeline.errors import CheckFailed
 from quantize.layers import CONVOLUTIONS, Layer
 from quantize.methods import BlockWeights, LinearWeights, PaletteWeights
 from quantize.plan import LayerPlan, int8_share

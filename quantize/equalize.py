@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pipeline.blocks import AdainResBlk1d
-from pipeline.errors import InputError
-from pipeline.layers import AdaIN1d, Conv, ConvTranspose, Snake
+from core.blocks import AdainResBlk1d
+from core.errors import InputError
+from core.layers import AdaIN1d, Conv, ConvTranspose, Snake
 from vocoder.decoder import Vocoder
 from vocoder.generator import AdaINResBlock1
 from vocoder.package import render_reference

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from core.contract import FEATURES, STYLE
+from core.errors import CheckFailed
+from core.layers import StyleAffine
 from mlprogram import Program
 from mlprogram.examine.cost import count_macs
 from mlprogram.graph import Operation
-from pipeline.contract import FEATURES, STYLE
-from pipeline.errors import CheckFailed
-from pipeline.layers import StyleAffine
-from vocoder.engine.model import EngineVocoder
+from vocoder.windowed.model import EngineVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.errors import InputError
-from pipeline.features import excerpt
+from core.checkpoint import Checkpoint
+from core.errors import InputError
 from quantize.activations import calibration_inputs
 from quantize.damage import damage_db2
 from quantize.equalize import channel_peaks, equalized
+from quantize.features import excerpt
 from quantize.layers import Layer
 from quantize.methods import LEVELS, Method
 from quantize.plan import can_be_int8, pays
@@ -54,7 +54,7 @@ class Bench:
     @classmethod
     def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], method: Method, clips: int) -> "Bench":
         """Balance, find ranges, render: all on calibration sentences."""
-        plain, settings = checkpoint.vocoder(), method.activations
+        plain, settings = Vocoder.of(checkpoint), method.activations
         sentences = list(calibration_inputs(checkpoint, plain, settings.clips))
         vocoder = equalized(plain, channel_peaks(plain, sentences), settings.exponent)
         peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, sentences).items()}

@@ -8,7 +8,7 @@ import dataclasses
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pipeline.errors import InputError
+from core.errors import InputError
 
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
 

@@ -5,12 +5,12 @@ manifest = find_package(Path("build"), checkpoint, method_named("w8"))
 
 from pathlib import Path
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import VOCODER_NAME
-from pipeline.errors import InputError
-from pipeline.manifest import Manifest, package_name
+from core.checkpoint import Checkpoint
+from core.contract import VOCODER_NAME
+from core.errors import InputError
+from core.manifest import Manifest, package_name
 from quantize.methods import Method
-from vocoder.engine.options import ENGINE
+from vocoder.windowed.options import ENGINE
 
 
 def manifest_path(build: Path, checkpoint: Checkpoint, method: Method, variant: str | None = None) -> Path:

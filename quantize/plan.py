@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from pipeline.errors import InputError
+from core.errors import InputError
 from quantize.layers import Layer, share_of_macs
 from quantize.methods import LEVELS, LinearWeights, Method, Weights
 

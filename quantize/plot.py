@@ -7,8 +7,8 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import InputError
-from pipeline.staging import staged
+from core.errors import InputError
+from core.staging import staged
 from quantize.search import INT8_MACS, LEVELS_FOR, STARTS
 
 if TYPE_CHECKING:

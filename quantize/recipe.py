@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.errors import InputError
-from pipeline.staging import read_json, write_json
+from core.checkpoint import Checkpoint
+from core.errors import InputError
+from core.staging import read_json, write_json
 from quantize.methods import LEVELS
 
 RECIPES = Path(__file__).parent / "recipes"

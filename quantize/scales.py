@@ -3,7 +3,7 @@
 passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *weight_passes]
 
 quantize(x * m, scale=s) = quantize(x, scale=s / m) along the channels. The engine variant's Snakes are followed by such a multiplication
-where inputs are to be int8 (vocoder/engine/layers.py, SnakeConv). `dequantize` keeps its one scale, which an integer convolution takes.
+where inputs are to be int8 (vocoder/windowed/layers.py, SnakeConv). `dequantize` keeps its one scale, which an integer convolution takes.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -10,7 +10,7 @@ budget among the steps' order (greedy over each layer's lower convex hull: exact
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.errors import InputError
+from core.errors import InputError
 
 INT8_MACS, SIZE = "int8_macs", "size"
 STARTS = {INT8_MACS: "w8", SIZE: "fp16"}  # the level every layer starts from

@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, method_named
 from quantize.search import INT8_MACS, LEVELS_FOR, SIZE
 
@@ -100,8 +100,8 @@ def run(argv: list[str] | None) -> int:
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     kind, wanted = (SIZE, arguments.size) if arguments.size else (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS)
-    from pipeline.checkpoint import open_checkpoint
-    from pipeline.export import quiet_coremltools
+    from core.checkpoint import open_checkpoint
+    from core.export import quiet_coremltools
     from quantize.packages import find_package
     from quantize.recipe import recipe_path
 
@@ -113,9 +113,10 @@ def run(argv: list[str] | None) -> int:
         from quantize.layers import program_layers
         from quantize.measure import Bench
         from quantize.plot import plot_search, require_matplotlib
+        from vocoder.decoder import Vocoder
 
     require_matplotlib()
-    layers = program_layers(Program(parent.package_path), checkpoint.vocoder())
+    layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
     bench = Bench.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), method_named("mixed"), arguments.clips)
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}.jsonl"
     entries = measure_all(bench, log, LEVELS_FOR[kind])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.layers import ConvTranspose
+from core.layers import ConvTranspose
 from quantize.methods import Level, LinearWeights, PaletteWeights, Weights
 from quantize.palette import palette
 

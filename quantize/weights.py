@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.export import quiet_coremltools
+from core.export import quiet_coremltools
 from quantize.activations import input_pass
 from quantize.methods import BlockWeights, LinearWeights, PaletteWeights, Weights
 from quantize.palette import palette

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
+from core.config import KokoroConfig
 from encoder.convert import main as convert_encoder
-from pipeline.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
-from pipeline.config import KokoroConfig
 from vocoder.convert import main as convert_vocoder
 
 pytest_plugins = ["tests.quantize_build"]

@@ -12,15 +12,16 @@ import coremltools as ct
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint
+from core.manifest import Manifest
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint
-from pipeline.manifest import Manifest
 from quantize import build as compression
 from quantize.build import build_compressed
 from quantize.layers import program_layers
 from quantize.methods import METHODS, Activations, Method
 from quantize.packages import find_package
 from quantize.recipe import Recipe
+from vocoder.decoder import Vocoder
 from vocoder.export import build as build_vocoder
 
 QUICK = Activations(clips=2)
@@ -43,7 +44,7 @@ def small_config() -> dict[str, Any]:
 
 def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
     """Every level in turn; AdaIN affines and the pitch and energy filters w8."""
-    layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), checkpoint.vocoder())
+    layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), Vocoder.of(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5] for i, x in enumerate(layers) if not x.is_tail}
     return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"damage_db2": 0.0}, levels)

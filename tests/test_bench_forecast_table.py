@@ -11,10 +11,10 @@ from bench.forecast import SECONDS
 from bench.forecast_forms import ENGINE, FORMS, LITERAL, Part, Sample, build_samples, fp32_operations, mm_parts
 from bench.forecast_page import HEADINGS, render
 from bench.forecast_table import COMMAND, main, rows_of
+from core.errors import InputError
 from mlprogram.examine.profile import Profile
 from mlprogram.examine.report import generated_marks
 from mlprogram.examine.rules import load_rules
-from pipeline.errors import InputError
 from tests.examine_build import profile_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "forecast.md"

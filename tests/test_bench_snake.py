@@ -12,8 +12,8 @@ import torch
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from bench.snake_forms import FORMS, Steps, errors, horner, quintic
 from bench.snake_ranges import by_block, half_error, main, random_with_styles, ranges
-from pipeline.export import TensorType, convert
-from vocoder.engine.layers import POLYNOMIAL, PolynomialSnake
+from core.export import TensorType, convert
+from vocoder.windowed.layers import POLYNOMIAL, PolynomialSnake
 
 
 def test_the_bench_measures_the_form_that_is_built() -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint
+from core.manifest import Manifest
 from g2p.misaki_data import read
 from pipeline.assemble import main as assemble
 from pipeline.assembly import Assembly
 from pipeline.bundle import main
-from pipeline.checkpoint import Checkpoint
 from pipeline.lexicon_file import read_lexicon
-from pipeline.manifest import Manifest
 from pipeline.vectors import main as write_vectors
 
 NAME = "bundle-tiny-fp16"

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from pipeline import checkpoint as module
-from pipeline.checkpoint import HUB_REPOSITORY, open_checkpoint, sha256_of
-from pipeline.errors import InputError
+from core.checkpoint import HUB_REPOSITORY, open_checkpoint, sha256_of
+from core.errors import InputError
+from core import checkpoint as module
+from vocoder.decoder import Vocoder
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +34,14 @@ def test_opens_and_records_its_hash(good: Path) -> None:
     assert checkpoint.sha256 == sha256_of(good / "random.pth")
     assert checkpoint.voices == ("awb", "rms", "slt")
     assert checkpoint.voice("slt").shape == (510, 1, 256)
-    assert not checkpoint.vocoder().training
+    assert not Vocoder.of(checkpoint).training
 
 
 def test_float16_file_gives_float32_weights(good: Path, tmp_path: Path) -> None:
     def halve(state: dict) -> None:
         state["decoder"] = {key: value.half() for key, value in state["decoder"].items()}
 
-    vocoder = open_checkpoint(str(damaged(good, tmp_path, halve))).vocoder()
+    vocoder = Vocoder.of(open_checkpoint(str(damaged(good, tmp_path, halve))))
     assert {p.dtype for p in vocoder.parameters()} == {torch.float32}
 
 
@@ -65,7 +66,7 @@ DAMAGES = {
 def test_damaged_tensors_are_named(good: Path, tmp_path: Path, damage: str) -> None:
     change, message = DAMAGES[damage]
     with pytest.raises(InputError, match=message.replace(".", r"\.")):
-        open_checkpoint(str(damaged(good, tmp_path, change))).vocoder()
+        Vocoder.of(open_checkpoint(str(damaged(good, tmp_path, change))))
 
 
 def test_truncated_file(good: Path, tmp_path: Path) -> None:
@@ -73,14 +74,14 @@ def test_truncated_file(good: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut" / "random.pth"
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(InputError, match="cannot be read as a PyTorch file"):
-        open_checkpoint(str(tmp_path / "cut")).vocoder()
+        Vocoder.of(open_checkpoint(str(tmp_path / "cut")))
 
 
 def test_pickled_code_is_refused(good: Path, tmp_path: Path) -> None:
     shutil.copytree(good, tmp_path / "evil")
     torch.save({"decoder": {"x": Path("/")}}, tmp_path / "evil" / "random.pth")
     with pytest.raises(InputError, match="cannot be read as a PyTorch file"):
-        open_checkpoint(str(tmp_path / "evil")).vocoder()
+        Vocoder.of(open_checkpoint(str(tmp_path / "evil")))
 
 
 @pytest.mark.parametrize(

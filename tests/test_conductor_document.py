@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.errors import InputError
+from core.errors import InputError
 from pipeline.steps import STEPS
 from pipeline.steps_doc import BEGIN, DOCUMENT, END, placed, render
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.contract import FRAME_SAMPLES
+from core.errors import UtteranceTooLong
 from g2p.result import Result, Word
 from pipeline.chunks import Chunk, Pauses, chunks, cut, ending_of, halves
-from pipeline.contract import FRAME_SAMPLES
-from pipeline.errors import UtteranceTooLong
 from pipeline.join import CEILING, FADE_SAMPLES, fade, finished, largest_step, own_step, seam_db, to_pcm
 from pipeline.reading import PhonemeReader
 

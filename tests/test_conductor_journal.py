@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.contract import FRAME_SAMPLES
+from core.errors import InputError
 from pipeline.chunks import Chunk
 from pipeline.conductor import Speech
-from pipeline.contract import FRAME_SAMPLES
-from pipeline.errors import InputError
 from pipeline.journal import AUDIO, CHUNKS, Journal
 from pipeline.reading import PhonemeReader
 

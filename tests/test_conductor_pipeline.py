@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from core.contract import FRAME_SAMPLES
+from core.errors import InputError, UtteranceTooLong
 from encoder.functions import Encoded
 from g2p.result import Result
 from pipeline.conductor import STAGES, Manner, Pipeline, Speech
-from pipeline.contract import FRAME_SAMPLES
-from pipeline.errors import InputError, UtteranceTooLong
 from pipeline.reading import PhonemeReader
 from pipeline.tally import Tally
 from pipeline.timestamps import stamp

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.checkpoint import Checkpoint
+from core.checkpoint import Checkpoint
 from pipeline.vectors import main
 
 Tensors = dict[str, np.ndarray]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from core.checkpoint import Checkpoint
 from pipeline import steps
-from pipeline.checkpoint import Checkpoint
 from pipeline.conductor import Manner, Pipeline
 from pipeline.reading import PhonemeReader
 from pipeline.steps import STEPS

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.contract import DEFAULT_BUCKETS, FRAMES_PER_SECOND, PackedLayout, bucket_for, check_buckets
-from pipeline.errors import InputError
+from core.contract import DEFAULT_BUCKETS, FRAMES_PER_SECOND, PackedLayout, bucket_for, check_buckets
+from core.errors import InputError
 from vocoder.packing import PackedVocoder, VocoderInputs, pack
 
 

@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint, open_checkpoint
+from core.contract import FEATURES
+from core.corpus import heldout
+from core.errors import InputError
+from core.export import package_sha256
+from core.figures import snr_db
+from core.manifest import Manifest
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint, open_checkpoint
-from pipeline.contract import FEATURES
-from pipeline.demo.data import heldout
-from pipeline.errors import InputError
-from pipeline.export import package_sha256
-from pipeline.features import excerpt, text_encoder, vocoder_inputs
-from pipeline.figures import snr_db
-from pipeline.manifest import Manifest
+from quantize.features import excerpt, text_encoder, vocoder_inputs
 from vocoder import check
 from vocoder.convert import main
+from vocoder.decoder import Vocoder
 from vocoder.facts import ProgramFacts
 from vocoder.package import VocoderPackage, render_reference, run_program
 from vocoder.packing import VocoderInputs
@@ -45,7 +46,7 @@ def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def speech(checkpoint: Checkpoint) -> VocoderInputs:
-    inputs = vocoder_inputs(checkpoint, checkpoint.vocoder(), text_encoder(checkpoint), heldout()[0], seed=0)
+    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), heldout()[0], seed=0)
     return excerpt(inputs, start=30, frames=13)
 
 
@@ -93,7 +94,7 @@ def test_tail_runs_in_fp32_and_trunk_in_fp16(built: Path, speech: VocoderInputs)
 def test_flat_over_bucket_fills(built: Path, checkpoint: Checkpoint, speech: VocoderInputs) -> None:
     """9 % to 65 % full, the same audio within fp16's own error."""
     program = VocoderPackage(built / f"{NAME}.json").program
-    reference = render_reference(checkpoint.vocoder(), speech)
+    reference = render_reference(Vocoder.of(checkpoint), speech)
     values = [snr_db(reference, run_program(program, speech, bucket)) for bucket in (20, 40, 60, 140)]
     assert min(values) >= 45
     assert max(values) - min(values) <= 1.0
@@ -102,7 +103,7 @@ def test_flat_over_bucket_fills(built: Path, checkpoint: Checkpoint, speech: Voc
 def test_fp32_package_equals_pytorch(checkpoint: Checkpoint, tmp_path: Path, speech: VocoderInputs) -> None:
     assert build_again(checkpoint, tmp_path, "--precision", "fp32") == 0
     package = VocoderPackage(tmp_path / "KokoroVocoder-tiny-fp32.json", precision="exact")
-    assert snr_db(render_reference(checkpoint.vocoder(), speech), package.render(speech)) >= 100
+    assert snr_db(render_reference(Vocoder.of(checkpoint), speech), package.render(speech)) >= 100
 
 
 def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.demo import prose as text
-from pipeline.demo.alignment import PAUSE, Sound, align, fitted_edges, least_cost_path, match_cost, sounds
-from pipeline.demo.data import calibration, heldout
-from pipeline.demo.phones import PAD_SYMBOL, parse_psdur, vocabulary
-from pipeline.demo.prose import prose, rare_words, reserved_words, spoken_text
-from pipeline.demo.sentences import frozen_sentences, words_of
-from pipeline.demo.spelling import Speller
-from pipeline.errors import InputError
+from core.corpus import calibration, frozen_sentences, heldout
+from core.errors import InputError
+from demo import prose as text
+from demo.alignment import PAUSE, Sound, align, fitted_edges, least_cost_path, match_cost, sounds
+from demo.phones import PAD_SYMBOL, parse_psdur, vocabulary
+from demo.prose import prose, rare_words, reserved_words, spoken_text
+from demo.sentences import words_of
+from demo.spelling import Speller
 
 OWL = "pau:0.2 dh:0.25 iy:0.35 aw:0.6 l:0.7 pau:0.9 s:1.0 ae:1.2 t:1.3 pau:1.5"  # "the owl, sat." as flite prints it
 FUNCTION_WORDS = {

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.contract import PROSODY_PER_FRAME
-from pipeline.demo.data import RECORDING_RATE_HZ, VOICES, calibration, heldout, load_folder, save
-from pipeline.demo.features import VOICE_RANGES, log_energy, mel_filters, pitch_hz, resampled, to_frames
-from pipeline.demo.phones import (
+from core.contract import PROSODY_PER_FRAME
+from core.corpus import RECORDING_RATE_HZ, VOICES, calibration, frozen_sentences, heldout, load_folder, save
+from core.errors import InputError
+from demo.features import VOICE_RANGES, log_energy, mel_filters, pitch_hz, resampled, to_frames
+from demo.phones import (
     FLITE_TO_KOKORO,
     PAUSES,
     FlitePhone,
@@ -21,9 +22,8 @@ from pipeline.demo.phones import (
     token_ids,
     vocabulary,
 )  # fmt: skip
-from pipeline.demo.sentences import frozen_sentences, training_sentences, words_of
-from pipeline.demo.sentences import vocabulary as training_words
-from pipeline.errors import InputError
+from demo.sentences import training_sentences, words_of
+from demo.sentences import vocabulary as training_words
 
 FLITE_PHONES = """aa ae ah ao aw ax axr ay b ch d dh dx eh el em en er ey f g hh hv ih iy jh k l m n nx ng ow oy p r s sh t th uh uw v w y
     z zh pau h# brth"""  # flite 2.2, lang/usenglish/us_phoneset.c
@@ -135,7 +135,7 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_bundled_data_stay_small() -> None:
-    folder = Path(__file__).parents[1] / "pipeline/demo/data"
+    folder = Path(__file__).parents[1] / "demo/data"
     assert sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) < 5e6
 
 

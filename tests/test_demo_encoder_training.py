@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 import torch
 
+from core.checkpoint import DEMO_FOLDER, PARTS, Checkpoint
+from core.config import KokoroConfig
+from core.corpus import VOICES, Utterance, heldout
+from core.errors import InputError
+from core.tensor_files import read_tensors
+from demo.encoder_batches import EncoderBatches, Pair, load_pairs, stacked
+from demo.encoder_training import EncoderPlan, EncoderTrainer, losses
+from demo.finish import Finish
+from demo.model import DemoVoice
 from encoder.alignment import AlignmentLimits
 from encoder.functions import encode, torch_functions
 from encoder.model import Encoder
-from pipeline.checkpoint import DEMO_FOLDER, PARTS, Checkpoint, read_tensors
-from pipeline.config import KokoroConfig
-from pipeline.demo.data import VOICES, Utterance, heldout
-from pipeline.demo.encoder_batches import EncoderBatches, Pair, load_pairs, stacked
-from pipeline.demo.encoder_training import EncoderPlan, EncoderTrainer, losses
-from pipeline.demo.finish import Finish
-from pipeline.demo.model import DemoVoice
-from pipeline.errors import InputError
 from tests.test_demo_training import tiny_config
 
 PLAN = EncoderPlan(steps=30, seed=0, warmup_steps=4, rate=1e-2, count=2)

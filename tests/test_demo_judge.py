@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.checkpoint import DEMO_FOLDER, PARTS, Checkpoint
-from pipeline.demo.data import VOICES, heldout
-from pipeline.demo.judge import FIGURES_NAME, TARGETS, main, picture, rendered, score, summary
-from pipeline.demo.losses import LARGEST_PHASE_ARGUMENT, LOUDEST_LOG_MAGNITUDE
-from pipeline.demo.model import PACK_ROWS, WEIGHTS, DemoVoice
-from pipeline.demo.prosody_error import prosody_errors
-from pipeline.errors import EXIT_UNDECIDED
-from pipeline.layers import Snake
+from core.checkpoint import DEMO_FOLDER, PARTS, Checkpoint
+from core.corpus import VOICES, heldout
+from core.errors import EXIT_UNDECIDED
+from core.layers import Snake
+from demo.judge import FIGURES_NAME, TARGETS, main, picture, rendered, score, summary
+from demo.losses import LARGEST_PHASE_ARGUMENT, LOUDEST_LOG_MAGNITUDE
+from demo.model import PACK_ROWS, WEIGHTS, DemoVoice
+from demo.prosody_error import prosody_errors
 from vocoder.istft import BINS
 
 STOI_TOLERANCE, PESQ_TOLERANCE = 0.002, 0.03  # other CPUs round convolutions otherwise

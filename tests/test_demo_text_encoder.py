@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from bench.upstream import istftnet
+from core.config import KokoroConfig
+from core.layers import upstream_state
 from encoder.text_encoder import TextEncoder, aligned
-from pipeline.config import KokoroConfig
-from pipeline.layers import upstream_state
 
 PARITY_DB = 100.0
-CONFIG = Path(__file__).parents[1] / "pipeline/demo/checkpoint/config.json"
+CONFIG = Path(__file__).parents[1] / "demo/checkpoint/config.json"
 
 
 def upstream_text_encoder(config: KokoroConfig, monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:

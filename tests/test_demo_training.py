@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.checkpoint import DEMO_FOLDER
-from pipeline.config import DecoderConfig, KokoroConfig
-from pipeline.demo.batches import Batches
-from pipeline.demo.data import heldout
-from pipeline.demo.losses import FLOOR, SpectralLoss, range_penalty
-from pipeline.demo.model import PREFIX, WEIGHTS, DemoVoice
-from pipeline.demo.muon import orthogonalized
-from pipeline.demo.train import main
-from pipeline.demo.training import Plan, Trainer
-from pipeline.errors import EXIT_UNDECIDED, InputError
+from core.checkpoint import DEMO_FOLDER
+from core.config import DecoderConfig, KokoroConfig
+from core.corpus import heldout
+from core.errors import EXIT_UNDECIDED, InputError
+from core.training.muon import orthogonalized
+from demo.batches import Batches
+from demo.losses import FLOOR, SpectralLoss, range_penalty
+from demo.model import PREFIX, WEIGHTS, DemoVoice
+from demo.train import main
+from demo.training import Plan, Trainer
 
 STEPS = 14
 PLAN = Plan(steps=STEPS, seed=0, warmup_steps=4, rate=4e-3, kernel_rate=1e-2, crop_count=1, crop_frames=24)

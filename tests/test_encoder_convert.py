@@ -11,6 +11,9 @@ import torch
 
 from bench.encoder_parity import real_styles
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
+from core.errors import InputError
+from core.export import package_sha256
 from encoder import check
 from encoder.convert import main
 from encoder.describe import EncoderManifest
@@ -20,9 +23,6 @@ from encoder.model import Encoder
 from encoder.package import EncoderPackage
 from encoder.vocab import input_ids
 from mlprogram import Program
-from pipeline.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
-from pipeline.errors import InputError
-from pipeline.export import package_sha256
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"

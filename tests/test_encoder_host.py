@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from encoder.alignment import AlignmentLimits, whole_frames
 from encoder.functions import Buckets
 from encoder.text_encoder import aligned
 from encoder.vocab import check_speed, input_ids
-from pipeline.errors import InputError
 
 VOCAB = {"a": 43, "b": 44, " ": 16, "ˈ": 156}
 LIMITS = AlignmentLimits(token_frames=200, total_frames=1200)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from bench.encoder_parity import real_styles
 from bench.random_checkpoint import enliven_encoder, tiny_config
+from core.config import KokoroConfig
+from core.contract import PADDING_ID
+from core.figures import snr_db
 from encoder.model import DurationFunction, Encoder, ProsodyFunction, pack_frames
 from encoder.prefix_lstm import PrefixLSTM
-from pipeline.config import KokoroConfig
-from pipeline.contract import PADDING_ID
-from pipeline.figures import snr_db
 
 LIMIT_DB = 90.0
 

@@ -7,9 +7,9 @@ import torch
 
 from bench.encoder_parity import SEAMS, Case, both_models, cases, encoded_by_upstream, encoded_by_us, row
 from bench.random_checkpoint import kokoro_config, tiny_config
+from core.config import KokoroConfig
+from core.layers import upstream_state
 from encoder.model import PARTS, Encoder
-from pipeline.config import KokoroConfig
-from pipeline.layers import upstream_state
 
 LIMIT_DB = 90.0
 

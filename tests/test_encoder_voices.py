@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import InputError
-from pipeline.voices import VoiceLibrary, parse_blend, read_pack, style_row
+from core.errors import InputError
+from core.voices import VoiceLibrary, parse_blend, read_pack, style_row
 
 
 @pytest.fixture

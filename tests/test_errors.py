@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.errors import CheckFailed, InputError, run_cli
+from core.errors import CheckFailed, InputError, run_cli
 
 
 def raising(problem: BaseException) -> Callable[[list[str] | None], int]:

@@ -7,11 +7,11 @@ import types
 import numpy as np
 import pytest
 
+from core.corpus import heldout
+from demo.features import resampled
 from eval.metrics.mel_cepstrum import ALPHA, ORDER, mel_cepstrum, warping
 from eval.metrics.spectral import mcd_db
 from eval.metrics.trial import FFT_SIZE, FRAME_LENGTH, Trial, frames
-from pipeline.demo.data import heldout
-from pipeline.demo.features import resampled
 
 
 @pytest.fixture(scope="module")

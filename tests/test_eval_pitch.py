@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from core.contract import SAMPLE_RATE_HZ
+from core.corpus import heldout
+from core.errors import InputError
+from demo.features import resampled
 from eval.metrics.level import pause_floor_db
 from eval.metrics.pitch import f0_rmse_cents, voicing_error_percent
 from eval.metrics.pitch_tracker import PITCH_FRAME, PITCH_HOP, track_pitch
 from eval.metrics.tone import Tone
 from eval.metrics.trial import Trial
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.demo.data import heldout
-from pipeline.demo.features import resampled
-from pipeline.errors import InputError
 
 SECONDS = np.arange(36_000) / SAMPLE_RATE_HZ
 

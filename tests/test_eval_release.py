@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint
+from core.corpus import calibration, heldout
+from core.errors import InputError
+from core.manifest import Manifest
 from eval import levels as judged_levels
 from eval.choose import Choice, choose
 from eval.corpus import require_disjoint
@@ -22,10 +26,6 @@ from eval.metrics.registry import METRICS
 from eval.release import CHIPS, main, parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
-from pipeline.checkpoint import Checkpoint
-from pipeline.demo.data import calibration, heldout
-from pipeline.errors import InputError
-from pipeline.manifest import Manifest
 from vocoder.export import build as build_vocoder
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from g2p.chunks import chunks, joined, sentence_ends, word_groups
 from g2p.result import PUNCTUATION, Result, Word
 from g2p.stream import MAX_SEGMENT, segments
-from pipeline.errors import InputError
 
 
 def split(text: str) -> list[str]:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from core.errors import EXIT_GOOD, EXIT_UNDECIDED, CheckFailed, InputError
+from core.export import save_package
+from core.manifest import Manifest
 from g2p.alphabet import encode
 from g2p.check import check_package, check_words
 from g2p.convert import build, main
@@ -17,9 +20,6 @@ from g2p.neural import NeuralG2P, torch_run
 from g2p.package import package_run, shape_for
 from g2p.weights import load_model, quantized, save_weights
 from mlprogram import Program
-from pipeline.errors import EXIT_GOOD, EXIT_UNDECIDED, CheckFailed, InputError
-from pipeline.export import save_package
-from pipeline.manifest import Manifest
 
 TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 

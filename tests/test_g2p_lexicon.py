@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from g2p.lexicon import SILVER_CONFIDENCE, Found, Lexicon
 from g2p.lexicon_user import read_user_lexicon
 from g2p.reading import Reader, pronounceable
 from g2p.result import Guess
 from g2p.spell import GROUP, fold, spell
 from g2p.symbols import KNOWN, SYMBOLS, restress, unknown_symbol, weight
-from pipeline.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 

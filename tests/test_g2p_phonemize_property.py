@@ -10,12 +10,12 @@ from functools import cache
 import pytest
 
 from bench.g2p_lines import character, lines, problems
+from core.contract import MAX_PHONEMES
 from g2p import G2P
 from g2p.lexicon import Lexicon
 from g2p.normalize import normalize
 from g2p.result import Dialect, Guess, Normalized
 from g2p.stages import LateHeteronyms
-from pipeline.contract import MAX_PHONEMES
 
 
 class Unruly:

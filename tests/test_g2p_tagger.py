@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from g2p.tagger.classes import Classes, guess, of_readings
 from g2p.tagger.features import keys, names
 from g2p.tagger.items import Items
@@ -19,7 +20,6 @@ from g2p.tagger.sources import TagModel, emissions, expand, of_synset, read_byte
 from g2p.tagger.tense import is_habit, is_past
 from g2p.tagger.train import Recipe, main, train
 from g2p.tagger.words import nth, split_words
-from pipeline.errors import InputError
 
 
 @pytest.fixture(scope="module")

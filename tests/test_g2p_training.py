@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.errors import EXIT_UNDECIDED, InputError
 from g2p.alphabet import PADDING, SOUNDS, encode
 from g2p.model import Config
 from g2p.neural import NeuralG2P
@@ -16,7 +17,6 @@ from g2p.rates import edit_distance, error_rates
 from g2p.training.batches import Example, batches, collated, examples_of, fits
 from g2p.training.train import main
 from g2p.training.trainer import Plan, Trainer, ctc, matrices_and_others
-from pipeline.errors import EXIT_UNDECIDED, InputError
 
 TINY = Config(width=32, heads=2, inner=48, blocks=2, answers=(1,), dropout=0.0)
 WORDS = {"us_gold": {"kokoro": "kəkˈɔɹO", "banana": "bənˈænə", "butter": "bˈʌTəɹ", "axe": "ˈæks"}, "us_silver": {"tomatoes": "təmˈATOz"}}

@@ -4,30 +4,22 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")
+ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")
 SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 TEXTS = [
     path
     for path in map(Path, subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
     if path.suffix in (".py", ".md", ".toml", ".txt", ".json", "") and (ROOT / path).is_file()
 ]
-MAY_IMPORT = {
-    "mlprogram": {"mlprogram"},
-    "g2p": {"g2p", "pipeline", "mlprogram"},
-    "encoder": {"encoder", "pipeline", "mlprogram"},
-    "vocoder": {"vocoder", "pipeline", "mlprogram"},
-    "quantize": {"quantize", "vocoder", "pipeline", "mlprogram"},
-    "eval": {"eval", "quantize", "vocoder", "encoder", "g2p", "pipeline", "mlprogram"},
-    "bench": set(ROOMS),
-    "pipeline": {"pipeline", "encoder", "vocoder", "g2p", "mlprogram"},
-}
-# of pipeline/: what stands below the three models
-FOUNDATION = ("arguments", "blocks", "config", "contract", "errors", "export", "figures", "layers", "manifest", "staging")
+# Each room may import itself and the rooms of lower levels; the three models never import each other; nobody imports demo.
+LEVELS = (("mlprogram",), ("core",), ("g2p", "encoder", "vocoder"), ("quantize",), ("pipeline",), ("eval",), ("bench",))
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms} | {"demo": len(LEVELS)}
 CLIS = {
     "g2p.__main__": "g2p/__main__.py",
     "g2p.convert": "g2p/convert.py",
@@ -59,13 +51,36 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_downwards(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
-    rooms = {name.split(".")[0] for name in imports_of(path)} & {*ROOMS, "tests"}
-    assert rooms <= MAY_IMPORT[room], f"{room} may import {sorted(MAY_IMPORT[room])}"
-    if room == "pipeline" and path.stem in FOUNDATION:
-        assert rooms <= {"pipeline"}, "the foundation imports no model"
+def modules_of(path: Path) -> set[str]:
+    """Absolute names that a file imports, `from package import module` also as package.module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_imports_point_downwards() -> None:
+    """core, mlprogram <- g2p, encoder, vocoder <- quantize <- pipeline <- eval <- bench; demo beside them."""
+    back = []
+    for path in SOURCES:
+        room = path.relative_to(ROOT).parts[0]
+        rooms = {name.split(".")[0] for name in imports_of(path)} & {*ROOMS, "tests"} - {room}
+        lower = {other for other in ROOMS if LEVEL[other] < LEVEL[room]}
+        back += [f"{path.relative_to(ROOT)} imports {other}" for other in sorted(rooms - lower)]
+    assert not back
+
+
+def test_no_circle_between_files() -> None:
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in SOURCES}
+    known = set(names.values())
+    graph = {names[path]: (modules_of(path) & known) - {names[path]} for path in SOURCES}
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as circle:
+        raise AssertionError(f"circle: {' -> '.join(circle.args[1])}") from None
 
 
 def test_nothing_imports_a_cli() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench.random_checkpoint import write_checkpoint
+from core.checkpoint import Checkpoint
 from eval import judge
 from eval.metrics.registry import METRICS as METRICS_JUDGED
 from eval.quality import main as quality
-from pipeline.checkpoint import Checkpoint
 from quantize import measure
 from quantize.activations import calibration_inputs
 from quantize.apply import main as apply
@@ -20,6 +20,7 @@ from quantize.plan import plan_for
 from quantize.recipe import load_recipe
 from quantize.sensitivity import main as sensitivity
 from tests.quantize_build import manifest_of, program_of, small_config
+from vocoder.decoder import Vocoder
 
 
 class TestApplyCommand:
@@ -84,7 +85,7 @@ class TestSensitivityCommand:
         recipe = load_recipe(tmp_path / "recipe.json")
         assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
         assert Path(data["plot"]).read_bytes().startswith(b"\x89PNG")
-        plan_for(METHODS["mixed"], program_layers(program_of(built, "fp16"), built[0].vocoder()), recipe.levels)
+        plan_for(METHODS["mixed"], program_layers(program_of(built, "fp16"), Vocoder.of(built[0])), recipe.levels)
         assert len(measured_layers) > 50
 
         whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from bench.random_checkpoint import random_vocoder, tiny_config
-from pipeline.config import KokoroConfig
-from pipeline.demo.data import calibration, heldout
-from pipeline.errors import InputError
-from pipeline.figures import snr_db
+from core.config import KokoroConfig
+from core.corpus import calibration, heldout
+from core.errors import InputError
+from core.figures import snr_db
 from quantize.activations import require_disjoint
 from quantize.equalize import channel_peaks, equalized, sites
 from quantize.measure import read_log

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import InputError
+from core.errors import InputError
 from quantize.layers import Layer
 from quantize.methods import (
     LEVELS,

@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.checkpoint import Checkpoint
+from core.errors import CheckFailed, InputError
 from mlprogram import Program
-from pipeline.checkpoint import Checkpoint
-from pipeline.errors import CheckFailed, InputError
 from quantize.build import build_compressed
 from quantize.coverage import Coverage, quantize_ops
 from quantize.layers import CONVOLUTIONS, program_layers
 from quantize.methods import METHODS
 from quantize.plan import plan_for
 from tests.quantize_build import COMPRESSED, QUICK, manifest_of, program_of, quick, recipe_of
+from vocoder.decoder import Vocoder
 
 
 def storage(program: Program) -> dict[str, str]:
@@ -26,7 +27,7 @@ def storage(program: Program) -> dict[str, str]:
 
 def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
     """Operations whose weights are worth compressing."""
-    layers = program_layers(program_of(built, "fp16"), built[0].vocoder())
+    layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
     return {layer.op_name for layer in layers if layer.elements > 2048 and not layer.is_tail}
 
 
@@ -47,7 +48,8 @@ class TestStructure:
         assert set(found.values()) == {"constexpr_affine_dequantize", "const"}
 
     def test_w8_is_on_the_grid_of_its_channel(self, built: tuple[Checkpoint, Path]) -> None:
-        layer = next(x for x in program_layers(program_of(built, "fp16"), built[0].vocoder()) if x.elements > 2048 and x.op_type == "conv")
+        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
+        layer = next(x for x in layers if x.elements > 2048 and x.op_type == "conv")
         stored = next(op.inputs["weight"][0] for op in program_of(built, "w8").operations if op.name == layer.op_name)
         exact = np.asarray(program_of(built, "fp16").constant(layer.weight), dtype=np.float64)
         coarse = np.asarray(program_of(built, "w8").constant(stored), dtype=np.float64)
@@ -55,7 +57,7 @@ class TestStructure:
         assert np.abs(coarse - exact).reshape(len(exact), -1).max(axis=1) == pytest.approx(steps / 2, rel=0.5)
 
     def test_mixed_follows_its_recipe(self, built: tuple[Checkpoint, Path]) -> None:
-        layers = program_layers(program_of(built, "fp16"), built[0].vocoder())
+        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         plan = plan_for(METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"])
         coverage = Coverage.of(plan, layers, program_of(built, "mixed"))
         coverage.require()
@@ -63,7 +65,7 @@ class TestStructure:
         assert 0 < coverage.int8_macs_share < manifest_of(built, "w8a8").compression["int8_macs_share"]
 
     def test_a_package_that_differs_from_its_plan_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
-        layers = program_layers(program_of(built, "fp16"), built[0].vocoder())
+        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         plan = plan_for(METHODS["w8a8"], layers, None)
         with pytest.raises(CheckFailed, match="weights are not stored as planned, the first is"):
             Coverage.of(plan, layers, program_of(built, "fp16")).require()
@@ -76,7 +78,7 @@ class TestStructure:
 
 class TestW8A8:
     def test_every_convolution_but_the_exceptions_reads_int8(self, built: tuple[Checkpoint, Path]) -> None:
-        program, layers = program_of(built, "w8a8"), program_layers(program_of(built, "fp16"), built[0].vocoder())
+        program, layers = program_of(built, "w8a8"), program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
         reads = {op.name: maker.get(op.inputs["x"][0]) for op in program.operations if op.op_type in CONVOLUTIONS}
         in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.op_name] != "dequantize"}

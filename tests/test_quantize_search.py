@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.errors import InputError
+from core.errors import InputError
 from quantize.damage import damage_db2
 from quantize.palette import palette
 from quantize.search import Option, first_within, trade_off

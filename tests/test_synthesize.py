@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from pipeline.contract import SAMPLE_RATE_HZ
+from core.contract import SAMPLE_RATE_HZ
 from pipeline.synthesize import main
 
 ROOT = Path(__file__).resolve().parents[1]

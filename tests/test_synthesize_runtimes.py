@@ -10,14 +10,15 @@ import soundfile
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint
+from core.errors import InputError
+from core.figures import snr_db
 from encoder.convert import main as convert_encoder
-from pipeline.checkpoint import Checkpoint
 from pipeline.coreml import CoreMLProgram, units_for
-from pipeline.errors import InputError
-from pipeline.figures import snr_db
 from pipeline.runtime import LEVELS, check_runtime, open_stages, source_of
 from pipeline.synthesize import main
 from quantize.methods import METHODS
+from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs
 
 FLAGS = ["abt de, fɡh.", "--phonemes", "--seed", "3"]
@@ -64,10 +65,10 @@ def test_on_the_same_features(checkpoint: Checkpoint, build: Path, method: str, 
 
 
 def test_source_of_the_manifest_is_the_checkpoints(checkpoint: Checkpoint, build: Path) -> None:
-    from pipeline.manifest import Manifest
+    from core.manifest import Manifest
 
     found = source_of(Manifest.load(build / "KokoroVocoder-tiny-fp16.json"))
-    twin = checkpoint.vocoder().generator.m_source
+    twin = Vocoder.of(checkpoint).generator.m_source
     assert torch.equal(found.l_linear.weight, twin.l_linear.weight) and torch.equal(found.l_linear.bias, twin.l_linear.bias)
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.config import KokoroConfig
 from g2p import G2P
 from pipeline.chunks import chunks
-from pipeline.config import KokoroConfig
 from pipeline.synthesize import dialect_of
 from pipeline.synthesize import main as synthesize
 from pipeline.validate import main as validate
 
-DEMO = Path(__file__).resolve().parents[1] / "pipeline" / "demo" / "checkpoint" / "config.json"
+DEMO = Path(__file__).resolve().parents[1] / "demo" / "checkpoint" / "config.json"
 TEXT = "Hello world. It's five o'clock (nearly), isn't it?\n\nShe said “go home!” and left; nobody, it seems, minded."
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from bench.comparison import random_inputs
 from bench.random_checkpoint import kokoro_config, random_vocoder, tiny_config
-from pipeline.config import KokoroConfig
-from pipeline.figures import snr_db
-from pipeline.layers import StyleAffine
+from core.config import KokoroConfig
+from core.figures import snr_db
+from core.layers import StyleAffine
 from vocoder.decoder import Vocoder
 from vocoder.eager import EagerVocoder, last_channels, moments
 from vocoder.package import render_reference

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from bench.comparison import random_inputs
 from bench.random_checkpoint import random_vocoder, tiny_config
-from pipeline.config import KokoroConfig
-from pipeline.contract import PackedLayout
-from pipeline.errors import InputError
-from pipeline.figures import snr_db
-from pipeline.layers import Conv, ConvTranspose
+from core.config import KokoroConfig
+from core.contract import PackedLayout
+from core.errors import InputError
+from core.figures import snr_db
+from core.layers import Conv, ConvTranspose
 from vocoder.decoder import Vocoder
-from vocoder.engine.geometry import (
+from vocoder.package import render_reference
+from vocoder.windowed.geometry import (
     HALO,
     MARGIN,
     MARGIN_WIDTH,
@@ -32,11 +33,10 @@ from vocoder.engine.geometry import (
     shape_of,
     shortest,
 )
-from vocoder.engine.layers import STEADY, CosineSnake, PolynomialSnake
-from vocoder.engine.model import EngineVocoder
-from vocoder.engine.packing import folded, joined_rows, pack_rows
-from vocoder.engine.upsample import LayDown, PhaseConv, RowUpsample, phase_channel
-from vocoder.package import render_reference
+from vocoder.windowed.layers import STEADY, CosineSnake, PolynomialSnake
+from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.packing import folded, joined_rows, pack_rows
+from vocoder.windowed.upsample import LayDown, PhaseConv, RowUpsample, phase_channel
 
 EXACT_DB = 100.0
 POLYNOMIAL_DB = 85.0  # largest error 3.8e-5: docs/neural-engine.md, Snake without sine

@@ -5,18 +5,19 @@ from pathlib import Path
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint, open_checkpoint
+from core.corpus import heldout
+from core.errors import InputError
+from core.figures import snr_db
+from core.manifest import Manifest
 from mlprogram.examine.forecast import forecast_residency
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
-from pipeline.checkpoint import Checkpoint, open_checkpoint
-from pipeline.demo.data import heldout
-from pipeline.errors import InputError
-from pipeline.features import excerpt, text_encoder, vocoder_inputs
-from pipeline.figures import snr_db
-from pipeline.manifest import Manifest
+from quantize.features import excerpt, text_encoder, vocoder_inputs
 from vocoder.convert import main
-from vocoder.engine.options import EngineOptions
+from vocoder.decoder import Vocoder
 from vocoder.package import VocoderPackage, render_reference
+from vocoder.windowed.options import EngineOptions
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_the_manifest_tells_the_variant_and_the_package_speaks(built: Path, checkpoint: Checkpoint) -> None:
-    package, vocoder = VocoderPackage(built), checkpoint.vocoder()
+    package, vocoder = VocoderPackage(built), Vocoder.of(checkpoint)
     features = package.manifest.inputs["features"]
     assert features["variant"] == "engine-poly" and features["chips"] == ["m1", "m2"]
     assert features["shapes"] == {"41": [3, 13], "62": [3, 20], "119": [3, 39]}
@@ -75,7 +76,7 @@ def test_refusals_are_one_line(flags: list[str], says: str, checkpoint: Checkpoi
 
 
 def test_a_length_no_shape_covers(built: Path, checkpoint: Checkpoint) -> None:
-    vocoder = checkpoint.vocoder()
+    vocoder = Vocoder.of(checkpoint)
     inputs = excerpt(vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0), start=0, frames=120)
     with pytest.raises(InputError, match="largest bucket is 119"):
         VocoderPackage(built).render(inputs)

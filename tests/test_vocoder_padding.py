@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from bench.comparison import padded_render, random_inputs
 from bench.random_checkpoint import kokoro_config, random_vocoder, tiny_config
-from pipeline.config import KokoroConfig
-from pipeline.figures import snr_db
+from core.config import KokoroConfig
+from core.figures import snr_db
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 

@@ -7,9 +7,9 @@ import torch
 from bench.comparison import both_renders
 from bench.random_checkpoint import kokoro_config
 from bench.upstream import upstream_decoder
-from pipeline.config import KokoroConfig
-from pipeline.figures import snr_db
-from pipeline.layers import upstream_state
+from core.config import KokoroConfig
+from core.figures import snr_db
+from core.layers import upstream_state
 from vocoder.decoder import Vocoder
 
 

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contract import HOP_SAMPLES, N_FFT
-from pipeline.errors import InputError
-from pipeline.layers import Mask
+from core.contract import HOP_SAMPLES, N_FFT
+from core.errors import InputError
+from core.layers import Mask
 from vocoder.istft import BINS, InverseStft, hann
 from vocoder.source import HarmonicSource, gaussian_noise, sine_waves
 

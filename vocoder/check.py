@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from core.errors import CheckFailed
+from core.figures import Figure, snr_db
 from mlprogram import Program
-from pipeline.errors import CheckFailed
-from pipeline.figures import Figure, snr_db
 from vocoder.decoder import Vocoder
 from vocoder.facts import ProgramFacts
 from vocoder.package import render_reference, run_program

@@ -17,11 +17,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.arguments import buckets_argument
-from pipeline.errors import EXIT_GOOD, run_cli
+from core.arguments import buckets_argument
+from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
-    from pipeline.manifest import Manifest
+    from core.manifest import Manifest
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -87,11 +87,11 @@ def print_report(manifest: "Manifest") -> None:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from pipeline.checkpoint import open_checkpoint
+    from core.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    from vocoder.engine.options import EngineOptions
     from vocoder.export import build
+    from vocoder.windowed.options import EngineOptions
 
     options = EngineOptions.chosen(arguments.variant, arguments.chips)
     print_report(build(checkpoint, arguments.buckets, arguments.precision, arguments.target, arguments.out, options))

@@ -7,9 +7,10 @@ Source: upstream kokoro/istftnet.py, Decoder, in (B, C, 1, S) with the source ou
 
 from torch import Tensor, nn
 
-from pipeline.blocks import AdainResBlk1d, concatenate
-from pipeline.config import KokoroConfig
-from pipeline.layers import Conv, Mask, masked
+from core.blocks import AdainResBlk1d, concatenate
+from core.checkpoint import Checkpoint
+from core.config import KokoroConfig
+from core.layers import Conv, Mask, masked
 from vocoder.generator import Generator
 
 
@@ -27,6 +28,11 @@ class Vocoder(nn.Module):
         self.N_conv = Conv(1, 1, 3, stride=2, padding=1)
         self.asr_res = nn.Sequential(Conv(config.hidden_dim, residual, 1))
         self.generator = Generator(config)
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "Vocoder":
+        """The checkpoint's vocoder, in float32 and eval mode."""
+        return checkpoint.load_part(cls(checkpoint.config), "decoder")
 
     def forward(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None = None) -> Tensor:
         """One utterance or a batch of equal length; `mask=None` means no padding.

@@ -6,16 +6,16 @@ manifest = vocoder_manifest(checkpoint, vocoder, package, buckets, "fp16", "iOS1
 from pathlib import Path
 from typing import Any
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import FEATURES, FRAME_SAMPLES, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
-from pipeline.manifest import Manifest, describe_package, tool_versions
+from core.checkpoint import Checkpoint
+from core.contract import FEATURES, FRAME_SAMPLES, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
+from core.manifest import Manifest, describe_package, tool_versions
 from vocoder.check import Figure, figures_for_manifest
 from vocoder.decoder import Vocoder
-from vocoder.engine.geometry import HALO_LAST, LOW_RATE, MARGIN_WIDTH, row_sizes, shape_of
-from vocoder.engine.geometry import described as windows_described
-from vocoder.engine.options import EngineOptions
 from vocoder.facts import ProgramFacts
 from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
+from vocoder.windowed.geometry import HALO_LAST, LOW_RATE, MARGIN_WIDTH, row_sizes, shape_of
+from vocoder.windowed.geometry import described as windows_described
+from vocoder.windowed.options import EngineOptions
 
 
 def vocoder_manifest(
@@ -80,7 +80,7 @@ def _engine(options: EngineOptions, hidden_dim: int, buckets: tuple[int, ...]) -
         "shape": [1, sum(row_sizes(hidden_dim)), "rows", f"pitch + {MARGIN_WIDTH}"],
         "rows": dict(zip(names, row_sizes(hidden_dim), strict=True)),
         "packing": "every row a window of the utterance, zeros beyond it; what runs faster than the frames has its phases as channels "
-        "(vocoder/engine/packing.py)",
+        "(vocoder/windowed/packing.py)",
         "shapes": {str(bucket): list(shape_of(bucket)) for bucket in buckets},
         "variant": options.name,
         "chips": list(options.chips),

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d, concatenate
-from pipeline.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Snake
+from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d, concatenate
+from core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Snake
 from vocoder.decoder import Vocoder
 from vocoder.generator import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator
 

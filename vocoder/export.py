@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pipeline.checkpoint import Checkpoint
-from pipeline.contract import DEFAULT_BUCKETS, FEATURES, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
-from pipeline.demo.data import heldout
-from pipeline.export import TensorType, convert, save_package
-from pipeline.features import excerpt, text_encoder, vocoder_inputs
-from pipeline.manifest import Manifest, package_name
-from pipeline.staging import staged
+from core.checkpoint import Checkpoint
+from core.contract import DEFAULT_BUCKETS, FEATURES, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
+from core.corpus import heldout
+from core.export import TensorType, convert, save_package
+from core.manifest import Manifest, package_name
+from core.staging import staged
+from quantize.features import excerpt, text_encoder, vocoder_inputs
 from vocoder.check import CHECK_FRAMES, CHECK_ROW_FRAMES, check_package
 from vocoder.decoder import Vocoder
 from vocoder.describe import vocoder_manifest
-from vocoder.engine.geometry import check_row_buckets, default_row_buckets, features_shape, require_architecture, shortest
-from vocoder.engine.model import EngineVocoder
-from vocoder.engine.options import EngineOptions
 from vocoder.packing import PackedVocoder, VocoderInputs
+from vocoder.windowed.geometry import check_row_buckets, default_row_buckets, features_shape, require_architecture, shortest
+from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.options import EngineOptions
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -85,7 +85,7 @@ def build(
     `options=None` builds the literal vocoder; `buckets=None` takes the variant's default lengths.
     """
     buckets = checked_buckets(checkpoint, buckets, options)
-    vocoder, config = checkpoint.vocoder(), checkpoint.config
+    vocoder, config = Vocoder.of(checkpoint), checkpoint.config
     inputs = check_inputs(checkpoint, vocoder, buckets, options)
     method = precision if options is None else f"{options.name}-{precision}"
     name = package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, method)

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.contract import FEATURES
+from core.errors import CheckFailed
 from mlprogram import Program
 from mlprogram.graph import Operation
-from pipeline.contract import FEATURES
-from pipeline.errors import CheckFailed
 
 FORBIDDEN = (
     "linear",

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.config import KokoroConfig
-from pipeline.contract import SPECTRUM_CHANNELS
-from pipeline.layers import AdaIN1d, Conv, ConvTranspose, Mask, Snake, SnakeList, masked
+from core.config import KokoroConfig
+from core.contract import SPECTRUM_CHANNELS
+from core.layers import AdaIN1d, Conv, ConvTranspose, Mask, Snake, SnakeList, masked
 from vocoder.istft import InverseStft
 from vocoder.source import HarmonicSource
 

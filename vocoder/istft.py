@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.contract import HOP_SAMPLES, N_FFT
-from pipeline.layers import Mask
+from core.contract import HOP_SAMPLES, N_FFT
+from core.layers import Mask
 
 BINS = N_FFT // 2 + 1
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from core.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, PackedLayout, bucket_for
+from core.errors import InputError
+from core.manifest import Manifest
 from mlprogram import Program, ProgramError
-from pipeline.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, PackedLayout, bucket_for
-from pipeline.errors import InputError
-from pipeline.manifest import Manifest
 from vocoder.decoder import Vocoder
-from vocoder.engine.geometry import Windows
-from vocoder.engine.packing import joined_rows, pack_rows
 from vocoder.packing import VocoderInputs, pack
+from vocoder.windowed.geometry import Windows
+from vocoder.windowed.packing import joined_rows, pack_rows
 
 
 def in_rows(program: Program, hidden_dim: int) -> bool:

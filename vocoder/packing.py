@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
-from pipeline.errors import InputError
-from pipeline.layers import Mask
+from core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
+from core.errors import InputError
+from core.layers import Mask
 from vocoder.decoder import Vocoder
 
 

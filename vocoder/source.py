@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.contract import FRAME_SAMPLES, HARMONICS, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME, SAMPLE_RATE_HZ
-from pipeline.errors import InputError
+from core.contract import FRAME_SAMPLES, HARMONICS, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME, SAMPLE_RATE_HZ
+from core.errors import InputError
 
 SINE_AMPLITUDE, VOICED_NOISE, VOICED_ABOVE_HZ = 0.1, 0.003, 10.0
 _STEP_SAMPLES = FRAME_SAMPLES // PROSODY_PER_FRAME  # 300 samples to one F0 value

@@ -5,8 +5,8 @@ snr_db(Trial(reference, test))
 
 import numpy as np
 
+from core import figures
 from eval.metrics.trial import Trial, decibels, frames
-from pipeline import figures
 
 SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms

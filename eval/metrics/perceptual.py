@@ -6,9 +6,9 @@ pesq_wb(Trial(reference, test))  # MOS-LQO
 import numpy as np
 from scipy.signal import resample_poly
 
+from core.contract import SAMPLE_RATE_HZ
+from core.errors import InputError
 from eval.metrics.trial import Trial
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.errors import InputError
 
 PESQ_RATE_HZ = 16_000
 PESQ_SILENCE = SAMPLE_RATE_HZ // 2  # samples of zeros before and after, half a second

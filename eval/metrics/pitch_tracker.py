@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.contract import SAMPLE_RATE_HZ
+from core.contract import SAMPLE_RATE_HZ
 
 PITCH_FRAME, PITCH_HOP, PITCH_FFT = 1200, 240, 4096  # 50 ms, 10 ms, samples
 LOWEST_HZ, HIGHEST_HZ = 60, 400

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
+from core.contract import SAMPLE_RATE_HZ
 from eval.metrics.trial import Trial, decibels
-from pipeline.contract import SAMPLE_RATE_HZ
 
 MCD_DB = 10 * math.sqrt(2) / math.log(10)  # 6.14185
 BAND_FLOOR_DB = -50.0  # of the reference's whole energy

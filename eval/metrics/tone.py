@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from core.contract import SAMPLE_RATE_HZ
+from core.errors import InputError
 from eval.metrics.trial import Trial, decibels, defect
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.errors import InputError
 
 TONE_WINDOW = 19_200  # samples, 0.8 s: whole periods of every pitch below
 TONE_PITCHES_HZ = (100.0, 120.0, 150.0, 160.0, 200.0, 240.0)

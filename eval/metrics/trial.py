@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.contract import SAMPLE_RATE_HZ
+from core.errors import InputError
 from eval.metrics.mel_cepstrum import mel_cepstrum
 from eval.metrics.pitch_tracker import PitchTrack, track_pitch
-from pipeline.contract import SAMPLE_RATE_HZ
-from pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from eval.metrics.tone import Tone

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from core.errors import InputError
+from core.staging import staged
 from g2p.tagger.classes import Classes
 from g2p.tagger.features import keys
 from g2p.tagger.words import word_set
-from pipeline.errors import InputError
-from pipeline.staging import staged
 
 PATH = Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
 FORMAT = 1

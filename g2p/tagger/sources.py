@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from core.errors import InputError
 from g2p.tagger.words import split_words
-from pipeline.errors import InputError
 
 POSLEX = Path("/usr/share/festival/dicts")
 WORDNET = Path("/usr/share/wordnet")

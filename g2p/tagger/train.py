@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if __name__ == "__main__":
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
 
-from pipeline.errors import EXIT_GOOD, InputError, run_cli
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.training.muon import Muon
+from core.training.state import read_state, write_state
 from g2p.alphabet import BLANK, FRAMES, PADDING
 from g2p.model import Config, LetterToSound, frames_of
 from g2p.training.batches import Batch, Example, batches
-from pipeline.demo.muon import Muon
-from pipeline.demo.state import read_state, write_state
 
 SAVE_EVERY_SECONDS, REPORT_EVERY_STEPS = 120.0, 500
 

@@ -1,0 +1,19 @@
+"""Command-line values that several commands take.
+
+parser.add_argument("--buckets", type=buckets_argument)
+"""
+
+import argparse
+
+from core.contract import check_buckets
+from core.errors import InputError
+
+
+def buckets_argument(text: str) -> tuple[int, ...]:
+    """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
+    try:
+        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
+    except InputError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None

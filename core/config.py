@@ -1,0 +1,137 @@
+"""Kokoro's config.json as frozen dataclasses: unknown keys and impossible shapes are errors.
+
+    config = KokoroConfig.load(Path("config.json"))
+
+Upstream hard-codes three decoder widths (1024, 64 and 512); here the optional section `decoder` names them, and upstream's are the default.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.contract import FRAME_SAMPLES, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME
+from core.errors import InputError
+from core.staging import read_json
+
+
+@dataclass(frozen=True)
+class IstftNetConfig:
+    """Section `istftnet`: the generator's rates, kernels and widths."""
+
+    upsample_rates: tuple[int, ...]
+    upsample_kernel_sizes: tuple[int, ...]
+    upsample_initial_channel: int
+    resblock_kernel_sizes: tuple[int, ...]
+    resblock_dilation_sizes: tuple[tuple[int, ...], ...]
+    gen_istft_n_fft: int
+    gen_istft_hop_size: int
+
+    def __post_init__(self) -> None:
+        samples = math.prod(self.upsample_rates) * self.gen_istft_hop_size * PROSODY_PER_FRAME
+        _require(
+            samples == FRAME_SAMPLES, f"istftnet.upsample_rates {self.upsample_rates} give {samples} samples a frame, not {FRAME_SAMPLES}"
+        )
+        fft = (self.gen_istft_n_fft, self.gen_istft_hop_size)
+        _require(fft == (N_FFT, HOP_SAMPLES), f"istftnet n_fft and hop are {fft}, not {(N_FFT, HOP_SAMPLES)}")
+        _require(
+            len(self.upsample_rates) == len(self.upsample_kernel_sizes),
+            "istftnet.upsample_rates and upsample_kernel_sizes differ in length",
+        )
+        _require(len(self.resblock_kernel_sizes) == len(self.resblock_dilation_sizes), "istftnet.resblock_* lists differ in length")
+        _require(
+            all(len(d) == 3 for d in self.resblock_dilation_sizes), "istftnet.resblock_dilation_sizes: three dilations a block are needed"
+        )
+
+
+@dataclass(frozen=True)
+class PlbertConfig:
+    """Section `plbert`: the ALBERT of the encoder."""
+
+    hidden_size: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    num_hidden_layers: int
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Section `decoder` (ours, optional): the widths that upstream writes as literals."""
+
+    hidden_dim: int = 1024
+    asr_res_dim: int = 64
+
+
+@dataclass(frozen=True)
+class KokoroConfig:
+    """config.json in all. `name` and `releasable` are ours: a checkpoint that may never be released says so itself."""
+
+    istftnet: IstftNetConfig
+    hidden_dim: int
+    style_dim: int
+    n_token: int
+    text_encoder_kernel_size: int
+    plbert: PlbertConfig
+    n_layer: int
+    max_dur: int
+    vocab: dict[str, int]
+    dim_in: int = 64
+    dropout: float = 0.2
+    max_conv_dim: int = 512
+    multispeaker: bool = True
+    n_mels: int = 80
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    name: str = "kokoro-82m"
+    releasable: bool = True
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], where: str) -> "KokoroConfig":
+        """Build from parsed JSON; `where` names the file in errors."""
+        try:
+            return _build(cls, data, "")
+        except InputError as problem:
+            raise InputError(f"{where}: {problem}") from None
+
+    @classmethod
+    def load(cls, path: Path) -> "KokoroConfig":
+        """Read config.json. Raises InputError for a missing file, bad JSON, an unknown or missing key, or other shapes."""
+        data = read_json(path, "a checkpoint folder holds config.json, one .pth file and voices/")
+        if not isinstance(data, dict):
+            raise InputError(f"{path} holds a {type(data).__name__}, not an object")
+        return cls.from_dict(data, str(path))
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InputError(message)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
+    """Fill dataclass `cls` from `data`, section by section, naming the first key that is unknown, missing or of another kind."""
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    for key in data:
+        _require(key in fields, f"unknown key {prefix}{key}; known: {', '.join(sorted(fields))}")
+    values = {}
+    for name, spec in fields.items():
+        if name not in data:
+            optional = spec.default is not dataclasses.MISSING or spec.default_factory is not dataclasses.MISSING
+            _require(optional, f"key {prefix}{name} is missing")
+            continue
+        value = data[name]
+        if dataclasses.is_dataclass(spec.type):
+            _require(isinstance(value, dict), f"{prefix}{name} is not an object")
+            value = _build(spec.type, value, f"{prefix}{name}.")
+        elif spec.type is int:
+            _require(
+                isinstance(value, int) and not isinstance(value, bool) and value > 0,
+                f"{prefix}{name} is {value!r}, not a positive whole number",
+            )
+        values[name] = _frozen(value)
+    return cls(**values)

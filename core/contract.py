@@ -1,0 +1,85 @@
+"""The seams: rates, sizes and the layout of every tensor that crosses from one stage to the next.
+
+    from core.contract import FRAME_SAMPLES, default_buckets, PackedLayout
+
+F = frames (40 per second, 600 samples at 24 kHz), S = 120 F + 1 spectrum columns.
+"""
+
+from dataclasses import dataclass
+
+from core.errors import InputError
+
+SAMPLE_RATE_HZ = 24_000
+FRAME_SAMPLES = 600
+FRAMES_PER_SECOND = SAMPLE_RATE_HZ // FRAME_SAMPLES
+PROSODY_PER_FRAME = 2  # F0 and energy run at 80 per second
+N_FFT, HOP_SAMPLES = 20, 5
+SPECTRUM_CHANNELS = N_FFT + 2  # 11 magnitudes, 11 phases
+COLUMNS_PER_FRAME = FRAME_SAMPLES // HOP_SAMPLES
+HARMONICS = 9  # fundamental and eight overtones
+
+VOCODER_NAME = "KokoroVocoder"
+FEATURES, STYLE, WAVEFORM = "features", "style", "waveform"
+
+DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)  # frames: 0.5 s to 30 s
+MAX_BUCKET_FRAMES = 2400  # one minute; above that the spectrum axis passes 288,000 columns and nobody has run it
+
+
+def check_buckets(buckets: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `buckets` (frames, strictly rising) or raise InputError saying which entry is wrong."""
+    if not buckets:
+        raise InputError("bucket list is empty: give at least one length in frames, for example --buckets 40,80,160")
+    for before, after in zip(buckets, buckets[1:], strict=False):
+        if after <= before:
+            raise InputError(f"bucket list is not rising: {after} stands after {before}; sort it and name each length once")
+    if buckets[0] < 2 or buckets[-1] > MAX_BUCKET_FRAMES:
+        raise InputError(f"bucket {buckets[0] if buckets[0] < 2 else buckets[-1]} is outside 2..{MAX_BUCKET_FRAMES} frames")
+    return buckets
+
+
+def bucket_for(frames: int, buckets: tuple[int, ...]) -> int:
+    """The smallest bucket that holds `frames`, or InputError when none does."""
+    if frames < 1:
+        raise InputError(f"features hold {frames} frames: at least 1 is needed")
+    for bucket in buckets:
+        if frames <= bucket:
+            return bucket
+    raise InputError(
+        f"features hold {frames} frames ({frames / FRAMES_PER_SECOND:.1f} s) but the largest bucket is {buckets[-1]} "
+        f"({buckets[-1] / FRAMES_PER_SECOND:.1f} s): split the text or build with a larger bucket"
+    )
+
+
+@dataclass(frozen=True)
+class PackedLayout:
+    """Rows of the vocoder's one flexible input `features` [1, channels, 1, bucket + 1].
+
+    Every seam tensor is padded with zeros to a multiple of bucket + 1 columns and laid down row after row in memory, so packing is
+    concatenation and unpacking is slices and reshapes; no transpose, no gather. Order: asr, f0, energy, mask, spectrum.
+    """
+
+    hidden_dim: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """Rows of asr, f0, energy, mask and spectrum."""
+        return self.hidden_dim, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
+
+    @property
+    def channels(self) -> int:
+        """Rows in all."""
+        return sum(self.sizes)
+
+
+G2P_NAME = "G2P"
+
+ENCODER_NAME = "KokoroEncoder"
+DURATION, PROSODY = "duration", "prosody"  # functions of the encoder package
+VOICE_SHAPE = (510, 1, 256)  # one style per phoneme count; columns 0:128 for the decoder, 128:256 for the prosody
+MAX_PHONEMES = 510  # ALBERT has 512 positions; the boundary token stands at both ends
+BOUNDARY_ID = 0  # upstream's token before and after every utterance
+PADDING_ID = -1  # of input_ids; the only flexible input of `duration` carries its own mask
+TOKEN_BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # boundary tokens included
+INPUT_IDS, SPEED, FRAMES = "input_ids", "speed", "frames"
+DURATIONS, HIDDEN, TEXT, F0_HZ, ENERGY = "durations", "hidden", "text", "f0_hz", "energy"
+MIN_SPEED, MAX_SPEED = 0.25, 4.0  # beyond these a voice is neither understood nor what upstream was trained on

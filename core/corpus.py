@@ -1,0 +1,90 @@
+"""The frozen utterances, and the one file format that the training corpus shares with them.
+
+    for utterance in heldout(): print(utterance.id, utterance.frames, utterance.text)
+
+data/heldout/ (24 with recordings) and data/calibration/ (24) are bundled; `python -m demo.corpus --frozen` made them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from core.errors import InputError
+
+DATA = Path(__file__).parent / "data"
+VOICES = ("slt", "rms", "awb")
+RECORDING_RATE_HZ = 16_000  # flite's own rate
+
+
+@dataclass(frozen=True, eq=False)
+class Utterance:
+    """What flite said, as the vocoder is told it. F = sum(durations)."""
+
+    id: str
+    voice: str
+    text: str
+    phonemes: str
+    input_ids: np.ndarray  # [T] int32, upstream's: 0, phonemes, 0
+    durations: np.ndarray  # [T] int32, frames
+    f0_hz: np.ndarray  # [2F] float32, 0 where unvoiced
+    energy: np.ndarray  # [2F] float32, demo.features.log_energy
+    recording: np.ndarray | None  # [400 F] float32 at 16 kHz, where bundled
+
+    @property
+    def frames(self) -> int:
+        """F: 40 a second."""
+        return int(self.durations.sum())
+
+
+def heldout() -> list[Utterance]:
+    """24 sentences that are never in training, eight to a voice, with recordings."""
+    return load_folder(DATA / "heldout")
+
+
+def calibration() -> list[Utterance]:
+    """24 other sentences that are never in training, for activation ranges; no recordings."""
+    return load_folder(DATA / "calibration")
+
+
+def frozen_sentences(name: str) -> list[str]:
+    """Lines of data/NAME.txt: heldout, calibration, or unseen (102 sentences to listen to; nothing is tuned or gated on them)."""
+    return (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def load_folder(folder: Path) -> list[Utterance]:
+    """Every .npz of a folder, by name, with the .flac beside it if there is one."""
+    files = sorted(folder.glob("*.npz"))
+    if not files:
+        raise InputError(f"{folder} holds no .npz utterances")
+    return [load(file) for file in files]
+
+
+def load(file: Path) -> Utterance:
+    """One .npz, and its .flac if there is one."""
+    import soundfile
+
+    with np.load(file, allow_pickle=False) as stored:
+        fields = {name: stored[name] for name in ("input_ids", "durations", "f0_hz", "energy")}
+        texts = {name: str(stored[name]) for name in ("id", "voice", "text", "phonemes")}
+    flac = file.with_suffix(".flac")
+    recording = None
+    if flac.exists():
+        recording, rate_hz = soundfile.read(flac, dtype="float32")
+        if rate_hz != RECORDING_RATE_HZ:
+            raise InputError(f"{flac} runs at {rate_hz} Hz, not {RECORDING_RATE_HZ}")
+    return Utterance(**texts, **fields, recording=recording)
+
+
+def save(utterance: Utterance, folder: Path) -> None:
+    """Write folder/ID.flac (16 bit) if there is a recording, then folder/ID.npz by rename: an .npz is never half an utterance."""
+    import soundfile
+
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: getattr(utterance, name) for name in ("id", "voice", "text", "phonemes", "input_ids", "durations", "f0_hz", "energy")}
+    if utterance.recording is not None:
+        soundfile.write(folder / f"{utterance.id}.flac", utterance.recording, RECORDING_RATE_HZ, subtype="PCM_16")
+    aside = folder / f"{utterance.id}.part"
+    with aside.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+    aside.rename(folder / f"{utterance.id}.npz")

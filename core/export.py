@@ -1,0 +1,165 @@
+"""PyTorch module to .mlpackage: the only caller of ct.convert, on any operating system, with bytes that depend on nothing but the inputs.
+
+    model = convert(module, example, inputs=[...], outputs=[...], precision="fp16", keep_fp32=("conv_post", "stft"))
+    save_package(model, Path("aside.mlpackage"))
+
+Known traps of coremltools 9.0 that this file answers are in docs/conversion.md.
+"""
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import logging
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.errors import InputError
+
+if TYPE_CHECKING:
+    import coremltools as ct
+    import torch
+
+PRECISIONS = ("fp16", "fp32")
+TARGETS = ("iOS17", "iOS18")
+_NAMESPACE = uuid.UUID("6f6d9a52-5d3c-4a55-9d5e-6b6f6b6f726f")
+_VOLATILE_METADATA = ("com.github.apple.coremltools.conversion_date",)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """One input or output of the package: fixed `shape`, or an enumeration in `shapes` whose first entry is the default."""
+
+    name: str
+    dtype: type[np.generic]
+    shape: tuple[int, ...] | None = None
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
+@contextlib.contextmanager
+def full_disk_is_an_oserror() -> Iterator[None]:
+    """coremltools' weight writer says RuntimeError where the disk is full; say what it is."""
+    try:
+        yield
+    except RuntimeError as problem:
+        if "FileWriter" not in str(problem):
+            raise
+        raise OSError(errno.ENOSPC, f"no room for the weights ({problem})", tempfile.gettempdir()) from None
+
+
+@contextlib.contextmanager
+def quiet_coremltools() -> Iterator[None]:
+    """Import and run coremltools without its banner, progress bars and warnings about missing macOS libraries."""
+    logger = logging.getLogger("coremltools")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def convert(
+    module: "torch.nn.Module",
+    example: "tuple[torch.Tensor, ...]",
+    *,
+    inputs: list[TensorType],
+    outputs: list[TensorType],
+    precision: str,
+    keep_fp32: tuple[str, ...],
+    target: str,
+) -> "ct.models.MLModel":
+    """Trace and convert. `keep_fp32` names submodules whose operations stay in fp32 when precision is "fp16".
+
+    Raises InputError for an unknown precision or target.
+    """
+    if precision not in PRECISIONS or target not in TARGETS:
+        raise InputError(f"precision {precision!r} and target {target!r}: choose from {PRECISIONS} and {TARGETS}")
+    import torch
+
+    with quiet_coremltools(), full_disk_is_an_oserror():
+        import coremltools as ct
+
+        with torch.no_grad():
+            traced = torch.jit.trace(module.eval(), example, check_trace=False)
+        return ct.convert(
+            traced,
+            inputs=[_tensor_type(spec) for spec in inputs],
+            outputs=[_tensor_type(spec) for spec in outputs],
+            convert_to="mlprogram",
+            minimum_deployment_target=getattr(ct.target, target),
+            compute_precision=_compute_precision(precision, keep_fp32),
+            skip_model_load=True,  # prediction would compile, and off a Mac cannot
+        )
+
+
+def _tensor_type(spec: TensorType) -> "ct.TensorType":
+    """A new object at every call: ct.convert changes the ones it is given."""
+    import coremltools as ct
+
+    shape = ct.EnumeratedShapes(shapes=[list(s) for s in spec.shapes], default=list(spec.shapes[0])) if spec.shapes else spec.shape
+    return (
+        ct.TensorType(name=spec.name, dtype=spec.dtype, shape=shape)
+        if shape is not None
+        else ct.TensorType(name=spec.name, dtype=spec.dtype)
+    )
+
+
+def _compute_precision(precision: str, keep_fp32: tuple[str, ...]) -> "ct.precision | ct.transform.FP16ComputePrecision":
+    import coremltools as ct
+    from coremltools.converters.mil.mil.scope import ScopeSource
+
+    if precision == "fp32":
+        return ct.precision.FLOAT32
+    return ct.transform.FP16ComputePrecision(
+        op_selector=lambda op: not set(keep_fp32) & set(op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ()))
+    )
+
+
+def save_package(model: "ct.models.MLModel", path: Path) -> None:
+    """Save `model` as `path` (.mlpackage) with reproducible bytes. Raises OSError when the disk cannot take it."""
+    with quiet_coremltools(), full_disk_is_an_oserror():
+        model.save(str(path))
+    make_reproducible(path)
+
+
+def make_reproducible(package: Path) -> None:
+    """Take out what changes from run to run: conversion date, map order of the protobuf, random identifiers in Manifest.json."""
+    with quiet_coremltools():
+        from coremltools.proto import Model_pb2
+    manifest_path = package / "Manifest.json"
+    manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
+    spec_path = package / "Data" / next(e["path"] for e in manifest["itemInfoEntries"].values() if e["path"].endswith(".mlmodel"))
+    spec = Model_pb2.Model.FromString(spec_path.read_bytes())
+    for key in _VOLATILE_METADATA:
+        spec.description.metadata.userDefined.pop(key, None)
+    spec_path.write_bytes(spec.SerializeToString(deterministic=True))
+    new_id = {old: str(uuid.uuid5(_NAMESPACE, entry["path"])) for old, entry in manifest["itemInfoEntries"].items()}
+    manifest["itemInfoEntries"] = {new_id[old]: entry for old, entry in manifest["itemInfoEntries"].items()}
+    manifest["rootModelIdentifier"] = new_id[manifest["rootModelIdentifier"]]
+    manifest_path.write_text(json.dumps(manifest, indent=4, sort_keys=True), encoding="utf-8")
+
+
+def package_sha256(package: Path) -> str:
+    """One hash over every file of an .mlpackage: names and contents, in sorted order."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in package.rglob("*") if p.is_file()):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def package_bytes(package: Path) -> int:
+    """Size on disk of every file of the package."""
+    return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())

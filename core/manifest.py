@@ -1,0 +1,107 @@
+"""The manifest beside each package: what it was made from, its contract, what was checked. Written last, by rename.
+
+    manifest = Manifest.load(Path("build/KokoroVocoder-demo-fp16.json"))
+    manifest.verify()          # the package on disk is the one that was checked
+
+A package without a manifest is not a package: every reader starts here.
+"""
+
+import dataclasses
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from core.contract import ENCODER_NAME, G2P_NAME
+from core.errors import InputError
+from core.export import package_bytes, package_sha256
+from core.staging import read_json, write_json
+
+FORMAT = 1
+
+
+def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
+    """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be released."""
+    return f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
+
+
+def command_for(name: str) -> str:
+    """What builds the package of that stage or file name, for the user to type."""
+    rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
+    return next((f"make {room}" for stage, room in rooms.items() if name.startswith(stage)), "make vocoder")
+
+
+def tool_versions() -> dict[str, str]:
+    """Versions of what shaped the bytes."""
+    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "coremltools", "numpy")}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Responsibilities: 1. provenance (checkpoint, parent, tools); 2. contract (I/O, buckets, source weights); 3. check figures."""
+
+    stage: str
+    method: str
+    precision: str
+    checkpoint: dict[str, Any]  # name, sha256
+    releasable: bool
+    package: str  # file name beside the manifest
+    package_sha256: str
+    package_bytes: int
+    target: str
+    buckets: tuple[int, ...]  # frames
+    hidden_dim: int
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    source: dict[str, Any]
+    operations: dict[str, int]
+    checks: dict[str, Any]
+    tools: dict[str, str]
+    parent_sha256: str | None = None
+    compression: dict[str, Any] = dataclasses.field(default_factory=dict)
+    format: int = FORMAT
+    path: Path = dataclasses.field(default=Path(), compare=False)
+
+    @property
+    def package_path(self) -> Path:
+        """Where the .mlpackage stands."""
+        return self.path.parent / self.package
+
+    @property
+    def checkpoint_sha256(self) -> str:
+        """SHA-256 of the .pth file the package was built from."""
+        return self.checkpoint["sha256"]
+
+    def verify(self) -> None:
+        """Raise InputError unless the package on disk is the one this manifest was written for."""
+        if not self.package_path.is_dir():
+            raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
+        found = package_sha256(self.package_path)
+        if found != self.package_sha256:
+            told = f"its manifest says {self.package_sha256[:12]}"
+            raise InputError(f"{self.package_path} has hash {found[:12]}, {told}: run `{command_for(self.stage)}` again")
+
+    def save(self, path: Path) -> "Manifest":
+        """Write as `path`; returns the manifest that knows its place."""
+        data = dataclasses.asdict(self)
+        del data["path"]
+        write_json(path, data)
+        return dataclasses.replace(self, path=path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Manifest":
+        """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
+        data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
+        known = {f.name for f in dataclasses.fields(cls)} - {"path"}
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise InputError(f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again")
+        if set(data) != known:
+            other = sorted(set(data) ^ known)[0]
+            raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
+        return cls(**data | {"buckets": tuple(data["buckets"]), "path": path})
+
+
+def describe_package(package: Path) -> dict[str, Any]:
+    """Name, hash and size of a package that stands where it will stay."""
+    return {"package": package.name, "package_sha256": package_sha256(package), "package_bytes": package_bytes(package)}

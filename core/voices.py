@@ -1,0 +1,128 @@
+"""Voices: style packs from .pt, .bin or .npy, the row for an utterance, blends by weight.
+
+    library = VoiceLibrary(Path("Kokoro-82M/voices"))
+    style = style_row(library.blend("af_heart:0.7,am_adam:0.3"), phonemes=42)   # [1, 256]
+
+A pack holds one style per phoneme count, [510, 1, 256]: columns 0:128 style the decoder, 128:256 the prosody.
+"""
+
+import difflib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.contract import VOICE_SHAPE
+from core.errors import InputError
+from core.tensor_files import read_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SUFFIXES = (".pt", ".bin", ".npy")  # read in this order when a folder has one voice twice
+BIN_BYTES = 4 * math.prod(VOICE_SHAPE)  # raw float32, little-endian
+
+
+def parse_blend(text: str) -> tuple[tuple[str, float], ...]:
+    """'af_heart:0.7,am_adam:0.3' -> names and weights that sum to 1; without weights all count the same.
+
+    Raises InputError for an empty part, a name given twice, and a weight that is not a positive number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    weighted = [_weighted(part, text) for part in parts]
+    names = [name for name, _ in weighted]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"voice blend {text!r} names {twice!r} twice: give it one weight")
+    total = sum(weight for _, weight in weighted)
+    return tuple((name, weight / total) for name, weight in weighted)
+
+
+def _weighted(part: str, text: str) -> tuple[str, float]:
+    name, colon, weight = part.partition(":")
+    try:
+        value = float(weight) if colon else 1.0
+    except ValueError:
+        value = math.nan
+    if not name.strip() or not 0 < value < math.inf:
+        raise InputError(f"voice blend {text!r}: {part!r} is not NAME or NAME:WEIGHT with a weight above 0, as in af_heart:0.7,am_adam:0.3")
+    return name.strip(), value
+
+
+@dataclass(frozen=True)
+class VoiceLibrary:
+    """Responsibilities: 1. know which voices a folder holds; 2. read them, strictly; 3. mix them."""
+
+    folder: Path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every voice in the folder."""
+        return tuple(sorted({path.stem for path in self.folder.glob("*") if path.suffix in SUFFIXES}))
+
+    def pack(self, name: str) -> "Tensor":
+        """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when there is no such voice."""
+        path = next((self.folder / f"{name}{suffix}" for suffix in SUFFIXES if (self.folder / f"{name}{suffix}").is_file()), None)
+        if path is None or name not in self.names:
+            raise InputError(self._unknown(name))
+        return read_pack(path)
+
+    def blend(self, text: str) -> "Tensor":
+        """The weighted mean of the packs that `text` names: [510, 1, 256]."""
+        return sum(weight * self.pack(name) for name, weight in parse_blend(text))
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        return f"no voice {name!r} in {self.folder}{hint} There are: {', '.join(self.names) or 'none'}"
+
+
+def read_pack(path: Path) -> "Tensor":
+    """Read one pack by its suffix. Raises InputError: unreadable, another shape, NaN or infinity."""
+    import torch
+
+    pack = {".pt": _read_pt, ".bin": _read_bin, ".npy": _read_npy}[path.suffix](path)
+    if tuple(pack.shape) != VOICE_SHAPE:
+        raise InputError(f"{path} has shape {list(pack.shape)}, a voice pack has {list(VOICE_SHAPE)}")
+    if not bool(torch.isfinite(pack).all()):
+        raise InputError(f"{path} holds NaN or infinity")
+    return pack.float().contiguous()
+
+
+def _read_pt(path: Path) -> "Tensor":
+    import torch
+
+    pack = read_tensors(path)
+    if not isinstance(pack, torch.Tensor):
+        raise InputError(f"{path} holds a {type(pack).__name__}, not a tensor of shape {list(VOICE_SHAPE)}")
+    return pack
+
+
+def _read_bin(path: Path) -> "Tensor":
+    import numpy as np
+    import torch
+
+    data = path.read_bytes()
+    if len(data) != BIN_BYTES:
+        raise InputError(f"{path} has {len(data)} bytes; raw float32 of shape {list(VOICE_SHAPE)} is {BIN_BYTES}")
+    return torch.from_numpy(np.frombuffer(data, "<f4").reshape(VOICE_SHAPE).copy())
+
+
+def _read_npy(path: Path) -> "Tensor":
+    import numpy as np
+    import torch
+
+    try:
+        pack = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as problem:
+        raise InputError(f"{path} cannot be read as a NumPy array: {str(problem)[:120]}") from None
+    if not np.issubdtype(pack.dtype, np.floating):
+        raise InputError(f"{path} holds {pack.dtype}, a voice pack holds floats")
+    return torch.from_numpy(pack.astype(np.float32))
+
+
+def style_row(pack: "Tensor", phonemes: int) -> "Tensor":
+    """The style [1, 256] for an utterance of `phonemes` symbols: row phonemes - 1, as upstream."""
+    if not 1 <= phonemes <= len(pack):
+        raise InputError(f"{phonemes} phonemes: a voice pack has a style for 1 to {len(pack)}; split the text")
+    return pack[phonemes - 1]

@@ -1,0 +1,71 @@
+"""Residual blocks of the variant: AdainResBlk1d at the frame rate, AdaINResBlock1 on rows."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d
+from core.layers import ConvTranspose
+from vocoder.generator import AdaINResBlock1
+from vocoder.windowed.layers import FoldedConv, Moments, Norm, Rows, SnakeConv, StyleRows, moments
+
+
+class RowBlock(nn.Module):
+    """AdaINResBlock1. The moments of its input are the caller's, who shares them among parallel blocks."""
+
+    def __init__(self, block: AdaINResBlock1, styles: StyleRows, form: nn.Module, apart: bool) -> None:
+        super().__init__()
+        first = zip(block.adain1, block.alpha1, block.convs1, strict=True)
+        second = zip(block.adain2, block.alpha2, block.convs2, strict=True)
+        self.first = nn.ModuleList(SnakeConv(*parts, styles, form, apart) for parts in first)
+        self.second = nn.ModuleList(SnakeConv(*parts, styles, form, apart) for parts in second)
+
+    def forward(self, x: Tensor, found: Moments, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        """x [1, C, R, W] -> the same shape; spoiled columns hold anything finite."""
+        for index, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
+            h = first(x, found if index == 0 else moments(x, rows), styles)
+            change = second(h, moments(h, rows), styles)  # a name of its own: coremltools finds no operation that it calls var_N itself
+            x = change + x
+        return x
+
+
+class Doubling(nn.Module):
+    """Twice the rate by a transposed convolution of stride 2."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, padding: int, groups: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
+        self.padding, self.groups = (0, padding), groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, R, W] -> [1, out, R, 2W]."""
+        return F.conv_transpose2d(x, self.weight, self.bias, (1, 2), self.padding, 0, self.groups)
+
+
+def _pool(pool: ConvTranspose) -> Doubling:
+    return Doubling(F.pad(pool.weight.detach(), (0, pool.zero_taps)), pool.bias.detach().clone(), pool.padding[1], pool.groups)
+
+
+class FrameBlock(nn.Module):
+    """AdainResBlk1d at the frame rate. Repeating each frame and the shortcut's 1x1 convolution are one transposed convolution."""
+
+    def __init__(self, block: AdainResBlk1d, styles: StyleRows) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = Norm(block.norm1, styles), Norm(block.norm2, styles)
+        self.conv1, self.conv2 = FoldedConv(block.conv1), FoldedConv(block.conv2)
+        self.conv2.weight.mul_(HALF_POWER)
+        self.conv2.bias.mul_(HALF_POWER)
+        self.pool = None if block.pool is None else _pool(block.pool)
+        weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]: every block of the decoder changes its width
+        self.register_buffer("shortcut", weight if self.pool is None else weight.transpose(0, 1).repeat(1, 1, 1, 2))
+
+    def forward(self, x: Tensor, rows: Rows, wide: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        """x [1, in, R, W] -> [1, out, R, W or 2W]; `wide` are the masks at the rate of the result."""
+        h = F.leaky_relu(self.norm1(x, moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
+        if self.pool is None:
+            shortcut = F.conv2d(x, self.shortcut)
+        else:
+            h, shortcut = self.pool(h) * wide.inside, F.conv_transpose2d(x, self.shortcut, None, (1, 2))
+        h = self.conv1(h)
+        change = self.conv2(F.leaky_relu(self.norm2(h, moments(h, wide), styles), LEAKY_SLOPE) * wide.inside)
+        return change + shortcut

@@ -1,0 +1,138 @@
+"""The variant itself: packed windows to the waveform of every row, built from a Vocoder and equal to it up to rounding.
+
+model = EngineVocoder(vocoder, hidden_dim)
+waveform = model(pack_rows(inputs, bucket=362), style)      # [1, 1, R, 600 * pitch + 1260], put together by packing.joined_rows
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from core.blocks import concatenate
+from core.contract import PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from core.layers import Mask
+from vocoder.decoder import Vocoder
+from vocoder.generator import POST_SLOPE, STAGE_SLOPE, Generator
+from vocoder.istft import InverseStft
+from vocoder.windowed.blocks import FrameBlock, RowBlock
+from vocoder.windowed.geometry import LOW_RATE, MARGIN, RATES, SHIFT, row_sizes
+from vocoder.windowed.layers import CosineSnake, FoldedConv, Rows, StyleRows, moments, widened
+from vocoder.windowed.upsample import LayDown, PhaseConv, RowUpsample, phase_channel
+
+
+def trimmed(x: Tensor, columns: int) -> Tensor:
+    """x [1, C, R, W] without so many columns a side."""
+    return x[..., columns:-columns]
+
+
+def realigned(x: Tensor) -> Tensor:
+    """x [1, C, R, W] -> [1, C, R, W - 2 SHIFT]: the first row keeps its left edge and the last its right one, where the utterance ends."""
+    first, inner, last = x[:, :, :1, : -2 * SHIFT], x[:, :, 1:-1, SHIFT:-SHIFT], x[:, :, -1:, 2 * SHIFT :]
+    return torch.cat([first, inner, last], dim=2)
+
+
+def with_first_again(x: Tensor, column: int) -> Tensor:
+    """x [1, C, R, W] -> [1, C, R, W + 1]: column `column` before the first. 1 is upstream's reflection pad where the utterance begins."""
+    return torch.cat([x[..., column : column + 1], x], dim=3)
+
+
+class Stage(nn.Module):
+    """Upsampling, the spectrum's branch, the mean of three residual blocks (left a sum)."""
+
+    def __init__(self, generator: Generator, index: int, divisor: float, styles: StyleRows, form: nn.Module, apart: bool) -> None:
+        super().__init__()
+        count, steady = generator.blocks_per_stage, int(form.steady)
+        self.up = RowUpsample(generator.ups[index], divisor, steady, steady * index)
+        noise = generator.noise_convs[index]
+        phases = tuple(phase_channel(phase, RATES[1]) for phase in range(RATES[1]))
+        self.noise_conv = FoldedConv(noise, more=steady) if noise.stride[1] == 1 else PhaseConv(noise, phases, steady)
+        self.noise_block = RowBlock(generator.noise_res[index], styles, form, apart)
+        own = generator.resblocks[index * count : (index + 1) * count]
+        self.blocks = nn.ModuleList(RowBlock(block, styles, form, apart) for block in own)
+
+    def source(self, spectrum: Tensor, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        """The spectrum's branch, [1, C, R, W]."""
+        x = self.noise_conv(spectrum)
+        return self.noise_block(x, moments(x, rows), rows, styles)
+
+    def mixed(self, x: Tensor, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        """Three times the mean of the parallel blocks."""
+        found = moments(x, rows)
+        total = self.blocks[0](x, found, rows, styles)
+        for block in self.blocks[1:]:
+            total = total + block(x, found, rows, styles)
+        return total
+
+
+class EngineVocoder(nn.Module):
+    """A frozen copy of a Vocoder's weights on windows; see the module. `apart`: ready for int8 inputs, see SnakeConv."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int, form: nn.Module | None = None, apart: bool = False) -> None:
+        super().__init__()
+        self.sizes = row_sizes(hidden_dim)
+        form, styles, generator = form or CosineSnake(), StyleRows(), vocoder.generator
+        self.f0_conv, self.energy_conv = (PhaseConv(conv, tuple(range(PROSODY_PER_FRAME)), 0) for conv in (vocoder.F0_conv, vocoder.N_conv))
+        self.residual = FoldedConv(vocoder.asr_res[0])
+        self.encode = FrameBlock(vocoder.encode, styles)
+        self.decode = nn.ModuleList(FrameBlock(block, styles) for block in vocoder.decode)
+        count = float(generator.blocks_per_stage)
+        self.first = Stage(generator, 0, 1.0, styles, form, apart)
+        self.last = Stage(generator, 1, count, styles, form, apart)
+        self.spectrum_low = LayDown(SPECTRUM_CHANNELS * RATES[1], LOW_RATE)
+        self.spectrum_high = LayDown(SPECTRUM_CHANNELS, RATES[1])
+        self.conv_post = FoldedConv(generator.conv_post, torch.full((generator.conv_post.in_channels,), count))
+        self.conv_post.weight = widened(self.conv_post.weight, 0, int(form.steady))
+        self.styles, self.stft = styles.product(), InverseStft()
+        for rate in (2, *RATES):
+            self.register_buffer(f"ones_{rate}", torch.ones(1, 1, 1, rate))
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """features [1, channels, R, pitch + 36], style [1, style_dim, 1, 1] -> waveform [1, 1, R, 600 * pitch + 1260]."""
+        asr, f0, energy, inside, weight, weight_low, weight_high, factors, spectrum = features.split(self.sizes, dim=1)
+        factors = tuple(factors[:, :, :1, i : i + 1] for i in range(8))  # root and power of four rates, [1, 1, 1, 1] each
+        styles = self.styles(style)
+        x = self._frames(asr, f0, energy, inside, (weight, *factors[:4]), styles)  # [1, C, R, 2 (pitch + 36)]
+        x = trimmed(x, MARGIN * PROSODY_PER_FRAME)  # [1, C, R, 2 (pitch + 12)]
+        spectrum = self.spectrum_low(spectrum)  # [1, 132, R, 20 (pitch + 36)]
+        weight_low, weight_high = (self._repeated(trimmed(each, MARGIN), 2, RATES[0]) for each in (weight_low, weight_high))
+        x = self._first(x, spectrum, Rows(weight_low, *factors[4:6]), styles)  # [1, C, R, W], W = 20 pitch + 42
+        low = realigned(spectrum[..., MARGIN * LOW_RATE : 1 - MARGIN * LOW_RATE])  # [1, 132, R, W + 1]
+        spectrum = self.spectrum_high(low)[..., : 1 - RATES[1]]  # [1, 22, R, 6 W + 1]
+        weight_high = with_first_again(self._repeated(realigned(weight_high), RATES[1]), 0)  # [1, 1, R, 6 W + 1]
+        x = self._last(x, spectrum, Rows(weight_high, *factors[6:]), styles)
+        log_spectrum = self.conv_post(F.leaky_relu(x, POST_SLOPE))  # [1, 22, R, 6 W + 1]
+        return self.stft(log_spectrum, Mask(weight_high * 0.0 + 1.0, weight_high))
+
+    def _repeated(self, x: Tensor, *rates: int) -> Tensor:
+        for rate in rates:
+            x = F.conv_transpose2d(x, getattr(self, f"ones_{rate}"), None, (1, rate))
+        return x
+
+    def _frames(
+        self,
+        asr: Tensor,
+        f0: Tensor,
+        energy: Tensor,
+        inside: Tensor,
+        counts: tuple[Tensor, ...],
+        styles: tuple[Tensor, ...],
+    ) -> Tensor:
+        """The decoder at the frame rate; what stands before the generator, at twice that rate."""
+        weight, *factors = counts
+        rows, wide = Rows(weight, *factors[:2], inside), Rows(self._repeated(weight, 2), *factors[2:], self._repeated(inside, 2))
+        f0, energy = self.f0_conv(F.pad(f0, (1, 1))) * inside, self.energy_conv(F.pad(energy, (1, 1))) * inside  # [1, 1, R, pitch + 36]
+        residual = self.residual(asr)
+        residual = residual * inside
+        x = self.encode(concatenate(asr, f0, energy), rows, rows, styles)
+        for block in self.decode:
+            x = block(concatenate(x, residual, f0, energy), rows, rows if block.pool is None else wide, styles)
+        return x
+
+    def _first(self, x: Tensor, spectrum: Tensor, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        near = trimmed(spectrum, MARGIN * LOW_RATE - 1)  # the noise convolution looks one column further on both sides
+        x = self.first.up(F.leaky_relu(x, STAGE_SLOPE)) + self.first.source(near, rows, styles)  # [1, C, R, 20 (pitch + 12)]
+        return realigned(self.first.mixed(x, rows, styles))
+
+    def _last(self, x: Tensor, spectrum: Tensor, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
+        x = with_first_again(self.last.up(F.leaky_relu(x, STAGE_SLOPE)), 1)  # [1, C, R, 6 W + 1]
+        return self.last.mixed(x + self.last.source(spectrum, rows, styles), rows, styles)
