@@ -46,15 +46,15 @@ def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInput
 def exactness_db(vocoder: "Vocoder", inputs: "VocoderInputs", chips: tuple[str, ...], bucket: int) -> float:
     """SNR of the rewritten network in PyTorch fp32 against the literal one."""
     import torch
+    from vocoder.windowed.options import EngineOptions
 
     from core.figures import snr_db
     from vocoder.package import render_reference
     from vocoder.windowed.geometry import Windows
-    from vocoder.windowed.model import EngineVocoder
-    from vocoder.windowed.options import EngineOptions
+    from vocoder.windowed.model import WindowedVocoder
     from vocoder.windowed.packing import joined_rows, pack_rows
 
-    engine = EngineVocoder(vocoder, inputs.asr.shape[1], EngineOptions.of(chips).form()).eval()
+    engine = WindowedVocoder(vocoder, inputs.asr.shape[1], EngineOptions.of(chips).form()).eval()
     with torch.no_grad():
         rows = engine(pack_rows(inputs, bucket), inputs.style[:, :, None, None].float())
     return snr_db(render_reference(vocoder, inputs), joined_rows(rows, Windows.of(inputs.frames, bucket)).numpy())
@@ -62,13 +62,14 @@ def exactness_db(vocoder: "Vocoder", inputs: "VocoderInputs", chips: tuple[str, 
 
 def compare(vocoder: "Vocoder", inputs: "VocoderInputs", repeats: int, folder: Path) -> list[dict[str, Any]]:
     """Figures of every form, its packages built into `folder`."""
+    from vocoder.export import export_model
+    from vocoder.windowed.options import EngineOptions
+
     from core.export import save_package
     from core.figures import snr_db
     from mlprogram import Program
-    from vocoder.export import export_model
     from vocoder.package import render_reference, run_program
     from vocoder.windowed.geometry import raised
-    from vocoder.windowed.options import EngineOptions
 
     programs, rows, reference = {}, [], render_reference(vocoder, inputs)
     for form, chips in CHIPS.items():

@@ -86,11 +86,11 @@ class Speaker:
         from demo.model import DemoVoice
         from pipeline.conductor import Pipeline
         from pipeline.reading import TextReader
-        from pipeline.runtime import open_stages
+        from pipeline.runtimes import Request, open_runtime
 
         self.checkpoint, self.seed, self.copying = checkpoint, seed, DemoVoice.load(checkpoint.folder)
-        stages = open_stages("torch", checkpoint, Path("build"), "fp32")
-        self.pipeline = Pipeline(TextReader.load("us", None), stages.encoder, stages.vocoder, checkpoint.config.vocab)
+        opened = open_runtime("torch", Request(checkpoint, Path("build")))
+        self.pipeline = Pipeline(TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
 
     def readings(self, text: str, index: int) -> "Iterator[tuple[str, str, np.ndarray]]":
         """Voice, reading, samples [N] at 16 kHz; sentence `index` falls to voice index mod 3."""
@@ -101,13 +101,13 @@ class Speaker:
         from demo.features import resampled
         from demo.judge import rendered
         from demo.lessons import american_speller, spelled
-        from pipeline.conductor import Manner
+        from pipeline.conductor import SpeechOptions
 
         voice = VOICES[index % len(VOICES)]
         utterance, _ = spelled("unseen", text, voice, american_speller())
         yield voice, "flite", utterance.recording
         yield voice, "copy", rendered(self.copying, utterance, self.seed)
-        spoken = self.pipeline.speak(text, self.checkpoint.voice(voice), Manner(seed=self.seed))
+        spoken = self.pipeline.speak(text, self.checkpoint.voice(voice), SpeechOptions(seed=self.seed))
         yield voice, "text", resampled(np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ, RECORDING_RATE_HZ)
 
 

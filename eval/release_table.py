@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eval.choose import Choice
-from eval.levels import Level
+from eval.levels import JudgedLevel
 from eval.verdict import UNDECIDED
 
 WIDTH = 150  # when stdout is not a terminal
@@ -18,14 +18,14 @@ COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 SHOWN = ("pesq", "mcd_db")
 
 
-def vetoes(level: Level) -> str:
+def vetoes(level: JudgedLevel) -> str:
     """Broken gates, the two that have columns of their own left out when they are the only ones."""
     if level.failed:
         return level.failed
     return ", ".join(level.record["broken"]) or ("-" if level.verdict != UNDECIDED else level.record["reasons"][0])
 
 
-def cells(level: Level, whole_bytes: int, chip: str) -> tuple[str, ...]:
+def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
     """One level's row: size, compression, int8 share, PESQ, MCD, redraws, latency, verdict, what is wrong."""
     if level.failed:
         return (level.method, *["-"] * 7, "not built", level.failed)
@@ -45,7 +45,7 @@ def headings(chip: str) -> tuple[str, ...]:
     return ("level", "MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "redraws", f"ms/s {chip}", "verdict", "broken or open")
 
 
-def print_release(levels: Sequence[Level], choice: Choice, floors: Mapping[str, Mapping[str, float]], chip: str) -> None:
+def print_release(levels: Sequence[JudgedLevel], choice: Choice, floors: Mapping[str, Mapping[str, float]], chip: str) -> None:
     """Table, decision, notes."""
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from core.errors import InputError
 from quantize.layers import Layer
 from quantize.measure import Bench, Entry, changes
-from quantize.methods import LEVELS, LinearWeights, PaletteWeights
+from quantize.methods import SCHEMES, LinearWeights, PaletteWeights
 from quantize.recipe import Recipe
 from quantize.search import INT8_MACS, LEVELS_FOR, STARTS, Option, Point, first_within, trade_off
 
@@ -57,14 +57,14 @@ def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple
     for layer in chosen:
         for level in LEVELS_FOR[kind]:
             if level == STARTS[kind] or changes(layer, level):
-                gain = layer.macs / total * LEVELS[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
+                gain = layer.macs / total * SCHEMES[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
                 found.append(Option(layer.name, level, damage.get((layer.name, level), 0.0), gain))
     return found
 
 
 def saved_bytes(layer: Layer, level: str) -> float:
     """Bytes that a level saves on a layer's weights; negative where scales or palette cost more."""
-    weights = LEVELS[level].weights if changes(layer, level) else None
+    weights = SCHEMES[level].weights if changes(layer, level) else None
     if isinstance(weights, LinearWeights):
         return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
     if isinstance(weights, PaletteWeights):
@@ -75,6 +75,6 @@ def saved_bytes(layer: Layer, level: str) -> float:
 def forecast(point: Point, chosen: tuple[Layer, ...], layers: tuple[Layer, ...], parent_bytes: int) -> dict[str, float]:
     """Damage, size as a share of the fp16 package, and share of MACs in int8 of a point."""
     saved = sum(saved_bytes(layer, point.levels[layer.name]) for layer in chosen)
-    macs = sum(layer.macs for layer in chosen if LEVELS[point.levels[layer.name]].int8_input)
+    macs = sum(layer.macs for layer in chosen if SCHEMES[point.levels[layer.name]].int8_input)
     total = sum(layer.macs for layer in layers)
     return {"damage_db2": point.damage_db2, "size": 1.0 - saved / parent_bytes, "int8_macs": macs / total}

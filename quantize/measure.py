@@ -19,7 +19,7 @@ from quantize.damage import damage_db2
 from quantize.equalize import channel_peaks, equalized
 from quantize.features import excerpt
 from quantize.layers import Layer
-from quantize.methods import LEVELS, Method
+from quantize.methods import SCHEMES, Method
 from quantize.plan import can_be_int8, pays
 from quantize.simulate import simulated
 from vocoder.decoder import Vocoder
@@ -64,7 +64,7 @@ class Bench:
 
     def damage_db2(self, levels: Mapping[str, str]) -> float:
         """Mean damage over the clips with the named layers at their levels and all others in float."""
-        with simulated(self.vocoder, {layer: LEVELS[level] for layer, level in levels.items()}, self.peaks):
+        with simulated(self.vocoder, {layer: SCHEMES[level] for layer, level in levels.items()}, self.peaks):
             renders = [render_reference(self.vocoder, clip) for clip in self.clips]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
@@ -85,7 +85,7 @@ class Bench:
 
 def changes(layer: Layer, level: str) -> bool:
     """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay."""
-    wanted = LEVELS[level]
+    wanted = SCHEMES[level]
     if wanted.int8_input:
         return can_be_int8(layer)
     return wanted.weights is not None and pays(layer, wanted.weights)

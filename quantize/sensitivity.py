@@ -19,6 +19,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, method_named
 from quantize.search import INT8_MACS, LEVELS_FOR, SIZE
@@ -34,7 +35,7 @@ MOST_SENSITIVE = 8  # rows of the table
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="quantize.sensitivity", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the checkpoint the fp16 package was built from (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the fp16 package (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--int8-macs", type=share, help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})")

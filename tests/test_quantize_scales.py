@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vocoder.convert import main as convert
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint, open_checkpoint
@@ -13,9 +14,8 @@ from mlprogram import Program
 from quantize.apply import main as apply
 from quantize.coverage import quantize_ops
 from quantize.layers import program_layers
-from vocoder.convert import main as convert
 from vocoder.decoder import Vocoder
-from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.model import WindowedVocoder
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def program(built: tuple[Checkpoint, Path], method: str) -> Program:
 
 def test_every_layer_of_the_variant_is_known(built: tuple[Checkpoint, Path]) -> None:
     checkpoint, _ = built
-    layers = program_layers(program(built, "fp16"), EngineVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+    layers = program_layers(program(built, "fp16"), WindowedVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
     names = [layer.name for layer in layers]
     assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
     assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48

@@ -34,7 +34,7 @@ from vocoder.windowed.geometry import (
     shortest,
 )
 from vocoder.windowed.layers import STEADY, CosineSnake, PolynomialSnake
-from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.model import WindowedVocoder
 from vocoder.windowed.packing import folded, joined_rows, pack_rows
 from vocoder.windowed.upsample import LayDown, PhaseConv, RowUpsample, phase_channel
 
@@ -50,35 +50,35 @@ def vocoder() -> Vocoder:
 
 
 @pytest.fixture(scope="module")
-def engine(vocoder: Vocoder) -> EngineVocoder:
-    return EngineVocoder(vocoder, CONFIG.hidden_dim).eval()
+def engine(vocoder: Vocoder) -> WindowedVocoder:
+    return WindowedVocoder(vocoder, CONFIG.hidden_dim).eval()
 
 
 @torch.no_grad()
-def render(engine: EngineVocoder, x, bucket: int, features: torch.Tensor | None = None) -> np.ndarray:
+def render(engine: WindowedVocoder, x, bucket: int, features: torch.Tensor | None = None) -> np.ndarray:
     features = pack_rows(x, bucket) if features is None else features
     return joined_rows(engine(features, x.style[:, :, None, None].float()), Windows.of(x.frames, bucket)).numpy()
 
 
-def snr(vocoder: Vocoder, engine: EngineVocoder, frames: int, bucket: int) -> float:
+def snr(vocoder: Vocoder, engine: WindowedVocoder, frames: int, bucket: int) -> float:
     x = random_inputs(vocoder, frames, CONFIG.hidden_dim)
     return snr_db(render_reference(vocoder, x), render(engine, x, bucket))
 
 
 @settings(max_examples=5, deadline=None)
 @given(frames=st.integers(18, 130), more=st.integers(0, 2))
-def test_any_length_in_any_bucket_that_it_fills(vocoder: Vocoder, engine: EngineVocoder, frames: int, more: int) -> None:
+def test_any_length_in_any_bucket_that_it_fills(vocoder: Vocoder, engine: WindowedVocoder, frames: int, more: int) -> None:
     fitting = [bucket for bucket in default_row_buckets() if shortest(bucket) <= frames <= bucket]
     assert snr(vocoder, engine, frames, fitting[min(more, len(fitting) - 1)]) >= EXACT_DB
 
 
 @pytest.mark.parametrize(("frames", "bucket"), [(18, 20), (20, 20), (132, 362), (362, 362), (363, 422)])
-def test_shortest_longest_and_four_rows(vocoder: Vocoder, engine: EngineVocoder, frames: int, bucket: int) -> None:
+def test_shortest_longest_and_four_rows(vocoder: Vocoder, engine: WindowedVocoder, frames: int, bucket: int) -> None:
     assert snr(vocoder, engine, frames, bucket) >= EXACT_DB
 
 
 def test_polynomial_snake(vocoder: Vocoder) -> None:
-    engine = EngineVocoder(vocoder, CONFIG.hidden_dim, PolynomialSnake()).eval()
+    engine = WindowedVocoder(vocoder, CONFIG.hidden_dim, PolynomialSnake()).eval()
     assert snr(vocoder, engine, 60, 62) >= POLYNOMIAL_DB
 
 
@@ -90,7 +90,7 @@ def test_forms_of_snake(form: torch.nn.Module, limit: float) -> None:
 
 
 def test_the_steady_channel_is_what_makes_the_ends_exact(vocoder: Vocoder) -> None:
-    engine = EngineVocoder(vocoder, CONFIG.hidden_dim).eval()
+    engine = WindowedVocoder(vocoder, CONFIG.hidden_dim).eval()
     for block in (engine.last.noise_block, *engine.last.blocks):
         for part in (*block.first, *block.second):
             weight = part.conv.weight  # [C + 1, C + 1, 1, k]
@@ -103,7 +103,7 @@ def test_the_steady_channel_is_what_makes_the_ends_exact(vocoder: Vocoder) -> No
     assert np.abs(found - reference)[first].max() > 10 * np.abs(found - reference)[9_000:21_000].max()
 
 
-def test_control_a_halo_without_the_spectrum_is_heard(vocoder: Vocoder, engine: EngineVocoder) -> None:
+def test_control_a_halo_without_the_spectrum_is_heard(vocoder: Vocoder, engine: WindowedVocoder) -> None:
     x = random_inputs(vocoder, 60, CONFIG.hidden_dim)
     features = pack_rows(x, 62)
     windows = Windows.of(60, 62)
@@ -112,7 +112,7 @@ def test_control_a_halo_without_the_spectrum_is_heard(vocoder: Vocoder, engine: 
     assert snr_db(render_reference(vocoder, x), render(engine, x, 62, features)) < EXACT_DB - 10
 
 
-def test_what_lies_outside_the_windows_does_not_matter(vocoder: Vocoder, engine: EngineVocoder) -> None:
+def test_what_lies_outside_the_windows_does_not_matter(vocoder: Vocoder, engine: WindowedVocoder) -> None:
     x = random_inputs(vocoder, 60, CONFIG.hidden_dim)
     features = pack_rows(x, 62)
     features[:, -row_sizes(1)[-1] :, :, : MARGIN - 2] = 100.0  # loud spectrum in the decoder's margin, which the generator never sees

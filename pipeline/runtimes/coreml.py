@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from encoder.functions import package_functions
+from encoder.package import EncoderPackage
+from encoder.steps import EncoderBackend
 from mlprogram.dtypes import BY_NAME
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
+from pipeline.packages import package_manifests
+from pipeline.runtimes import Opened, Request
+from vocoder.package import VocoderPackage
 
 Predict = Callable[[dict[str, np.ndarray]], Mapping[str, Any]]
 
@@ -56,3 +62,16 @@ class CoreMLProgram:
         given = {name: torch.as_tensor(value).to(BY_NAME[self.inputs[name].dtype].torch).numpy() for name, value in inputs.items()}
         found = self.predict(given)
         return {name: torch.from_numpy(np.asarray(found[name])) for name in self.outputs}
+
+
+def open_chain(request: Request) -> Opened:
+    """See pipeline.runtimes: the encoder where its manifest says, the vocoder on the Neural Engine where that can take it."""
+    encoders, path = package_manifests(request.checkpoint, request.build, request.method, request.form)
+    package = EncoderPackage(encoders)
+    units = units_for(package.manifests[0].compute_units, chip())
+    places = {name: (found.package_path, inside) for found in package.manifests for name, inside in found.functions.items()}
+    programs = {name: CoreMLProgram(where, inside, units) for name, (where, inside) in places.items()}
+    encoder = EncoderBackend(package_functions(programs), package.limits, package.buckets)
+    vocoder = VocoderPackage(path, opened=lambda where: CoreMLProgram(where, "main", "CPU_AND_NE"))
+    hashes = {manifest.path.stem: manifest.package_sha256 for manifest in (*package.manifests, vocoder.manifest)}
+    return Opened(encoder, vocoder, hashes)
