@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.contract import FRAME_SAMPLES
 from core.errors import InputError, UtteranceTooLong
 from core.voices import style_row
 from encoder.functions import Encoded
@@ -132,8 +131,3 @@ def vocoder_inputs(encoded: Encoded, style: Tensor, source: HarmonicSource, seed
     noise = gaussian_noise(frames, seed)  # [1, 600F, 9]
     spectrum = source(encoded.f0_hz, noise).squeeze(2).float()  # [1, 22, 120F + 1]
     return VocoderInputs(encoded.asr.float(), encoded.f0_hz.float(), encoded.energy.float(), style, spectrum)
-
-
-def samples_of(speech: Speech) -> int:
-    """Samples the chunk takes up in the output, its pause included."""
-    return speech.pause + FRAME_SAMPLES * sum(speech.durations)

@@ -26,6 +26,7 @@ from encoder.model import Encoder
 from encoder.package import EncoderPackage
 from mlprogram import Program
 from pipeline.stages import EncoderStage, VocoderStage
+from quantize.methods import METHODS
 from vocoder.decoder import Vocoder
 from vocoder.eager import EagerVocoder
 from vocoder.package import VocoderPackage, render_reference, run_program
@@ -35,7 +36,6 @@ from vocoder.source import HarmonicSource
 RUNTIMES = ("torch", "mlprogram", "coreml")
 ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
 CONVERTED = ("fp16", "fp32")  # made by the converters; every other level is made from fp16
-LEVELS = (*CONVERTED, "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed")  # quantize.methods has the same, and a test compares them
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
 
 def check_runtime(runtime: str, method: str, platform: str = sys.platform) -> None:
     """InputError for names that do not exist, for a level that PyTorch has not, and for Core ML where it is not."""
-    for what, name, known in (("runtime", runtime, RUNTIMES), ("method", method, LEVELS)):
+    for what, name, known in (("runtime", runtime, RUNTIMES), ("method", method, tuple(dict.fromkeys((*CONVERTED, *METHODS))))):
         if name not in known:
             near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""

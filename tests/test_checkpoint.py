@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core import checkpoint as module
 from core.checkpoint import HUB_REPOSITORY, open_checkpoint, sha256_of
 from core.errors import InputError
-from core import checkpoint as module
 from vocoder.decoder import Vocoder
 
 
