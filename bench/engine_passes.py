@@ -11,33 +11,57 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bench.forecast import SECONDS, build_vocoder, held_seconds
 from bench.markdown import print_markdown
 from core.contract import FRAMES_PER_SECOND
 from core.errors import EXIT_GOOD, run_cli
 
+if TYPE_CHECKING:
+    from vocoder.windowed.options import EngineOptions
+
+SECONDS = (1, 3, 7, 15, 30)
 LITERAL = "literal"
 FORMS = {LITERAL: None, "engine": ("m3", "m4", "m5"), "engine-poly": ("m1", "m2")}
 
 
+def build_vocoder(folder: Path, options: "EngineOptions | None") -> Path:
+    """The full-size vocoder with random weights and one enumerated shape for each length, raised to whole rows in the engine variant."""
+    from vocoder.export import export_model
+
+    from bench.random_checkpoint import kokoro_config, random_vocoder
+    from core.config import KokoroConfig
+    from core.export import save_package
+    from vocoder.windowed.geometry import raised
+
+    frames = tuple(seconds * FRAMES_PER_SECOND for seconds in SECONDS)
+    if options is not None:
+        frames = tuple(raised(count) for count in frames)
+    config = KokoroConfig.from_dict(kokoro_config(), "bench.engine_passes")
+    model = export_model(random_vocoder(config, seed=0), frames, "fp16", "iOS17", config.hidden_dim, config.style_dim, options)
+    save_package(model, folder / "Vocoder.mlpackage")
+    return folder / "Vocoder.mlpackage"
+
+
 def passes(form: str) -> list[dict[str, Any]]:
     """Operations, MACs and bytes moved of one form at every length, the last two for a second of the audio that was asked for."""
-    from bench.random_checkpoint import kokoro_config
-    from mlprogram.examine.profile import open_program, profile_program
     from vocoder.windowed.options import EngineOptions
 
+    from mlprogram.examine.profile import open_program, profile_program
+
     chips = FORMS[form]
-    frames = tuple(seconds * FRAMES_PER_SECOND for seconds in SECONDS)
     with tempfile.TemporaryDirectory() as folder:
-        program = open_program(build_vocoder(kokoro_config(), frames, Path(folder), chips and EngineOptions.of(chips)))
+        program = open_program(build_vocoder(Path(folder), chips and EngineOptions.of(chips)))
         profiles = sorted((profile_program(program, shapes) for shapes in program.all_shapes()), key=_held)
     return [_figures(form, seconds, profile) for seconds, profile in zip(SECONDS, profiles, strict=True)]
 
 
 def _held(profile: Any) -> float:
-    return held_seconds(profile.inputs[0].shape)
+    """Seconds of audio that a shape of the features holds: one row in the literal vocoder, several in the engine variant."""
+    from vocoder.windowed.geometry import bucket_of
+
+    features = profile.inputs[0].shape
+    return (features[-1] - 1 if features[2] == 1 else bucket_of(features)) / FRAMES_PER_SECOND
 
 
 def _figures(form: str, seconds: int, profile: Any) -> dict[str, Any]:

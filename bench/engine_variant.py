@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
 from core.errors import EXIT_GOOD, InputError, run_cli
-from vocoder.decoder import Vocoder
 
 if TYPE_CHECKING:
     from vocoder.decoder import Vocoder
@@ -32,6 +31,7 @@ def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInput
     from core.config import KokoroConfig
     from core.corpus import heldout
     from quantize.features import excerpt, text_encoder, vocoder_inputs
+    from vocoder.decoder import Vocoder
 
     if checkpoint is None:
         config = KokoroConfig.from_dict(kokoro_config(), "bench.engine_variant")

@@ -80,19 +80,12 @@ def peak_mib(call: Callable[[], object]) -> float:
     return (resident_kib("VmHWM") - before) / 1024
 
 
-def snr_db(reference: "torch.Tensor", other: "torch.Tensor") -> float:
-    """10 log10(|reference|^2 / |reference - other|^2) in float64."""
-    import torch
-
-    reference, other = reference.double().flatten(), other.double().flatten()
-    return float(10 * torch.log10(reference.square().sum() / (reference - other).square().sum()))
-
-
 def measure(frames: int, rounds: int, folder: Path) -> dict:
     """Every figure of the run."""
     import torch
 
     from core.contract import FEATURES, STYLE, WAVEFORM
+    from core.figures import snr_db
     from mlprogram import Program
 
     module, inputs, paths = build(folder, frames)
@@ -120,7 +113,7 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
     median["fp16 engine"] = time.perf_counter() - start  # one call: it is there to judge, not to be fast
     peak = {name: statistics.median(peak_mib(call) for _ in range(3)) for name, call in calls.items()}
     with torch.no_grad():
-        reference = module.double()(*(inputs[name].double() for name in (FEATURES, STYLE)))
+        reference = module.double()(*(inputs[name].double() for name in (FEATURES, STYLE))).numpy()
     return {
         "frames": frames,
         "seconds_of_audio": frames / 40,
@@ -131,7 +124,7 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
         "speed_ratio": {name: value / median["eager"] for name, value in median.items()},
         "peak_mib": peak,
         "memory_ratio": {name: peak[name] / peak["eager"] for name in calls},
-        "snr_db_to_float64": {name: snr_db(reference, y) for name, y in outputs.items()},
+        "snr_db_to_float64": {name: snr_db(reference, y.numpy()) for name, y in outputs.items()},
         "fp32_bits_equal_eager": bool(torch.equal(outputs["eager"], outputs["fp32 declared"])),
         "limits": {"speed_ratio": SPEED_LIMIT, "memory_ratio": MEMORY_LIMIT, "fp32_snr_db": AGREEMENT_DB},
     }

@@ -14,55 +14,43 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.markdown import print_markdown
 from bench.residency_cases import Case, cases, lai_shapes
 from core.contract import FRAMES_PER_SECOND
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
-if TYPE_CHECKING:
-    from torch import nn
-
 SLACK = 0.01  # published shares are whole per cents
 LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frames -> ms, README of laishere/kokoro-coreml, M4 mini
 
 
 def build(case: Case, folder: Path, name: str) -> Path:
-    """Trace and convert one case into a package."""
-    import torch
-
-    from bench import residency_graphs
-
-    torch.manual_seed(0)
-    module = getattr(residency_graphs, case.graph)(**case.sizes)
-    return save_graph(module, case.shapes, case.precision, folder / f"{name}.mlpackage", case.integers)
-
-
-def save_graph(module: "nn.Module", shapes: dict[str, tuple], precision_name: str, path: Path, integers: tuple[str, ...] = ()) -> Path:
-    """Trace and convert a module with fixed or ranged inputs, as Case.shapes has them, all of it in one precision."""
+    """Trace and convert one case into a package, all of it in one precision."""
     import coremltools as ct
     import numpy as np
     import torch
 
+    from bench import residency_graphs
     from core.export import quiet_coremltools
 
-    dtype = np.float16 if precision_name == "fp16" else np.float32
+    torch.manual_seed(0)
+    half, path = case.precision == "fp16", folder / f"{name}.mlpackage"
+    module = getattr(residency_graphs, case.graph)(**case.sizes)
     inputs, example = [], []
-    for key, shape in shapes.items():
+    for key, shape in case.shapes.items():
         sizes = tuple(axis[1] if isinstance(axis, tuple) else axis for axis in shape)
         axes = tuple(ct.RangeDim(axis[0], axis[2], axis[1]) if isinstance(axis, tuple) else axis for axis in shape)
-        whole = key in integers
-        inputs.append(ct.TensorType(key, shape=axes, dtype=np.int32 if whole else dtype))
+        whole = key in case.integers
+        inputs.append(ct.TensorType(key, shape=axes, dtype=np.int32 if whole else np.float16 if half else np.float32))
         example.append(torch.zeros(sizes, dtype=torch.int32) if whole else torch.zeros(sizes))
-    precision = ct.precision.FLOAT16 if precision_name == "fp16" else ct.precision.FLOAT32
     with quiet_coremltools(), torch.no_grad():
         traced = torch.jit.trace(module.eval(), tuple(example), check_trace=False)
         model = ct.convert(
             traced,
             inputs=inputs,
             convert_to="mlprogram",
-            compute_precision=precision,
+            compute_precision=ct.precision.FLOAT16 if half else ct.precision.FLOAT32,
             skip_model_load=True,
             minimum_deployment_target=ct.target.iOS17,
         )

@@ -54,10 +54,10 @@ def _magpie(frames: int, published: float, difference: str) -> Case:
 
 def cases() -> dict[str, Case]:
     """Every case by name."""
-    return vocoder_cases() | small_cases()
+    return _vocoder_cases() | _small_cases()
 
 
-def vocoder_cases() -> dict[str, Case]:
+def _vocoder_cases() -> dict[str, Case]:
     """LAI's three graphs and the Magpie probes."""
     whole, style = "every operation is fp32", (1, 128)
     return {
@@ -84,7 +84,7 @@ def vocoder_cases() -> dict[str, Case]:
     }
 
 
-def small_cases() -> dict[str, Case]:
+def _small_cases() -> dict[str, Case]:
     """Snake with and without sine, and the transducer's parts."""
     return {
         "snake-sine": Case(

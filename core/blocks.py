@@ -43,9 +43,6 @@ class AdainResBlk1d(nn.Module):
         shortcut = x if self.conv1x1 is None else self.conv1x1(x)
         return (h + shortcut) * HALF_POWER, mask
 
-    def extra_repr(self) -> str:
-        return f"upsample={self.pool is not None}"
-
 
 def concatenate(*parts: Tensor) -> Tensor:
     """Join [B, C_i, 1, S] along channels."""

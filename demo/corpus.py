@@ -8,13 +8,14 @@ if __package__ in (None, ""):  # run as a file: put the repo root, not demo/, fi
     import pathlib
     import sys
 
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 
     from core.corpus import Utterance
     from demo.phones import FlitePhone
+    from demo.spelling import Speller
 
 SENTENCES, SEED = 780, 0  # about 55 minutes over three voices
 FLITE_VERSION = "2.2"
+LARGEST_COST = 0.2  # alignment cost a symbol above which two lexicons said different words
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,7 +80,7 @@ def write_frozen(name: str, folder: Path) -> int:
     from dataclasses import replace
 
     from core.corpus import VOICES, frozen_sentences, save
-    from demo.lessons import american_speller, spelled
+    from demo.spelling import american_speller
 
     lines, spell = frozen_sentences(name), american_speller()
     for i, text in enumerate(lines):
@@ -117,6 +120,34 @@ def measured(name: str, text: str, voice: str, recording: "np.ndarray", phones: 
         energy=log_energy(audio),
         recording=np.pad(recording[:samples], (0, max(0, samples - len(recording)))).astype(np.float32),
     )
+
+
+def spelled(
+    name: str, text: str, voice: str, spell: "Speller", keep: "Callable[[Utterance], None] | None" = None
+) -> "tuple[Utterance, float]":
+    """`text` spoken, in the symbols of its spelling, and the alignment's cost a symbol; `keep` is given the same in flite's phones.
+
+    Raises InputError where the lexicon does not know a word.
+    """
+    from dataclasses import replace
+
+    import numpy as np
+
+    from demo.alignment import align
+    from demo.phones import vocabulary
+    from demo.prose import spoken_text
+
+    phonemes, vocab = spell(text), vocabulary()
+    if phonemes is None:
+        raise InputError(f"misaki's lexicon lacks a word of {text!r}")
+    recording, phones = speak(spoken_text(text), voice)
+    utterance = measured(name, text, voice, recording, phones)
+    aligned = align(phonemes, phones, utterance.frames)
+    if keep is not None and aligned.cost <= LARGEST_COST:
+        keep(utterance)
+    ids = np.array([0, *(vocab[symbol] for symbol in phonemes), 0], dtype=np.int32)
+    durations = np.array(aligned.durations, dtype=np.int32)
+    return replace(utterance, phonemes=phonemes, input_ids=ids, durations=durations), aligned.cost
 
 
 def speak(text: str, voice: str) -> "tuple[np.ndarray, list[FlitePhone]]":

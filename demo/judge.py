@@ -11,7 +11,7 @@ if __package__ in (None, ""):  # run as a file: put the repo root, not demo/, fi
     import pathlib
     import sys
 
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json

@@ -10,24 +10,21 @@ if __package__ in (None, ""):  # run as a file: put the repo root, not demo/, fi
     import pathlib
     import sys
 
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import InputError, run_cli
+from core.errors import run_cli
 
 if TYPE_CHECKING:
-    from core.corpus import Utterance
     from demo.spelling import Speller
 
 SENTENCES, SEED = 2400, 7
 LESSONS = Path("build/demo/lessons")
-LARGEST_COST = 0.2  # alignment cost a symbol above which two lexicons said different words
 SPOKEN, SPELLED = "spoken", "spelled"
 
 
@@ -54,6 +51,7 @@ def build(folder: Path, sentences: int, seed: int, part: tuple[int, int] = (0, 1
 
     from core.corpus import VOICES
     from demo.prose import prose, rare_words
+    from demo.spelling import american_speller
     from g2p.misaki_data import read
 
     spell, counts = american_speller(), {"kept": 0, "misaligned": 0, "unknown": 0}
@@ -63,18 +61,11 @@ def build(folder: Path, sentences: int, seed: int, part: tuple[int, int] = (0, 1
     return counts
 
 
-def american_speller() -> "Speller":
-    """misaki's two American word lists, the hand-edited one first."""
-    from demo.spelling import Speller
-    from g2p.misaki_data import read
-
-    return Speller(read("us_silver") | read("us_gold"))
-
-
 def _one(folder: Path, name: str, text: str, voice: str, spell: "Speller") -> str:
     from dataclasses import replace
 
     from core.corpus import save
+    from demo.corpus import LARGEST_COST, spelled
 
     left_out = folder / f"{name}.left_out"
     if (folder / SPELLED / f"{name}.npz").exists():
@@ -90,35 +81,6 @@ def _one(folder: Path, name: str, text: str, voice: str, spell: "Speller") -> st
     folder.mkdir(parents=True, exist_ok=True)
     left_out.write_text(verdict, encoding="utf-8")
     return verdict
-
-
-def spelled(
-    name: str, text: str, voice: str, spell: "Speller", keep: "Callable[[Utterance], None] | None" = None
-) -> "tuple[Utterance, float]":
-    """`text` spoken, in the symbols of its spelling, and the alignment's cost a symbol; `keep` is given the same in flite's phones.
-
-    Raises InputError where the lexicon does not know a word.
-    """
-    from dataclasses import replace
-
-    import numpy as np
-
-    from demo.alignment import align
-    from demo.corpus import measured, speak
-    from demo.phones import vocabulary
-    from demo.prose import spoken_text
-
-    phonemes, vocab = spell(text), vocabulary()
-    if phonemes is None:
-        raise InputError(f"misaki's lexicon lacks a word of {text!r}")
-    recording, phones = speak(spoken_text(text), voice)
-    utterance = measured(name, text, voice, recording, phones)
-    aligned = align(phonemes, phones, utterance.frames)
-    if keep is not None and aligned.cost <= LARGEST_COST:
-        keep(utterance)
-    ids = np.array([0, *(vocab[symbol] for symbol in phonemes), 0], dtype=np.int32)
-    durations = np.array(aligned.durations, dtype=np.int32)
-    return replace(utterance, phonemes=phonemes, input_ids=ids, durations=durations), aligned.cost
 
 
 if __name__ == "__main__":

@@ -98,9 +98,10 @@ class Speaker:
 
         from core.contract import SAMPLE_RATE_HZ
         from core.corpus import RECORDING_RATE_HZ, VOICES
+        from demo.corpus import spelled
         from demo.features import resampled
         from demo.judge import rendered
-        from demo.lessons import american_speller, spelled
+        from demo.spelling import american_speller
         from pipeline.conductor import SpeechOptions
 
         voice = VOICES[index % len(VOICES)]

@@ -88,3 +88,10 @@ def _weak_form(word: str, vowel_follows: bool | None) -> str | None:
         case "in":
             return PRIMARY + "ɪn" if vowel_follows is None else "ɪn"
     return None
+
+
+def american_speller() -> Speller:
+    """misaki's two American word lists, the hand-edited one first."""
+    from g2p.misaki_data import read
+
+    return Speller(read("us_silver") | read("us_gold"))

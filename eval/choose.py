@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from eval.levels import JudgedLevel
 from eval.verdict import REJECT, SHIP, UNDECIDED
 
-SMALLEST, FASTEST = "smallest", "fastest"
+SMALLEST = "smallest"
 NAMED = 3  # broken gates that a note names
 
 

@@ -20,8 +20,7 @@ from core.corpus import Utterance, heldout
 from core.errors import InputError
 from core.staging import staged
 from eval.metrics.registry import measure
-from eval.metrics.tone import Tone
-from eval.metrics.trial import Known, Trial
+from eval.metrics.trial import Known, Tone, Trial
 from eval.probe import held_vowel
 from quantize.features import text_encoder, vocoder_inputs
 from vocoder.decoder import Vocoder

@@ -12,7 +12,7 @@ from core.checkpoint import Checkpoint
 from core.contract import PROSODY_PER_FRAME
 from core.corpus import Utterance
 from encoder.text_encoder import TextEncoder
-from eval.metrics.tone import TONE_PITCHES_HZ
+from eval.metrics.trial import TONE_PITCHES_HZ
 from quantize.features import vocoder_inputs
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from core.arguments import checkpoint_argument, form_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from eval.claims import CLAIMS, NUMERIC
+from mlprogram.examine.rules import load_rules
 from quantize.methods import METHODS
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from quantize.methods import Method
 
 OBJECTIVES = ("smallest", "fastest")
-CHIPS = ("m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18")
 PRECISIONS = ("declared", "engine")  # of mlprogram, as in eval/quality.py
 
 
@@ -49,7 +49,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
-    parser.add_argument("--chip", choices=CHIPS, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
+    chips = tuple(load_rules().chips)
+    parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--no-build", action="store_true", help="judge only the packages that are there")

@@ -20,7 +20,6 @@ from core.staging import staged
 from pipeline.join import FULL_SCALE, to_pcm
 
 SUFFIXES = (".wav", ".flac")
-STREAMS = ("wav", "pcm")
 UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
 
 

@@ -34,15 +34,3 @@ def columns(entry: Entry) -> str:
         return entry
     tags = sorted(entry, key=lambda tag: (tag != "DEFAULT", tag))
     return "\t".join(f"{tag}={entry[tag] or ''}" for tag in tags)
-
-
-def read_lexicon(path: Path) -> dict[str, Entry]:
-    """Read such a file back."""
-    entries: dict[str, Entry] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            continue
-        word, _, *found = line.split("\t")
-        tagged = "=" in found[0]
-        entries[word] = {part.split("=")[0]: part.split("=")[1] or None for part in found} if tagged else found[0]
-    return entries

@@ -9,7 +9,6 @@ from typing import Any
 
 from core.errors import CheckFailed
 from mlprogram import Program
-from mlprogram.graph import Operation
 from quantize.layers import CONVOLUTIONS, Layer
 from quantize.methods import BlockWeights, LinearWeights, PaletteWeights
 from quantize.plan import LayerPlan, int8_share
@@ -59,8 +58,3 @@ class Coverage:
     def as_dict(self) -> dict[str, Any]:
         """For the manifest."""
         return asdict(self)
-
-
-def quantize_ops(program: Program) -> list[Operation]:
-    """The `quantize` operations of a program, in order."""
-    return [op for op in program.operations if op.op_type == "quantize"]

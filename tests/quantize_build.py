@@ -10,11 +10,13 @@ from typing import Any
 
 import coremltools as ct
 import pytest
+from vocoder.export import build as build_vocoder
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
 from mlprogram import Program
+from mlprogram.graph import Operation
 from quantize import build as compression
 from quantize.build import build_compressed
 from quantize.layers import program_layers
@@ -22,7 +24,6 @@ from quantize.methods import METHODS, Activations, Method
 from quantize.packages import find_package
 from quantize.recipe import Recipe
 from vocoder.decoder import Vocoder
-from vocoder.export import build as build_vocoder
 
 QUICK = Activations(clips=2)
 SPEAKS = 3  # random weights in whose output PESQ finds speech, as it does not in every one
@@ -83,3 +84,8 @@ def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:
 def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:
     """The package, loaded."""
     return Program(manifest_of(built, method).package_path)
+
+
+def quantize_ops(program: Program) -> list[Operation]:
+    """The `quantize` operations of a program, in order."""
+    return [op for op in program.operations if op.op_type == "quantize"]

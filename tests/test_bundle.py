@@ -11,11 +11,10 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
-from g2p.misaki_data import read
+from g2p.misaki_data import Entry, read
 from pipeline.assemble import main as assemble
 from pipeline.assembly import Assembly
 from pipeline.bundle import main
-from pipeline.lexicon_file import read_lexicon
 from pipeline.vectors import main as write_vectors
 
 NAME = "bundle-tiny-fp16"
@@ -47,6 +46,17 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
     assert all(not Path(entry["file"]).is_absolute() and ".." not in entry["file"] for entry in data["voices"]["files"])
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False).returncode == 0
+
+
+def read_lexicon(path: Path) -> dict[str, Entry]:
+    """The file that write_lexicon wrote, read back as an app would."""
+    entries: dict[str, Entry] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            word, _, *found = line.split("\t")
+            tagged = "=" in found[0]
+            entries[word] = {part.split("=")[0]: part.split("=")[1] or None for part in found} if tagged else found[0]
+    return entries
 
 
 def test_the_lexicon_is_misakis_and_sorted_by_bytes(bundled: Path) -> None:

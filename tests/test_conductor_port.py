@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from core.checkpoint import Checkpoint
+from core.figures import snr_db
 from pipeline.vectors import main
 
 Tensors = dict[str, np.ndarray]
@@ -36,11 +37,6 @@ def index(folder: Path) -> dict:
 
 def bucket(count: int, buckets: list[int]) -> int:
     return next(size for size in buckets if size >= count)
-
-
-def snr_db(wanted: np.ndarray, got: np.ndarray) -> float:
-    noise = np.square(wanted - got).sum()
-    return math.inf if not noise else 10 * math.log10(np.square(wanted).sum() / noise)
 
 
 def test_ids_pad_and_style(stored: Tensors, index: dict, folder: Path, tiny_checkpoint: Checkpoint) -> None:

@@ -8,12 +8,12 @@ import pytest
 from core.checkpoint import open_checkpoint
 from core.corpus import VOICES, Utterance, heldout
 from eval.corpus import Truth
-from eval.damage import white_noise
 from eval.gates import FEWEST_CLIPS, gates_for
 from eval.judge import judge_clip
 from eval.known_bad import CONTROLS, Bench, Culprit, bandwidth_hz, rounded
 from eval.try_controls import Lineup
 from eval.verdict import SHIP, decide
+from tests.signals import white_noise
 from vocoder.package import render_reference
 
 LONGEST_FRAMES = 90

@@ -13,13 +13,13 @@ from core.corpus import heldout
 from core.errors import InputError
 from core.figures import snr_db as package_check_snr_db
 from demo.features import resampled
-from eval.damage import low_pass, one_sample_late, white_noise
+from eval.damage import low_pass
 from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, peak_db, snr_db
 from eval.metrics.perceptual import at_pesq_rate, pesq_wb
 from eval.metrics.registry import METRICS, measure
 from eval.metrics.spectral import band_db, log_spectral_distance_db, mcd_db, mcd_increase_db
-from eval.metrics.tone import Tone
-from eval.metrics.trial import FFT_SIZE, FRAME_HOP, FRAME_LENGTH, Trial, defect
+from eval.metrics.trial import FFT_SIZE, FRAME_HOP, FRAME_LENGTH, Tone, Trial, defect
+from tests.signals import one_sample_late, white_noise
 
 SECONDS = np.arange(SAMPLE_RATE_HZ) / SAMPLE_RATE_HZ
 

@@ -22,16 +22,11 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
 from torch import nn
 
+from core.figures import snr_db
 from mlprogram import Program
 from tests.mlprogram_build import save
 
 LIMIT_DB = 100.0
-
-
-def snr_db(reference: torch.Tensor, other: torch.Tensor) -> float:
-    """10 log10(|reference|^2 / |reference - other|^2)."""
-    noise = (reference.double() - other.double()).square().sum()
-    return float(10 * torch.log10(reference.double().square().sum() / noise.clamp(min=1e-300)))
 
 
 def convert(

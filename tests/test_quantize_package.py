@@ -11,11 +11,11 @@ from core.checkpoint import Checkpoint
 from core.errors import CheckFailed, InputError
 from mlprogram import Program
 from quantize.build import build_compressed
-from quantize.coverage import Coverage, quantize_ops
+from quantize.coverage import Coverage
 from quantize.layers import CONVOLUTIONS, program_layers
 from quantize.methods import METHODS
 from quantize.plan import plan_for
-from tests.quantize_build import COMPRESSED, QUICK, manifest_of, program_of, quick, recipe_of
+from tests.quantize_build import COMPRESSED, QUICK, manifest_of, program_of, quantize_ops, quick, recipe_of
 from vocoder.decoder import Vocoder
 
 

@@ -12,8 +12,8 @@ from core.checkpoint import Checkpoint, open_checkpoint
 from core.manifest import Manifest
 from mlprogram import Program
 from quantize.apply import main as apply
-from quantize.coverage import quantize_ops
 from quantize.layers import program_layers
+from tests.quantize_build import quantize_ops
 from vocoder.decoder import Vocoder
 from vocoder.windowed.model import WindowedVocoder
 

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from encoder.convert import main as convert_encoder
+from pipeline.coreml import CoreMLProgram, units_for
+from pipeline.runtime import check_runtime, open_stages, source_of
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.figures import snr_db
-from encoder.convert import main as convert_encoder
-from pipeline.coreml import CoreMLProgram, units_for
-from pipeline.runtime import LEVELS, check_runtime, open_stages, source_of
 from pipeline.synthesize import main
-from quantize.methods import METHODS
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs
 
@@ -37,10 +36,6 @@ def build(tiny_build: Path) -> Path:
 def said(checkpoint: Checkpoint, build: Path, out: Path, *more: str) -> np.ndarray:
     assert main([*FLAGS, "--checkpoint", str(checkpoint.folder), "--build", str(build), "-o", str(out), *more]) == 0
     return soundfile.read(out)[0]
-
-
-def test_levels_are_those_of_quantize() -> None:
-    assert set(LEVELS) == {*METHODS, "fp32"}
 
 
 @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 30.0), ("fp16", 25.0)])

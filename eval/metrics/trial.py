@@ -9,7 +9,6 @@ nothing is ever time-warped. A frame is active when the reference's power in it 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,14 +17,32 @@ from core.errors import InputError
 from eval.metrics.mel_cepstrum import mel_cepstrum
 from eval.metrics.pitch_tracker import PitchTrack, track_pitch
 
-if TYPE_CHECKING:
-    from eval.metrics.tone import Tone
-
 SHORTEST_SECONDS = 0.25  # PESQ refuses less
 SILENT_DBFS = -70.0
 FRAME_LENGTH, FRAME_HOP, FFT_SIZE = 600, 120, 1024  # 25 ms, 5 ms, samples
 ACTIVE_RANGE_DB = 40.0
 POWER_FLOOR_DB = -50.0  # of the mean power per bin over the reference's active frames; added to both spectra
+TONE_WINDOW = 19_200  # samples, 0.8 s: whole periods of every pitch below
+TONE_PITCHES_HZ = (100.0, 120.0, 150.0, 160.0, 200.0, 240.0)
+
+
+@dataclass(frozen=True)
+class Tone:
+    """One vowel at constant F0, rendered by reference and test: [samples] each, at least 0.8 s. The middle 0.8 s are measured."""
+
+    f0_hz: float
+    reference: np.ndarray
+    test: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.f0_hz not in TONE_PITCHES_HZ:
+            raise InputError(f"a tone of {self.f0_hz} Hz: one of {', '.join(f'{hz:g}' for hz in TONE_PITCHES_HZ)} is needed")
+        for role, signal in (("reference", self.reference), ("test", self.test)):
+            wrong = defect(signal) or (f"holds {len(signal)} samples: {TONE_WINDOW} are needed" if len(signal) < TONE_WINDOW else None)
+            if wrong:
+                raise InputError(f"the {role} tone {wrong}")
+        if len(self.reference) != len(self.test):
+            raise InputError(f"the test tone holds {len(self.test)} samples, the reference {len(self.reference)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +65,7 @@ class Trial:
     reference: np.ndarray
     test: np.ndarray
     redraw: np.ndarray | None = None
-    tone: "Tone | None" = None
+    tone: Tone | None = None
     known: Known | None = None
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
 TABLE_RULE = re.compile(r"\|(?: ?:?-{2,100}:? ?\|){1,40}")
 EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|~~|`{1,3}|\|")
-NUMBER_BEFORE, NUMBER_AFTER = re.compile(r"[\w)]\s*$"), re.compile(r"\s*[\w(]")
+NUMBER_AFTER = re.compile(r"\s*[\w(]")
 
 
 def line_start(scan: Scan, position: int) -> bool:

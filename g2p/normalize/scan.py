@@ -9,7 +9,18 @@ A handler that does not apply answers its own position; the first that moves on 
 
 import re
 
-from g2p.normalize import abbreviations, dates, markup, money, numbers, phones, quantities, roman, symbols, times, web, words
+import g2p.normalize.abbreviations as abbreviations
+import g2p.normalize.dates as dates
+import g2p.normalize.markup as markup
+import g2p.normalize.money as money
+import g2p.normalize.numbers as numbers
+import g2p.normalize.phones as phones
+import g2p.normalize.quantities as quantities
+import g2p.normalize.roman as roman
+import g2p.normalize.symbols as symbols
+import g2p.normalize.times as times
+import g2p.normalize.web as web
+import g2p.normalize.words as words
 from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Handler, Scan
 from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
