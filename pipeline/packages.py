@@ -8,11 +8,10 @@ from typing import Any
 
 from core.checkpoint import Checkpoint
 from core.commands import build_command, quantize_command
-from core.contract import DURATION, ENCODER_NAME, G2P_NAME, LITERAL, PROSODY, VOCODER_NAME
+from core.contract import DURATION, ENCODER_NAME, LITERAL, PROSODY, VOCODER_NAME
 from core.errors import InputError
-from core.manifest import Manifest, level_name, package_name
+from core.manifest import level_name, package_name
 from core.staging import read_json
-from mlprogram import Program
 from quantize.methods import CONVERTED
 
 ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
@@ -70,17 +69,3 @@ def check_same_checkpoint(path: Path, checkpoint: Checkpoint, build: Path, metho
             f"{path} was built from checkpoint {built[:12]}, but {checkpoint.weights} is {checkpoint.sha256[:12]}: packages of different "
             f"checkpoints do not fit together; run `{maker(path, checkpoint, build, method, form)}`"
         )
-
-
-def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
-    """The G2P package of a runtime, ready to call, and its hash by name; None where the runtime is PyTorch or no package is built."""
-    path = build / f"{G2P_NAME}.json"
-    if runtime == "torch" or not path.is_file():
-        return None, {}
-    manifest = Manifest.load(path)
-    manifest.verify()
-    if runtime == "mlprogram":
-        return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
-    from pipeline.runtimes.coreml import CoreMLProgram
-
-    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {G2P_NAME: manifest.package_sha256}

@@ -86,8 +86,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, dict[str, str]]":
     """The g2p stage, and the hash of its package where one is executed."""
-    from pipeline.packages import open_g2p
     from pipeline.reading import PhonemeReader, TextReader
+    from pipeline.runtimes.g2p import open_g2p
 
     if arguments.phonemes:
         return PhonemeReader(), {}

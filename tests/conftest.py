@@ -7,8 +7,7 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
 from core.config import KokoroConfig
-from encoder.convert import main as convert_encoder
-from vocoder.convert import main as convert_vocoder
+from pipeline.build import main as build
 
 pytest_plugins = ["tests.quantize_build"]
 
@@ -26,6 +25,6 @@ def tiny_build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFac
     out = tmp_path_factory.mktemp("build")
     common = ["--checkpoint", str(tiny_checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
     for precision in ("fp16", "fp32"):
-        assert convert_encoder([*common, "--precision", precision, "--token-buckets", "16,64"]) == 0
-        assert convert_vocoder([*common, "--precision", precision]) == 0
+        assert build(["encoder", *common, "--precision", precision, "--token-buckets", "16,64"]) == 0
+        assert build(["vocoder", *common, "--precision", precision]) == 0
     return out

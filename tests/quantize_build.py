@@ -10,13 +10,14 @@ from typing import Any
 
 import coremltools as ct
 import pytest
-from vocoder.export import build as build_vocoder
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.build import build as build_stage
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
 from mlprogram import Program
 from mlprogram.graph import Operation
+from pipeline.build import vocoder_stage
 from quantize import build as compression
 from quantize.build import build_compressed
 from quantize.layers import program_layers
@@ -24,6 +25,7 @@ from quantize.methods import METHODS, Activations, Method
 from quantize.packages import find_package
 from quantize.recipe import Recipe
 from vocoder.decoder import Vocoder
+from vocoder.forms import LiteralForm
 
 QUICK = Activations(clips=2)
 SPEAKS = 3  # random weights in whose output PESQ finds speech, as it does not in every one
@@ -56,7 +58,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     """A tiny checkpoint and a build folder with its packages."""
     folder = tmp_path_factory.mktemp("quantize")
     checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", small_config(), seed=SPEAKS))
-    build_vocoder(checkpoint, (40, 280), "fp16", "iOS17", folder / "build")
+    build_stage(vocoder_stage(checkpoint, LiteralForm(), (40, 280)), folder / "build")
     for name in COMPRESSED:
         build_compressed(quick(name), checkpoint, folder / "build", recipe_of(checkpoint, folder / "build"))
     return checkpoint, folder / "build"

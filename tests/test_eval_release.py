@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vocoder.export import build as build_vocoder
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.build import build as build_stage
 from core.checkpoint import Checkpoint
 from core.corpus import calibration, heldout
 from core.errors import InputError
@@ -21,28 +21,30 @@ from eval import levels as judged_levels
 from eval.choose import Choice, choose
 from eval.corpus import require_disjoint
 from eval.judge import ClipResult
-from eval.levels import Level
+from eval.levels import JudgedLevel
 from eval.listening import pairs
 from eval.metrics.registry import METRICS
 from eval.release import main, parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
+from pipeline.build import vocoder_stage
+from vocoder.forms import LiteralForm
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
 
-def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> Level:
+def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
     """A judged level; its forecast rises as its size falls."""
     fields = dict.fromkeys(Manifest.__dataclass_fields__)
     manifest = Manifest(**fields | {"package_bytes": int(megabytes * 1e6), "compression": {}, "format": 1, "path": Path()})
     record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
-    return Level(name, name, unfit, None, manifest, record, {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
+    return JudgedLevel(name, name, unfit, None, manifest, record, {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
 
 
 LEVELS = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP"), level("p4", 2.0, "REJECT"), level("w4", 2.5, "SHIP", "for the GPU")]
 
 
-def chosen(levels: list[Level], objective: str = "smallest", releasable: bool = True) -> Choice:
+def chosen(levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True) -> Choice:
     """The choice for chip m4."""
     return choose(levels, objective, "m4", "demo", releasable)
 
@@ -78,7 +80,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     config = tiny_config()
     config["istftnet"] |= {"resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3, 5]]}
     checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", config))
-    build_vocoder(checkpoint, (80, 320), "fp16", "iOS17", folder / "build")
+    build_stage(vocoder_stage(checkpoint, LiteralForm(), (80, 320)), folder / "build")
     return checkpoint, folder / "build"
 
 

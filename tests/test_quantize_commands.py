@@ -157,9 +157,9 @@ class TestQualityCommand:
         assert "the w8 package is not built; `python -m quantize.apply --method w8` builds it" in capsys.readouterr().err
 
     def test_a_variant_that_is_not_built(self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run(built, "--variant", "engine", method="fp16") == 2
+        assert self.run(built, "--form", "windowed", method="fp16") == 2
         said = capsys.readouterr().err
-        assert "engine-fp16 package is not built; `python -m vocoder.convert --variant engine` builds it" in said
+        assert "windowed-fp16 package is not built; `kokoro-ane build vocoder --form windowed` builds it" in said
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1))

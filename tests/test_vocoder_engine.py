@@ -205,6 +205,6 @@ def test_bad_choices_in_one_line() -> None:
         Windows.of(183, 182)
     other = tiny_config()
     other["istftnet"]["resblock_kernel_sizes"] = [3, 7, 9]
-    with pytest.raises(InputError, match="the engine variant is made for"):
+    with pytest.raises(InputError, match="the windowed form is made for"):
         require_architecture(KokoroConfig.from_dict(other, "test"))
     require_architecture(CONFIG)

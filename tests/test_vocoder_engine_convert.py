@@ -1,4 +1,4 @@
-"""The variant as a user builds it: an executed package, a manifest that tells the variant, refusals in one line."""
+"""The windowed form as a user builds it: an executed package, a manifest that tells the form, refusals in one line."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from core.manifest import Manifest
 from mlprogram.examine.forecast import forecast_residency
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
+from pipeline.build import main
 from quantize.features import excerpt, text_encoder, vocoder_inputs
-from vocoder.convert import main
 from vocoder.decoder import Vocoder
+from vocoder.forms import WindowedForm, form_recorded
 from vocoder.package import VocoderPackage, render_reference
-from vocoder.windowed.options import EngineOptions
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +28,17 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 @pytest.fixture(scope="module")
 def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("build")
-    flags = ["--variant", "engine", "--chips", "m1,M2", "--buckets", "41,62,119"]
-    assert main(["--checkpoint", str(checkpoint.folder), "--out", str(out), *flags]) == 0
-    return out / "KokoroVocoder-tiny-engine-poly-fp16.json"
+    flags = ["--form", "windowed", "--chips", "m1,M2", "--buckets", "41,62,119"]
+    assert main(["vocoder", "--checkpoint", str(checkpoint.folder), "--out", str(out), *flags]) == 0
+    return out / "KokoroVocoder-tiny-windowed-poly-fp16.json"
 
 
-def test_the_manifest_tells_the_variant_and_the_package_speaks(built: Path, checkpoint: Checkpoint) -> None:
+def test_the_manifest_tells_the_form_and_the_package_speaks(built: Path, checkpoint: Checkpoint) -> None:
     package, vocoder = VocoderPackage(built), Vocoder.of(checkpoint)
     features = package.manifest.inputs["features"]
-    assert features["variant"] == "engine-poly" and features["chips"] == ["m1", "m2"]
+    assert package.manifest.form == "windowed-poly" and features["chips"] == ["m1", "m2"]
     assert features["shapes"] == {"41": [3, 13], "62": [3, 20], "119": [3, 39]}
-    assert EngineOptions.recorded(features) == EngineOptions.of(("m1", "m2"))
+    assert form_recorded(package.manifest.form, features) == WindowedForm.of(("m1", "m2"))
     assert "cos" not in {op for op in package.manifest.operations if package.manifest.operations[op] > 1}
     inputs = excerpt(vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0), start=0, frames=55)
     assert snr_db(render_reference(vocoder, inputs), package.render(inputs)) >= 40
@@ -53,23 +53,22 @@ def test_no_trunk_operation_leaves_any_chip(built: Path, chip: str) -> None:
 
 
 def test_chips_decide_the_snake() -> None:
-    assert EngineOptions.of(("m3", "m4", "m5")).name == "engine"
-    assert EngineOptions.of(("m5", "m1")).name == "engine-poly"
-    assert EngineOptions.of().polynomial
-    assert EngineOptions.chosen("literal", None) is None
+    assert WindowedForm.of(("m3", "m4", "m5")).name == "windowed"
+    assert WindowedForm.of(("m5", "m1")).name == "windowed-poly"
+    assert WindowedForm.of().polynomial
 
 
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--variant", "engine", "--chips", "m9"], "it has m1, m2"),
-        (["--chips", "m1"], "--chips belongs to --variant engine"),
-        (["--variant", "engine", "--buckets", "40,80"], "41 would be"),
-        (["--variant", "engine", "--buckets", "20,182"], "add one between"),
+        (["--form", "windowed", "--chips", "m9"], "it has m1, m2"),
+        (["--chips", "m1"], "--chips belongs to --form windowed"),
+        (["--form", "windowed", "--buckets", "40,80"], "41 would be"),
+        (["--form", "windowed", "--buckets", "20,182"], "add one between"),
     ],
 )
 def test_refusals_are_one_line(flags: list[str], says: str, checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["--checkpoint", str(checkpoint.folder), "--out", str(tmp_path), *flags]) == 2
+    assert main(["vocoder", "--checkpoint", str(checkpoint.folder), "--out", str(tmp_path), *flags]) == 2
     told = capsys.readouterr()
     assert says in told.err and len(told.err.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
