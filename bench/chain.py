@@ -34,7 +34,7 @@ MEMORY_LIMIT_MB, SEAM_LIMIT_DB, AGREEMENT_WORDS = 50.0, 0.0, 100
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="bench.chain", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M'")
+    parser.add_argument("--checkpoint", help="a folder, hexgrad/Kokoro-82M, kokoro-int8 or demo")
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--method", default="fp16", help="level of the vocoder package")
     parser.add_argument("--voice", help="default: the checkpoint's first")

@@ -42,7 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="encoder.convert", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--checkpoint", help="folder with config.json, one .pth and voices/; 'demo'; 'hexgrad/Kokoro-82M'. Default: that, else demo"
+        "--checkpoint", help="a folder, or by name (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)"
     )
     parser.add_argument(
         "--precision",

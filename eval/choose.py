@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from eval.levels import Level
 from eval.verdict import REJECT, SHIP, UNDECIDED
+from pipeline.config import not_releasable
 
 SMALLEST, FASTEST = "smallest", "fastest"
 NAMED = 3  # broken gates that a note names
@@ -36,7 +37,7 @@ def choose(levels: Sequence[Level], objective: str, chip: str, checkpoint_name: 
     keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
     shipping = [level for level in keeping if not level.unfit]
     notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
-    notes += [] if releasable else [f"{checkpoint_name} is a demo voice: no level of it is ever released"]
+    notes += [] if releasable else [not_releasable(checkpoint_name)]
     if not shipping:
         return _nothing(levels, releasable, notes)
     best = shipping[0]

@@ -28,7 +28,7 @@ WIDTH = 118  # when stdout is not a terminal
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.controls", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the model that errors are put into (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="what errors are put into (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--clips", type=int, default=6, help="how many held-out clips each is judged on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
     return parser.parse_args(argv)

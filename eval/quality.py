@@ -34,7 +34,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
     parser.add_argument("--variant", choices=VARIANTS, help="judge this variant of the vocoder (default: the literal rewrite)")
-    parser.add_argument("--checkpoint", help="the checkpoint the package was built from (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="of the package (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")

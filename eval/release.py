@@ -42,7 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
     )
     parser.add_argument("--methods", help=f"levels to judge, with commas (default: all: {','.join(METHODS)})")
-    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.report", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
     parser.add_argument("--pairs-seed", type=int, default=0, help="of the order in the listening pack (default: %(default)s)")

@@ -16,6 +16,7 @@ from eval.audition import REFERENCE, Heard, flac_base64
 from eval.metrics.registry import METRICS
 from eval.report_plots import clip_plot, spectrogram_pair, trade_off
 from eval.report_style import STYLE
+from pipeline.config import not_releasable
 
 PLOTTED = ("pesq", "mcd_db", "level_db")
 HEADINGS = ("level", "verdict", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in redraws", "ms/s {chip}")
@@ -69,7 +70,7 @@ def decision(record: Mapping[str, Any]) -> str:
         if record["level"]
         else "Release none"
     )
-    warning = "" if record["releasable"] else f'<p class="never">{escape(name)} is a demo voice: nothing of it is ever released.</p>'
+    warning = "" if record["releasable"] else f'<p class="never">{escape(not_releasable(name))}.</p>'
     return (
         f'<header class="{record["verdict"].lower()}"><p class="verdict">{record["verdict"]}</p><h1>{escape(headline)}</h1>'
         f"<p>{escape(record['reason'])}.</p>{warning}</header>"

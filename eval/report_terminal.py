@@ -11,6 +11,7 @@ from eval.gates import MEAN, WORST
 from eval.judge import Judgement
 from eval.metrics.registry import METRICS
 from eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, Check
+from pipeline.config import not_releasable
 from pipeline.manifest import Manifest
 
 WIDTH = 118  # when stdout is not a terminal
@@ -30,7 +31,7 @@ def print_judgement(judgement: Judgement, manifest: Manifest, precision: str) ->
         console.print(f"  - {reason}", highlight=False)
     if not manifest.releasable:
         shipped = "the gates hold, but " if verdict == SHIP else ""
-        console.print(f"[yellow]{shipped}this is the {manifest.checkpoint['name']} voice: it is never releasable[/]")
+        console.print(f"[yellow]{shipped}{not_releasable(manifest.checkpoint['name'])}[/]")
 
 
 def metric_table(judgement: Judgement, manifest: Manifest, precision: str) -> Table:

@@ -18,6 +18,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.config import not_releasable
 from pipeline.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="pipeline.assemble", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="a folder, or by name (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
     parser.add_argument("--vectors", type=Path, help="folder of test vectors (default: BUILD/vectors where it exists)")
@@ -57,7 +58,7 @@ def print_report(assembly: "Assembly", checked: int) -> None:
         table.add_row("vectors", "none: `python -m pipeline.vectors` writes them", "", "")
     Console().print(table)
     if not data["releasable"]:
-        print(f"{data['checkpoint']['name']}: not releasable")
+        print(not_releasable(data["checkpoint"]["name"]))
     print(json.dumps({"manifest": str(assembly.path), "checked": checked, "releasable": data["releasable"], "method": data["method"]}))
 
 

@@ -1,4 +1,4 @@
-"""One loader for four homes of a checkpoint: the hub, a local folder with the same files, kokoro-int8 from packages, the bundled demo voice.
+"""One loader for four homes of a checkpoint: the hub, a folder with the same files, kokoro-int8 from packages, the bundled demo voice.
 
     checkpoint = open_checkpoint("hexgrad/Kokoro-82M")   # or a folder, "kokoro-int8", "demo", or None for the default
     vocoder = checkpoint.vocoder()
@@ -16,7 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config import KokoroConfig
+from pipeline.config import KokoroConfig, not_releasable
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ DEMO_NOTICE = """
   |  or CHECKPOINT=hexgrad/Kokoro-82M with a network, or CHECKPOINT=folder|
   +----------------------------------------------------------------------+
 """
-INT8_NOTICE = """kokoro-int8: real Kokoro-82M, its weights on 8-bit grids, from installed packages. Not releasable;
-the hub's weights are: CHECKPOINT=hexgrad/Kokoro-82M"""
 
 
 def open_checkpoint(source: str | None = None) -> "Checkpoint":
@@ -77,7 +75,7 @@ def _default() -> "Checkpoint":
         from core.kokoro_int8.cache import available
 
         if available():
-            print(f"{problem}\n{INT8_NOTICE}", file=sys.stderr)
+            print(f"{problem}\nReal Kokoro from installed packages instead: {not_releasable(KOKORO_INT8)}", file=sys.stderr)
             return _kokoro_int8()
         print(f"{DEMO_NOTICE}\n  ({problem})\n", file=sys.stderr)
         return Checkpoint.from_folder(DEMO_FOLDER)
@@ -116,7 +114,7 @@ def _download() -> Path:
 
 
 def _probe_hub() -> None:
-    """One plain request, answered within PROBE_TIMEOUT_S: the library itself retries for 23 s without a network, and minutes at a rate limit."""
+    """One plain request, answered within PROBE_TIMEOUT_S: the library retries for 23 s without a network, for minutes at a limit."""
     from huggingface_hub import get_session, hf_hub_url
 
     def ask() -> None:

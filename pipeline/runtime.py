@@ -197,7 +197,7 @@ def _name(checkpoint: Checkpoint, stage: str, method: str) -> str:
 
 def maker(path: Path, checkpoint: Checkpoint, build: Path, method: str) -> str:
     """The command that builds the package of that manifest, for the user to type."""
-    source = "demo" if checkpoint.name == "demo" else str(checkpoint.folder)
+    source = checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else str(checkpoint.folder)
     places = f"--checkpoint {source}" + (f" --{{}} {build}" if build != Path("build") else "")
     if path.stem.startswith(VOCODER_NAME) and method not in CONVERTED:
         return f"python -m quantize.apply --method {method} {places.format('build')}"

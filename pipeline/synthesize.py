@@ -51,7 +51,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
     parser.add_argument("--seed", type=int, default=0, help="of the noise: the same seed gives the same samples")
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="a folder, or by name (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--runtime", default="mlprogram", help="torch: PyTorch; mlprogram: the packages, executed here; coreml: on a Mac")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package: fp16, w8a8, p6 ... (default: %(default)s)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")

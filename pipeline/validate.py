@@ -40,7 +40,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0, help="of the source noise, the same in every run")
-    parser.add_argument("--checkpoint", help="folder with config.json, one .pth and voices/; 'hexgrad/Kokoro-82M'. Default: Kokoro")
+    parser.add_argument("--checkpoint", help="a folder, or by name (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
     parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
     parser.add_argument("--vocoder-package", type=Path, help="manifest of the vocoder package")

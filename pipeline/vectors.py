@@ -33,7 +33,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--out", type=Path, default=Path("build/vectors"), help="folder to write (default: %(default)s)")
     what.add_argument("--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead")
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="a folder, or by name (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
     parser.add_argument("--voice", help="a voice or a blend (default: the checkpoint's first)")

@@ -19,6 +19,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.config import not_releasable
 from pipeline.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, VARIANTS, Method, method_named, with_settings
 
@@ -33,7 +34,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     choices = tuple(name for name, method in METHODS.items() if method.parent)
     parser = argparse.ArgumentParser(prog="quantize.apply", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
-    parser.add_argument("--checkpoint", help="the checkpoint the parent was built from (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="of the parent (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")
     parser.add_argument("--variant", choices=VARIANTS, help="of the vocoder (default: the literal rewrite)")
     parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
@@ -67,7 +68,7 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     if compression["unfit_for_engine"]:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
-        print("demo voice: not releasable")
+        print(not_releasable(manifest.checkpoint["name"]))
     fields = {"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "share_of_parent": round(share, 4)}
     print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
 

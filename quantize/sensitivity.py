@@ -34,7 +34,7 @@ MOST_SENSITIVE = 8  # rows of the table
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="quantize.sensitivity", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the checkpoint the fp16 package was built from (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--checkpoint", help="of the fp16 package (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the fp16 package (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--int8-macs", type=share, help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.arguments import buckets_argument
+from pipeline.config import not_releasable
 from pipeline.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="vocoder.convert", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--checkpoint",
-        help="folder with config.json, one .pth and voices/; 'demo'; 'hexgrad/Kokoro-82M'. Default: Kokoro if it can be had, else demo",
+        help="a folder with config.json, weights and voices/, or by name (default: hexgrad/Kokoro-82M, else kokoro-int8, else demo)",
     )
     parser.add_argument(
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
@@ -71,7 +72,7 @@ def print_report(manifest: "Manifest") -> None:
     )
     Console().print(table)
     if not manifest.releasable:
-        print("demo voice: not releasable")
+        print(not_releasable(manifest.checkpoint["name"]))
     print(
         json.dumps(
             {

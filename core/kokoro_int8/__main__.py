@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--voices", type=Path, metavar="FOLDER|TGZ", help="voices to add: NAME.bin, .pt or .npy; kept in the cache beside the bundled eight")
+    parser.add_argument("--voices", type=Path, metavar="FOLDER|TGZ", help="voices to add to the cache: NAME.bin, .pt or .npy")
     return parser.parse_args(argv)
 
 

@@ -2,8 +2,8 @@
 
     folder = cached()   # config.json, kokoro-int8.safetensors (327 MB), voices/
 
-Each file is written aside, checked and renamed, under a lock that other processes wait for. Size and time of the checked weights are noted beside
-them; while both hold, opening does not read 327 MB again. `cached(thorough=True)` does.
+Each file is written aside, checked and renamed, under a lock that other processes wait for. Size and time of the checked weights
+are noted beside them; while both hold, opening does not read 327 MB again. `cached(thorough=True)` does.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def faults(folder: Path, thorough: bool = False) -> dict[str, Callable[[Path], N
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Hold the cache's lock. What a killed process left half-written is removed; an OSError becomes an InputError that says where and how much."""
+    """Hold the cache's lock. What a killed process left is removed; an OSError becomes an InputError that says where and how much."""
     from filelock import FileLock, Timeout
 
     try:

@@ -2,9 +2,9 @@
 
     state = decode(onnx_bytes)   # {"decoder.generator.conv_post.bias": [22], ...}, 81,763,410 numbers
 
-A stored number q stands for (q - zero point) x scale: convolutions and embeddings have one scale a tensor, linear layers one a column, LSTMs one a
-direction. Biases, norms, Snake's alpha, `ups`, `pool` and `conv_post` are stored in float32. Every step is rounded in a fixed order, so the result
-has one SHA-256 on every machine.
+A stored number q stands for (q - zero point) x scale: convolutions and embeddings have one scale a tensor, linear layers one a
+column, LSTMs one a direction. Biases, norms, Snake's alpha, `ups`, `pool` and `conv_post` are stored in float32. Every step is rounded in
+a fixed order, so the result has one SHA-256 on every machine.
 """
 
 import re
@@ -56,8 +56,9 @@ def upstream_name(name: str) -> str:
 def module_of(node_name: str) -> str:
     """The upstream module that a node computes.
 
-    '/decoder/decoder/generator/ups.0/ConvTranspose' -> 'decoder.generator.ups.0'; '/encoder/F0.1/conv1/Conv_quant' -> 'predictor.F0.1.conv1'. The
-    tracer repeats the name of a Sequential in its children ('cnn.0/cnn.0.0') and numbers the twelve uses of ALBERT's one layer ('ffn_3').
+    '/decoder/decoder/generator/ups.0/ConvTranspose' -> 'decoder.generator.ups.0'; '/encoder/F0.1/conv1/Conv_quant' ->
+    'predictor.F0.1.conv1'. The tracer repeats the name of a Sequential in its children ('cnn.0/cnn.0.0') and numbers the twelve uses of
+    ALBERT's one layer ('ffn_3').
     """
     path = node_name.strip("/").split("/")[:-1]
     path = ["decoder", *path[2:]] if path[0] == "decoder" else path[1:]
