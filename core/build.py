@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.config import not_releasable
 from core.errors import CheckFailed
 from core.export import convert, save_functions
 from core.facts import ProgramFacts
@@ -104,6 +105,6 @@ def print_report(manifests: tuple[Manifest, ...]) -> None:
             table.add_row(f"operations of `{name}`; forbidden ones", f"{structure['count']}; {forbidden}", "; 0", "holds")
     Console().print(table)
     if not first.releasable:
-        print(f"{first.checkpoint['name']}: not releasable")
+        print(not_releasable(first.checkpoint["name"]))
     report = {"manifests": [str(manifest.path) for manifest in manifests], "package_bytes": sum(m.package_bytes for m in manifests)}
     print(json.dumps(report | {"releasable": first.releasable, "checks": first.checks}))

@@ -7,6 +7,7 @@ choice.verdict, choice.level, choice.reason
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from core.config import not_releasable
 from eval.levels import JudgedLevel
 from eval.verdict import REJECT, SHIP, UNDECIDED
 
@@ -36,7 +37,7 @@ def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, checkpoint_
     keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
     shipping = [level for level in keeping if not level.unfit]
     notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
-    notes += [] if releasable else [f"{checkpoint_name} is a demo voice: no level of it is ever released"]
+    notes += [] if releasable else [not_releasable(checkpoint_name)]
     if not shipping:
         return _nothing(levels, releasable, notes)
     best = shipping[0]

@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from core.config import not_releasable
 from eval.audition import REFERENCE, Heard, flac_base64
 from eval.metrics.registry import METRICS
 from eval.report_plots import clip_plot, spectrogram_pair, trade_off
@@ -69,7 +70,7 @@ def decision(record: Mapping[str, Any]) -> str:
         if record["level"]
         else "Release none"
     )
-    warning = "" if record["releasable"] else f'<p class="never">{escape(name)} is a demo voice: nothing of it is ever released.</p>'
+    warning = "" if record["releasable"] else f'<p class="never">{escape(not_releasable(name))}.</p>'
     return (
         f'<header class="{record["verdict"].lower()}"><p class="verdict">{record["verdict"]}</p><h1>{escape(headline)}</h1>'
         f"<p>{escape(record['reason'])}.</p>{warning}</header>"

@@ -7,6 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from core.config import not_releasable
 from core.manifest import Manifest
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
@@ -30,7 +31,7 @@ def print_judgement(judgement: Judgement, manifest: Manifest, precision: str) ->
         console.print(f"  - {reason}", highlight=False)
     if not manifest.releasable:
         shipped = "the gates hold, but " if verdict == SHIP else ""
-        console.print(f"[yellow]{shipped}this is the {manifest.checkpoint['name']} voice: it is never releasable[/]")
+        console.print(f"[yellow]{shipped}{not_releasable(manifest.checkpoint['name'])}[/]")
 
 
 def metric_table(judgement: Judgement, manifest: Manifest, precision: str) -> Table:

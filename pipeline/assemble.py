@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument
+from core.config import not_releasable
 from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def print_report(assembly: "Assembly", checked: int) -> None:
         table.add_row("vectors", "none: `python -m pipeline.vectors` writes them", "", "")
     Console().print(table)
     if not data["releasable"]:
-        print(f"{data['checkpoint']['name']}: not releasable")
+        print(not_releasable(data["checkpoint"]["name"]))
     print(json.dumps({"manifest": str(assembly.path), "checked": checked, "releasable": data["releasable"], "method": data["method"]}))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.arguments import checkpoint_argument, form_argument
+from core.config import not_releasable
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) ->
     console.print(table)
     console.print(", ".join(f"{count} {what}" for what, count in checked.items()), highlight=False)
     if not data["releasable"]:
-        console.print(f"{data['checkpoint']['name']}: not releasable, and the model card says so", highlight=False)
+        console.print(f"{not_releasable(data['checkpoint']['name'])}; the model card says so", highlight=False)
     print(json.dumps({"bundle": str(folder), "bytes": total, "releasable": data["releasable"], "method": data["method"], **checked}))
 
 

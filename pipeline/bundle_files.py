@@ -101,7 +101,9 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
     (folder / "licenses").mkdir()
     flite = "made from speech of flite's voices, Carnegie Mellon University (permissive): licenses/flite.txt"
     weights = flite if checkpoint.name == "demo" else "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
-    if checkpoint.name not in ("demo", "kokoro-82m"):
+    if checkpoint.name == "kokoro-int8":
+        weights += ". On 8-bit grids: ONNX export of kokoro-onnx by thewh1teagle (MIT)"
+    elif checkpoint.name not in ("demo", "kokoro-82m"):
         weights = f"checkpoint `{checkpoint.name}`: its licence is not known to this tool; do not distribute without it"
     for path in LICENSES.iterdir():
         if path.stem != "flite" or checkpoint.name == "demo":

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument
+from core.config import not_releasable
 from core.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, Method, method_named, with_settings
 
@@ -68,7 +69,7 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     if compression["unfit_for_engine"]:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
-        print("demo voice: not releasable")
+        print(not_releasable(manifest.checkpoint["name"]))
     fields = {"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "share_of_parent": round(share, 4)}
     print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
 

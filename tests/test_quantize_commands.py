@@ -129,7 +129,7 @@ class TestQualityCommand:
         data = json.loads(printed.splitlines()[-1])
         record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
         assert "PESQ wide band" in printed
-        assert "never releasable" in printed
+        assert "not releasable" in printed
         assert data["verdict"] == record["verdict"] == "UNDECIDED"
         assert data["releasable"] is False
         assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(data["summary"]["snr_db"]["mean"], abs=1e-4)
