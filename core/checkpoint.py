@@ -6,7 +6,6 @@
 Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with weights_only, the SHA-256 is recorded.
 """
 
-import hashlib
 import os
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import KokoroConfig, not_releasable
 from core.errors import InputError
+from core.staging import sha256_of
 from core.tensor_files import read_safetensors, read_tensors
 
 if TYPE_CHECKING:
@@ -133,12 +133,6 @@ def _probe_hub() -> None:
     if answer[0].status_code == HTTPStatus.TOO_MANY_REQUESTS:
         wait = answer[0].headers.get("Retry-After")
         raise ConnectionError("its rate limit is reached (429)" + (f"; it says to wait {wait} s" if wait else ""))
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

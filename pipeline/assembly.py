@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.checkpoint import Checkpoint, sha256_of
+from core.checkpoint import Checkpoint
 from core.commands import command_for
 from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, LITERAL, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
 from core.errors import InputError
 from core.manifest import Manifest
-from core.staging import read_json, write_json
+from core.staging import read_json, sha256_of, write_json
 from pipeline.packages import package_manifests
 from pipeline.vector_files import INDEX, load_index
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.checkpoint import Checkpoint, sha256_of
+from core.checkpoint import Checkpoint
 from core.contract import LITERAL
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
-from core.staging import read_json, staged, write_json
+from core.staging import read_json, sha256_of, staged, write_json
 from encoder.package import EncoderPackage
 from pipeline.assembly import NAME, Assembly, Parts
 from pipeline.lexicon_file import write_lexicon

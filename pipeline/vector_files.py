@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.checkpoint import sha256_of
 from core.errors import InputError
-from core.staging import read_json, staged, write_json
+from core.staging import read_json, sha256_of, staged, write_json
 from core.steps import EQUAL, Tensors, run
 from pipeline.audio import to_file
 from pipeline.chunks import LONGEST_PHONEMES, Pauses

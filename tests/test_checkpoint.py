@@ -10,9 +10,10 @@ import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core import checkpoint as module
-from core.checkpoint import HUB_REPOSITORY, open_checkpoint, sha256_of
+from core.checkpoint import HUB_REPOSITORY, open_checkpoint
 from core.errors import InputError
 from core.kokoro_int8 import cache
+from core.staging import sha256_of
 from vocoder.decoder import Vocoder
 
 

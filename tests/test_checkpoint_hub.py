@@ -15,7 +15,8 @@ from threading import Thread
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import HUB_REPOSITORY, HUB_REVISION, sha256_of
+from core.checkpoint import HUB_REPOSITORY, HUB_REVISION
+from core.staging import sha256_of
 
 WEIGHTS = "kokoro-v1_0.pth"
 CLIENT = """

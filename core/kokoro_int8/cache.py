@@ -13,10 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from core.checkpoint import sha256_of
 from core.errors import InputError
 from core.kokoro_int8.parts import INSTALL, installed, read_parts
-from core.staging import read_json, staged, write_json
+from core.staging import read_json, sha256_of, staged, write_json
 
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
 DATA = Path(__file__).resolve().parent / "data"

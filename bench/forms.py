@@ -1,6 +1,6 @@
-"""The engine variant beside the literal vocoder, both executed here: SNR against PyTorch, processor time, and how exact the rewriting is.
+"""The forms of the vocoder side by side, executed here: SNR against PyTorch, processor time, and how exact the rewriting is.
 
-    python -m bench.engine_variant [--checkpoint demo] [--frames 400] [--repeats 3]
+    python -m bench.forms [--checkpoint demo] [--frames 400] [--repeats 3]
 
 Without --checkpoint full size with random weights. Renders take turns. A Markdown table, then one JSON object; exit 2 for bad input.
 """
@@ -18,9 +18,10 @@ from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from vocoder.decoder import Vocoder
+    from vocoder.forms import Form
     from vocoder.packing import VocoderInputs
 
-CHIPS = {"literal": None, "engine": ("m3", "m4", "m5"), "engine-poly": ("m1", "m2")}
+FORMS = {"literal": ("literal", None), "windowed": ("windowed", ("m3", "m4", "m5")), "windowed-poly": ("windowed", ("m1", "m2"))}
 
 
 def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInputs]":
@@ -34,7 +35,7 @@ def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInput
     from vocoder.decoder import Vocoder
 
     if checkpoint is None:
-        config = KokoroConfig.from_dict(kokoro_config(), "bench.engine_variant")
+        config = KokoroConfig.from_dict(kokoro_config(), "bench.forms")
         vocoder = random_vocoder(config, seed=0)
         return vocoder, random_inputs(vocoder, frames, config.hidden_dim)
     opened = open_checkpoint(checkpoint)
@@ -43,53 +44,46 @@ def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInput
     return vocoder, excerpt(inputs, start=0, frames=min(frames, inputs.frames))
 
 
-def exactness_db(vocoder: "Vocoder", inputs: "VocoderInputs", chips: tuple[str, ...], bucket: int) -> float:
+def exactness_db(vocoder: "Vocoder", inputs: "VocoderInputs", form: "Form", bucket: int) -> float:
     """SNR of the rewritten network in PyTorch fp32 against the literal one."""
     import torch
-    from vocoder.windowed.options import EngineOptions
 
     from core.figures import snr_db
     from vocoder.package import render_reference
-    from vocoder.windowed.geometry import Windows
-    from vocoder.windowed.model import WindowedVocoder
-    from vocoder.windowed.packing import joined_rows, pack_rows
 
-    engine = WindowedVocoder(vocoder, inputs.asr.shape[1], EngineOptions.of(chips).form()).eval()
+    module = form.module(vocoder, inputs.asr.shape[1]).eval()
     with torch.no_grad():
-        rows = engine(pack_rows(inputs, bucket), inputs.style[:, :, None, None].float())
-    return snr_db(render_reference(vocoder, inputs), joined_rows(rows, Windows.of(inputs.frames, bucket)).numpy())
+        waveform = module(form.pack(inputs, bucket, half=False), inputs.style[:, :, None, None].float())
+    return snr_db(render_reference(vocoder, inputs), form.join(waveform, inputs.frames, bucket).numpy())
 
 
 def compare(vocoder: "Vocoder", inputs: "VocoderInputs", repeats: int, folder: Path) -> list[dict[str, Any]]:
     """Figures of every form, its packages built into `folder`."""
-    from vocoder.export import export_model
-    from vocoder.windowed.options import EngineOptions
-
+    from core.build import converted
     from core.export import save_package
     from core.figures import snr_db
     from mlprogram import Program
+    from vocoder.forms import form_named
     from vocoder.package import render_reference, run_program
+    from vocoder.stage import vocoder_function
     from vocoder.windowed.geometry import raised
 
-    programs, rows, reference = {}, [], render_reference(vocoder, inputs)
-    for form, chips in CHIPS.items():
-        bucket = inputs.frames if chips is None else raised(inputs.frames)
-        sizes, options = (inputs.asr.shape[1], inputs.style.shape[1]), chips and EngineOptions.of(chips)
-        save_package(export_model(vocoder, (bucket,), "fp16", "iOS17", *sizes, options), folder / f"{form}.mlpackage")
-        programs[form] = (Program(folder / f"{form}.mlpackage"), bucket)
-        value = snr_db(reference, run_program(programs[form][0], inputs, bucket))
-        exact = None if chips is None else exactness_db(vocoder, inputs, chips, bucket)
-        rows.append({"form": form, "bucket": bucket, "exactness_db": exact, "executed_db": value, "processor_s": []})
+    calls, rows, reference = {}, [], render_reference(vocoder, inputs)
+    for name, (kind, chips) in FORMS.items():
+        form, bucket = form_named(kind, chips), inputs.frames if chips is None else raised(inputs.frames)
+        sizes = (inputs.asr.shape[1], inputs.style.shape[1])
+        function = vocoder_function(form.module(vocoder, sizes[0]), form, (bucket,), "fp16", *sizes)
+        save_package(converted(function, "fp16", "iOS17"), folder / f"{name}.mlpackage")
+        calls[name] = (Program(folder / f"{name}.mlpackage"), form, inputs, bucket)
+        exact = None if chips is None else exactness_db(vocoder, inputs, form, bucket)
+        value = snr_db(reference, run_program(*calls[name]))
+        rows.append({"form": name, "bucket": bucket, "exactness_db": exact, "executed_db": value, "processor_s": []})
     for _ in range(repeats):
         for row in rows:
             start = time.process_time()
-            run_program(*_call(programs[row["form"]], inputs))
+            run_program(*calls[row["form"]])
             row["processor_s"].append(time.process_time() - start)
     return rows
-
-
-def _call(program: tuple[Any, int], inputs: Any) -> tuple[Any, Any, int]:
-    return program[0], inputs, program[1]
 
 
 def print_table(rows: list[dict[str, Any]], frames: int) -> None:
@@ -106,7 +100,7 @@ def print_table(rows: list[dict[str, Any]], frames: int) -> None:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.engine_variant", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="bench.forms", description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", help="a folder or 'demo' instead of full-size random weights")
     parser.add_argument("--frames", type=int, default=400, help="40 a second")
     parser.add_argument("--repeats", type=int, default=3, help="timed renders of each form")

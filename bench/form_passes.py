@@ -1,6 +1,6 @@
-"""What the engine variant saves: operations, MACs and activation bytes of a second of audio by operation type, against the literal vocoder.
+"""What the windowed form saves: operations, MACs and activation bytes of a second of audio by operation type, beside the literal form.
 
-    python -m bench.engine_passes
+    python -m bench.form_passes
 
 Full size, random weights, converted here (minutes). Markdown tables, then one JSON object; exit 2 for bad input.
 """
@@ -14,50 +14,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from core.contract import FRAMES_PER_SECOND
+from core.contract import FRAMES_PER_SECOND, LITERAL
 from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
-    from vocoder.windowed.options import EngineOptions
+    from vocoder.forms import Form
 
 SECONDS = (1, 3, 7, 15, 30)
-LITERAL = "literal"
-FORMS = {LITERAL: None, "engine": ("m3", "m4", "m5"), "engine-poly": ("m1", "m2")}
+FORMS = {LITERAL: (LITERAL, None), "windowed": ("windowed", ("m3", "m4", "m5")), "windowed-poly": ("windowed", ("m1", "m2"))}
 
 
-def build_vocoder(folder: Path, options: "EngineOptions | None") -> Path:
-    """The full-size vocoder with random weights and one enumerated shape for each length, raised to whole rows in the engine variant."""
-    from vocoder.export import export_model
-
+def build_vocoder(folder: Path, form: "Form") -> Path:
+    """The full-size vocoder with random weights and one enumerated shape for each length, raised to whole rows in the windowed form."""
     from bench.random_checkpoint import kokoro_config, random_vocoder
+    from core.build import converted
     from core.config import KokoroConfig
     from core.export import save_package
+    from vocoder.stage import vocoder_function
     from vocoder.windowed.geometry import raised
 
     frames = tuple(seconds * FRAMES_PER_SECOND for seconds in SECONDS)
-    if options is not None:
+    if form.name != LITERAL:
         frames = tuple(raised(count) for count in frames)
-    config = KokoroConfig.from_dict(kokoro_config(), "bench.engine_passes")
-    model = export_model(random_vocoder(config, seed=0), frames, "fp16", "iOS17", config.hidden_dim, config.style_dim, options)
-    save_package(model, folder / "Vocoder.mlpackage")
+    config = KokoroConfig.from_dict(kokoro_config(), "bench.form_passes")
+    module = form.module(random_vocoder(config, seed=0), config.hidden_dim)
+    function = vocoder_function(module, form, frames, "fp16", config.hidden_dim, config.style_dim)
+    save_package(converted(function, "fp16", "iOS17"), folder / "Vocoder.mlpackage")
     return folder / "Vocoder.mlpackage"
 
 
-def passes(form: str) -> list[dict[str, Any]]:
+def passes(name: str) -> list[dict[str, Any]]:
     """Operations, MACs and bytes moved of one form at every length, the last two for a second of the audio that was asked for."""
-    from vocoder.windowed.options import EngineOptions
-
     from mlprogram.examine.profile import open_program, profile_program
+    from vocoder.forms import form_named
 
-    chips = FORMS[form]
     with tempfile.TemporaryDirectory() as folder:
-        program = open_program(build_vocoder(Path(folder), chips and EngineOptions.of(chips)))
+        program = open_program(build_vocoder(Path(folder), form_named(*FORMS[name])))
         profiles = sorted((profile_program(program, shapes) for shapes in program.all_shapes()), key=_held)
-    return [_figures(form, seconds, profile) for seconds, profile in zip(SECONDS, profiles, strict=True)]
+    return [_figures(name, seconds, profile) for seconds, profile in zip(SECONDS, profiles, strict=True)]
 
 
 def _held(profile: Any) -> float:
-    """Seconds of audio that a shape of the features holds: one row in the literal vocoder, several in the engine variant."""
+    """Seconds of audio that a shape of the features holds: one row in the literal vocoder, several in the windowed form."""
     from vocoder.windowed.geometry import bucket_of
 
     features = profile.inputs[0].shape
@@ -99,7 +97,7 @@ def _cells(rows: list[dict[str, Any]], literal: list[dict[str, Any]]) -> tuple[s
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    argparse.ArgumentParser(prog="bench.engine_passes", description=__doc__.splitlines()[0]).parse_args(argv)
+    argparse.ArgumentParser(prog="bench.form_passes", description=__doc__.splitlines()[0]).parse_args(argv)
     forms = [passes(form) for form in FORMS]
     print_table(forms)
     print(json.dumps(forms))
