@@ -10,9 +10,9 @@ Each subcommand is one module's main(argv); `kokoro-ane VERB --help` is that com
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
+__version__ = "0.2.0"
 COMMANDS = MappingProxyType(
     {
         "build": ("pipeline.build", "a stage's packages: g2p, encoder, vocoder"),
@@ -48,10 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(usage())
         return 0 if given else 2
     if given[0] == "--version":
-        try:
-            print(version("kokoro-ane"))
-        except PackageNotFoundError:
-            print("not installed: run from a checkout")
+        print(__version__)
         return 0
     if given[0] not in COMMANDS:
         print(f"error: no verb {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)

@@ -84,6 +84,11 @@ class PhonemeReader:
                 yield Result(found[1], joined.rstrip(), words)
 
 
+def dialect_of(voice: str) -> Dialect:
+    """Kokoro names a British voice bf_ or bm_."""
+    return "gb" if voice[:3] in ("bf_", "bm_") else "us"
+
+
 def _word(text: str, start: int, symbols: str) -> Word:
     end = start + len(symbols)
     source = "punctuation" if symbols in PUNCTUATION else "override"

@@ -86,18 +86,13 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, dict[str, str]]":
     """The g2p stage, and the hash of its package where one is executed."""
-    from pipeline.reading import PhonemeReader, TextReader
+    from pipeline.reading import PhonemeReader, TextReader, dialect_of
     from pipeline.runtimes.g2p import open_g2p
 
     if arguments.phonemes:
         return PhonemeReader(), {}
     program, made_of = open_g2p(arguments.runtime, arguments.build)
     return TextReader.load(arguments.dialect or dialect_of(voice), arguments.lexicon, program), made_of
-
-
-def dialect_of(voice: str) -> str:
-    """Kokoro names a British voice bf_ or bm_."""
-    return "gb" if voice[:3] in ("bf_", "bm_") else "us"
 
 
 def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, Tensor, str, dict[str, str]]":
