@@ -1,6 +1,6 @@
 """The release decision as plain data, with everything needed to make it again.
 
-write_json(out, decision_record(levels, choice, context, floors, objective="smallest", chip="m4"))
+write_json(out, decision_record(levels, choice, context, seed_floors, objective="smallest", chip="m4"))
 """
 
 import subprocess
@@ -21,7 +21,7 @@ from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
 from vocoder.package import render_reference
 
 FORMAT = 1
-REDRAW, THREADS = "fp32, another noise seed", "fp32, other thread count"
+OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
 
 
 def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
@@ -36,11 +36,12 @@ def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
     return measure(Trial(*renders))
 
 
-def floors(context: JudgeContext) -> dict[str, dict[str, float]]:
+def seed_floors(context: JudgeContext) -> dict[str, dict[str, float]]:
     """The reference's own spread: another noise seed over all clips, another thread count on the first."""
-    redraw = [context.store.figures(f"floor/{clip.id}", lambda clip=clip: context.truth.of(clip).floor()) for clip in context.clips]
-    threads = [context.store.figures("floor/threads", lambda: thread_floor(context.truth, context.clips[0]))]
-    return {name: _spread(figures) for name, figures in ((REDRAW, redraw), (THREADS, threads))}
+    store, truth = context.store, context.truth
+    other_seed = [store.figures(f"seed_floor/{clip.id}", lambda clip=clip: truth.of(clip).seed_floor()) for clip in context.clips]
+    threads = [context.store.figures("seed_floor/threads", lambda: thread_floor(context.truth, context.clips[0]))]
+    return {name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))}
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -82,7 +83,7 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
     return context.store.key | {
         "checkpoint": context.checkpoint.name,
         "commit": commit(),
-        "redraw_seed": context.truth.seed + 1,
+        "seed_floor_seed": context.truth.seed + 1,
         "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
         "precision": context.precision,
         "clips": [clip.id for clip in context.clips],

@@ -126,9 +126,9 @@ class LazyPackage:
 
 def _clip(package: LazyPackage, clip: Utterance, context: JudgeContext) -> ClipResult:
     """Figures of one clip, measured at most once."""
-    floor = context.store.figures(f"floor/{clip.id}", lambda: context.truth.of(clip).floor())
+    seed_floor = context.store.figures(f"seed_floor/{clip.id}", lambda: context.truth.of(clip).seed_floor())
     sha256 = package.manifest.package_sha256
-    found = context.store.result(sha256, package.precision, clip, lambda: judge_clip(context.truth, package, clip, floor))
+    found = context.store.result(sha256, package.precision, clip, lambda: judge_clip(context.truth, package, clip, seed_floor))
     context.tick()
     return found
 

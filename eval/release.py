@@ -48,7 +48,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
@@ -116,13 +116,13 @@ def run(argv: list[str] | None) -> int:
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from eval.choose import choose
-        from eval.decision import decision_record, floors
+        from eval.decision import decision_record, seed_floors
         from eval.release_table import print_release
     levels, context = judged(arguments, checkpoint, levels_asked)
     if all(level.failed for level in levels):
         raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
     choice = choose(levels, arguments.objective, arguments.chip, checkpoint.name, checkpoint.releasable)
-    spread = floors(context)
+    spread = seed_floors(context)
     out = folder(arguments) / "decision.json"
     write_json(out, decision_record(levels, choice, context, spread, arguments.objective, arguments.chip))
     print_release(levels, choice, spread, arguments.chip)

@@ -95,14 +95,14 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Clips are found perfect without being rendered; the list of those that were asked for."""
     asked: list[str] = []
 
-    def judge_clip(_truth: object, _package: object, utterance, floor: dict[str, float]) -> ClipResult:
+    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
         asked.append(utterance.id)
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, floor)
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor)
 
     class Spoken:
         """Stands for the fp32 renders."""
 
-        def floor(self) -> dict[str, float]:
+        def seed_floor(self) -> dict[str, float]:
             return PERFECT
 
     monkeypatch.setattr(judged_levels, "judge_clip", judge_clip)
@@ -126,7 +126,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     assert json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
-    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "tools", "seed", "redraw_seed", "bootstrap"}
+    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "tools", "seed", "seed_floor_seed", "bootstrap"}
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `python -m quantize.apply --method w8` builds it"
@@ -139,10 +139,10 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = judged_levels.judge_clip
 
-    def interrupted(truth: object, package: object, utterance, floor: dict[str, float]) -> ClipResult:
+    def interrupted(truth: object, package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(truth, package, utterance, floor)
+        return honest(truth, package, utterance, seed_floor)
 
     monkeypatch.setattr(judged_levels, "judge_clip", interrupted)
     assert release(copied, "--methods", "fp16") == 2

@@ -133,7 +133,7 @@ class TestQualityCommand:
         assert data["verdict"] == record["verdict"] == "UNDECIDED"
         assert data["releasable"] is False
         assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(data["summary"]["snr_db"]["mean"], abs=1e-4)
-        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["floor"]["pesq"]
+        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_floor"]["pesq"]
         assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
 
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 2
