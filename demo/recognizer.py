@@ -15,12 +15,11 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not dem
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.recognizer import Count, heard, rate
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -30,18 +29,6 @@ if TYPE_CHECKING:
 
 LARGEST_RATIO = 1.6  # of flite's word error rate
 READINGS = ("flite", "copy", "text")
-SPEECH_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
-
-
-@dataclass(frozen=True)
-class Count:
-    """Errors of the recognizer in one reading of one sentence."""
-
-    voice: str
-    reading: str
-    errors: int
-    words: int
-    heard: str
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -112,31 +99,11 @@ class Speaker:
         yield voice, "text", resampled(np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ, RECORDING_RATE_HZ)
 
 
-def heard(text: str, voice: str, reading: str, samples: "np.ndarray") -> Count:
-    """What a fresh recognizer makes of the samples, against the text. A fresh one: its cepstral mean would carry over."""
-    import numpy as np
-    import pocketsphinx
-
-    from core.corpus import RECORDING_RATE_HZ
-    from g2p.rates import edit_distance
-
-    level = SPEECH_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
-    audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
-    decoder = pocketsphinx.Decoder(samprate=RECORDING_RATE_HZ, loglevel="FATAL")
-    decoder.start_utt()
-    decoder.process_raw(audio.tobytes(), full_utt=True)
-    decoder.end_utt()
-    hypothesis = decoder.hyp()
-    found = re.sub(r"\(\d+\)", "", hypothesis.hypstr).split() if hypothesis else []
-    wanted = re.findall(r"[a-z']+", text.lower())
-    return Count(voice, reading, edit_distance(found, wanted), len(wanted), " ".join(found))
-
-
 def summary(counts: list[Count]) -> dict[str, dict[str, float]]:
     """Word error rate by voice and in all, by reading."""
     figures = {}
     for voice in ("all", *dict.fromkeys(count.voice for count in counts)):
-        figures[voice] = {reading: _rate([c for c in counts if c.reading == reading and voice in ("all", c.voice)]) for reading in READINGS}
+        figures[voice] = {reading: rate([c for c in counts if c.reading == reading and voice in ("all", c.voice)]) for reading in READINGS}
     return figures
 
 
@@ -150,10 +117,6 @@ def print_table(figures: dict[str, dict[str, float]]) -> None:
         ratio = rates["text"] / rates["flite"] if rates["flite"] else float("nan")
         table.add_row(voice, *(f"{100 * rates[reading]:.1f} %" for reading in READINGS), f"{ratio:.2f}")
     Console().print(table)
-
-
-def _rate(counts: list[Count]) -> float:
-    return round(sum(count.errors for count in counts) / sum(count.words for count in counts), 4)
 
 
 if __name__ == "__main__":
