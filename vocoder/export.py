@@ -67,9 +67,11 @@ def packed_module(
 
 
 def check_inputs(checkpoint: Checkpoint, vocoder: Vocoder, buckets: tuple[int, ...], options: EngineOptions | None) -> VocoderInputs:
-    """A second of a held-out sentence (less when every bucket is shorter), spoken by this checkpoint."""
+    """About a second of a held-out sentence, spoken by this checkpoint: literal, it fills a bucket, so that one render has no padding."""
     inputs = vocoder_inputs(checkpoint, vocoder, text_encoder(checkpoint), heldout()[0], seed=0)
-    return excerpt(inputs, start=20, frames=min(CHECK_FRAMES if options is None else CHECK_ROW_FRAMES, buckets[-1]))
+    near = min(buckets, key=lambda bucket: abs(bucket - CHECK_FRAMES))
+    frames = min(CHECK_ROW_FRAMES, buckets[-1] if options is not None else near if near <= CHECK_ROW_FRAMES else CHECK_FRAMES)
+    return excerpt(inputs, start=20, frames=frames)
 
 
 def build(
