@@ -200,12 +200,15 @@ def upstream_state(module: nn.Module) -> dict[str, Tensor]:
 class AdaIN1d(nn.Module):
     """Adaptive instance norm: (x - mean) / std * gain(style) + shift(style), statistics inside the mask only.
 
+    Made for fp16: the rounded mean is subtracted first and what it missed is taken from the shift, because means of real Kokoro are up to
+    117 deviations; the squares are those of `scale` * (x - mean), `scale` a power of two that keeps them inside fp16's range.
     Upstream's `norm.weight` and `norm.bias`, absent in the released checkpoint, are folded into the affine when a state dict has them.
     """
 
-    def __init__(self, style_dim: int, channels: int) -> None:
+    def __init__(self, style_dim: int, channels: int, scale: float = 1.0) -> None:
         super().__init__()
         self.fc = StyleAffine(style_dim, channels)
+        self.scale = scale
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """x [B, C, 1, S] and style [B, style_dim, 1, 1] -> [B, C, 1, S]; the padding of the result is not zero."""
@@ -213,9 +216,11 @@ class AdaIN1d(nn.Module):
         if mask is None:
             return F.instance_norm(x, eps=NORM_EPSILON) * gain + shift
         mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean  # a ratio of means: a sum over S overflows fp16
-        centered = masked(x - mean, mask)
-        variance = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
-        return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
+        centered = (x - mean) * (mask.values * self.scale)
+        rest = centered.mean(dim=3, keepdim=True) / mask.mean  # what the rounding of the mean left
+        power = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
+        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * self.scale**2) * gain
+        return centered * factor + (shift - rest * factor)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         weight, bias = state.pop(prefix + "norm.weight", None), state.pop(prefix + "norm.bias", None)

@@ -105,7 +105,7 @@ def vocoder_stage(
     from vocoder.stage import VocoderStage
 
     lengths = form.lengths(checkpoint.config, buckets)
-    return VocoderStage(checkpoint, form, lengths, precision, target, check_speech(checkpoint, min(form.check_frames, lengths[-1])))
+    return VocoderStage(checkpoint, form, lengths, precision, target, check_speech(checkpoint, form.check_frames(lengths)))
 
 
 def _g2p_stage(arguments: argparse.Namespace) -> "Stage":

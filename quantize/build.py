@@ -79,7 +79,7 @@ def build_compressed(
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
     """The stage that the parent was built from."""
     form = form_recorded(parent.form, parent.inputs[FEATURES])
-    speech = check_speech(checkpoint, min(form.check_frames, parent.buckets[-1]))
+    speech = check_speech(checkpoint, form.check_frames(parent.buckets))
     return VocoderStage(checkpoint, form, parent.buckets, parent.precision, parent.target, speech)
 
 

@@ -26,6 +26,8 @@ from vocoder.windowed.layers import CosineSnake, PolynomialSnake
 from vocoder.windowed.model import WindowedVocoder
 from vocoder.windowed.packing import joined_rows, pack_rows
 
+CHECK_FRAMES, CHECK_ROW_FRAMES = 40, 140  # a second, literal; three and a half, windowed
+
 
 class Form(Protocol):
     """What the builder, the chain and compression ask of a form."""
@@ -34,9 +36,8 @@ class Form(Protocol):
     def name(self) -> str:
         """One of FORMS; part of the package's name unless literal."""
 
-    @property
-    def check_frames(self) -> int:
-        """Frames of the utterance that a build is checked with: as short as the form's shapes allow."""
+    def check_frames(self, buckets: tuple[int, ...]) -> int:
+        """Frames of the utterance that a build is checked with: about a second, as short as the form's shapes allow."""
 
     def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
         """The lengths to build, in frames; None: the form's default ones. InputError where it cannot have one, or not this checkpoint."""
@@ -68,7 +69,11 @@ class LiteralForm:
     """Upstream's graph as it is, in (B, C, 1, S), under a prefix mask."""
 
     name = LITERAL
-    check_frames = 40  # one second: long enough for every receptive field, short enough for the full-size model on two cores
+
+    def check_frames(self, buckets: tuple[int, ...]) -> int:
+        """A whole bucket where one is near, so that one render has no padding; long enough for every receptive field."""
+        near = min(buckets, key=lambda bucket: abs(bucket - CHECK_FRAMES))
+        return min(near if near <= CHECK_ROW_FRAMES else CHECK_FRAMES, buckets[-1])
 
     def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
         """See Form."""
@@ -114,7 +119,10 @@ class WindowedForm:
 
     chips: tuple[str, ...]
     polynomial: bool
-    check_frames = 140  # its shapes need whole windows, and this length fills four of the default ones
+
+    def check_frames(self, buckets: tuple[int, ...]) -> int:
+        """Its shapes need whole windows, and this length fills four of the default ones."""
+        return min(CHECK_ROW_FRAMES, buckets[-1])
 
     @classmethod
     def of(cls, chips: tuple[str, ...] | None = None) -> "WindowedForm":

@@ -19,17 +19,21 @@ from vocoder.istft import InverseStft
 from vocoder.source import HarmonicSource
 
 STAGE_SLOPE, POST_SLOPE = 0.1, 0.01  # upstream uses leaky_relu's default slope before conv_post
+# AdaIN's scales by what real Kokoro shows there. The spectrum's branch begins with deviations from 0.0024, whose squares fp16 hardly
+# holds; its convolutions and the trunk peak at 30 and 218, and 256 squared is infinite.
+QUIET_SCALE, PLAIN_SCALE, LOUD_SCALE = 8.0, 1.0, 0.25
 
 
 class AdaINResBlock1(nn.Module):
-    """Three residual pairs of (AdaIN, Snake, convolution), the first of each pair dilated."""
+    """Three residual pairs of (AdaIN, Snake, convolution), the first of each pair dilated. `scales`: of the norms of a pair."""
 
-    def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...], style_dim: int) -> None:
+    def __init__(
+        self, channels: int, kernel: int, dilations: tuple[int, ...], style_dim: int, scales: tuple[float, float] = (LOUD_SCALE, LOUD_SCALE)
+    ) -> None:
         super().__init__()
         self.convs1 = nn.ModuleList(Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2) for d in dilations)
         self.convs2 = nn.ModuleList(Conv(channels, channels, kernel, padding=(kernel - 1) // 2) for _ in dilations)
-        self.adain1 = nn.ModuleList(AdaIN1d(style_dim, channels) for _ in dilations)
-        self.adain2 = nn.ModuleList(AdaIN1d(style_dim, channels) for _ in dilations)
+        self.adain1, self.adain2 = (nn.ModuleList(AdaIN1d(style_dim, channels, scale) for _ in dilations) for scale in scales)
         self.alpha1 = SnakeList(Snake(channels) for _ in dilations)
         self.alpha2 = SnakeList(Snake(channels) for _ in dilations)
 
@@ -62,7 +66,7 @@ class Generator(nn.Module):
                 if last
                 else Conv(SPECTRUM_CHANNELS, width, 2 * stride, stride=stride, padding=(stride + 1) // 2, weight_norm=False)
             )
-            self.noise_res.append(AdaINResBlock1(width, 11 if last else 7, (1, 3, 5), style_dim))
+            self.noise_res.append(AdaINResBlock1(width, 11 if last else 7, (1, 3, 5), style_dim, (QUIET_SCALE, PLAIN_SCALE)))
             for k, d in zip(net.resblock_kernel_sizes, net.resblock_dilation_sizes, strict=True):
                 self.resblocks.append(AdaINResBlock1(width, k, d, style_dim))
         self.blocks_per_stage = len(net.resblock_kernel_sizes)
