@@ -26,7 +26,6 @@ from eval.metrics.registry import METRICS
 from eval.release import main, parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
-from vocoder.export import build as build_vocoder
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
@@ -72,14 +71,11 @@ class TestChoice:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and its fp16 package."""
-    folder = tmp_path_factory.mktemp("release")
-    config = tiny_config()
-    config["istftnet"] |= {"resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3, 5]]}
-    checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", config))
-    build_vocoder(checkpoint, (80, 320), "fp16", "iOS17", folder / "build")
-    return checkpoint, folder / "build"
+def built(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny checkpoint and its fp16 vocoder."""
+    out = tmp_path_factory.mktemp("release") / "build"
+    shutil.copytree(tiny_build, out, ignore=shutil.ignore_patterns("*Encoder*", "*fp32*"))
+    return tiny_checkpoint, out
 
 
 @pytest.fixture
