@@ -49,7 +49,7 @@ def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> t
     checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS)
 
     def make(out: Path) -> None:
-        build_vocoder(checkpoint, (40, 280), "fp16", "iOS17", out)
+        build_vocoder(checkpoint, (80, 280), "fp16", "iOS17", out)
         for name in COMPRESSED:
             build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
 
