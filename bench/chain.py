@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
+from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MEMORY_LIMIT_MB, SEAM_LIMIT_DB, AGREEMENT_WORDS = 50.0, 0.0, 100
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="bench.chain", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M'")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--method", default="fp16", help="level of the vocoder package")
     parser.add_argument("--voice", help="default: the checkpoint's first")
@@ -66,14 +67,14 @@ def pipelines(checkpoint: "Checkpoint", arguments: argparse.Namespace, clock: Ca
     """A pipeline for each runtime, loaded."""
     from pipeline.conductor import Pipeline
     from pipeline.reading import TextReader
-    from pipeline.runtime import open_stages
+    from pipeline.runtimes import Request, open_runtime
 
     reader = TextReader.load("us", None)
     found = {}
     for runtime in arguments.runtimes.split(","):
         method = "fp16" if runtime == "torch" else arguments.method
-        stages = open_stages(runtime, checkpoint, arguments.build, method)
-        found[runtime] = Pipeline(reader, stages.encoder, stages.vocoder, checkpoint.config.vocab, clock)
+        opened = open_runtime(runtime, Request(checkpoint, arguments.build, method, arguments.form))
+        found[runtime] = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)
     return found
 
 
@@ -84,18 +85,18 @@ def speed(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> list[dict[
     import torch
 
     from bench.executor import resident_kib
-    from pipeline.conductor import Manner
+    from pipeline.conductor import SpeechOptions
     from pipeline.tally import Tally
 
     torch.set_num_threads(arguments.threads)
     voice = checkpoint.voice(arguments.voice or checkpoint.voices[0])
     rows, clock = [], time.process_time if arguments.threads == 1 else time.perf_counter
     for runtime, pipeline in pipelines(checkpoint, arguments, clock).items():
-        list(pipeline.speak(text_of(20), voice, Manner()))  # warm
+        list(pipeline.speak(text_of(20), voice, SpeechOptions()))  # warm
         for words in arguments.words:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
             tally = Tally(clock)
-            for speech in pipeline.speak(text_of(words), voice, Manner()):
+            for speech in pipeline.speak(text_of(words), voice, SpeechOptions()):
                 tally.add(speech)
             rows.append(
                 {"runtime": runtime, "threads": arguments.threads, "words": words, "peak_mb": resident_kib("VmHWM") / 1000} | tally.report()
@@ -152,32 +153,34 @@ def print_memory(rows: list[dict[str, Any]]) -> None:
     print_markdown(headings, [(row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names)) for row in rows])
 
 
+FEATURES = ("raw", "hidden", "text", "f0_hz", "energy", "spectrum")  # what one chain's vocoder is given of the other's
+
+
 def agreement(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> dict[str, Any]:
     """Both runtimes on the same chunks: vocoder on the same features, encoder by itself, and the whole chain on its own F0."""
     import numpy as np
 
     from core.figures import rmse, snr_db
-    from core.voices import style_row
-    from encoder.vocab import input_ids
+    from core.steps import run as run_steps
     from pipeline.chunks import chunks
-    from pipeline.conductor import vocoder_inputs
     from pipeline.reading import TextReader
-    from pipeline.runtime import open_stages
+    from pipeline.runtimes import Request, open_runtime
+    from pipeline.steps import STEPS, Chain, begin
 
-    text = text_of(AGREEMENT_WORDS)
-    ours, theirs = (
-        open_stages(name, checkpoint, arguments.build, arguments.method if name != "torch" else "fp16") for name in ("torch", "mlprogram")
-    )
-    voice, rows = checkpoint.voice(arguments.voice or checkpoint.voices[0]), []
+    text, voice = text_of(AGREEMENT_WORDS), checkpoint.voice(arguments.voice or checkpoint.voices[0]).numpy()
+    methods = {"torch": "fp16", "mlprogram": arguments.method}
+    opened = [open_runtime(name, Request(checkpoint, arguments.build, method, arguments.form)) for name, method in methods.items()]
+    ours, theirs = (Chain(checkpoint.config.vocab, voice, found.encoder, found.vocoder) for found in opened)
+    rows = []
     for index, chunk in enumerate(chunks(TextReader.load("us", None).sentences(text), text)):
-        style, ids = style_row(voice, len(chunk.phonemes)), input_ids(chunk.phonemes, checkpoint.config.vocab)
-        one, other = (stages.encoder.encode(ids, style[:, 128:], 1.0) for stages in (ours, theirs))
-        shared, own = (vocoder_inputs(found, style[:, :128], ours.vocoder.source, index) for found in (one, other))
-        reference = ours.vocoder.render(shared)
-        row = {"tokens": len(ids), "changed": int((one.durations != other.durations).sum())}
-        row["same_features_db"] = snr_db(reference, theirs.vocoder.render(shared))
+        given = begin(chunk.phonemes, 1.0, index)
+        one, other = (run_steps(STEPS, chain, given) for chain in (ours, theirs))
+        features = given | {name: one[name] for name in FEATURES}
+        shared = run_steps(STEPS, theirs, features)["waveform"]
+        row = {"tokens": len(one["ids"]), "changed": int((one["durations"] != other["durations"]).sum())}
+        row["same_features_db"] = snr_db(one["waveform"], shared)
         if not row["changed"]:
-            row |= {"f0_rms_hz": rmse(one.f0_hz.numpy(), other.f0_hz.numpy()), "chain_db": snr_db(reference, theirs.vocoder.render(own))}
+            row |= {"f0_rms_hz": rmse(one["f0_hz"], other["f0_hz"]), "chain_db": snr_db(one["waveform"], other["waveform"])}
         rows.append(row)
     chains = [row["chain_db"] for row in rows if "chain_db" in row]
     return {

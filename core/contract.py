@@ -19,6 +19,8 @@ COLUMNS_PER_FRAME = FRAME_SAMPLES // HOP_SAMPLES
 HARMONICS = 9  # fundamental and eight overtones
 
 VOCODER_NAME = "KokoroVocoder"
+LITERAL, WINDOWED, WINDOWED_POLYNOMIAL = "literal", "windowed", "windowed-poly"
+FORMS = (LITERAL, WINDOWED, WINDOWED_POLYNOMIAL)  # of the vocoder (vocoder/forms.py); the literal one has no name in a package's name
 FEATURES, STYLE, WAVEFORM = "features", "style", "waveform"
 
 DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)  # frames: 0.5 s to 30 s

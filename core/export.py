@@ -44,6 +44,11 @@ class TensorType:
     shapes: tuple[tuple[int, ...], ...] = ()
 
 
+def flexible(name: str, dtype: type[np.generic], shapes: tuple[tuple[int, ...], ...]) -> TensorType:
+    """An input with these enumerated shapes, or a fixed one where there is only one."""
+    return TensorType(name, dtype, shapes=shapes) if len(shapes) > 1 else TensorType(name, dtype, shape=shapes[0])
+
+
 @contextlib.contextmanager
 def full_disk_is_an_oserror() -> Iterator[None]:
     """coremltools' weight writer says RuntimeError where the disk is full; say what it is."""
@@ -130,6 +135,24 @@ def save_package(model: "ct.models.MLModel", path: Path) -> None:
     """Save `model` as `path` (.mlpackage) with reproducible bytes. Raises OSError when the disk cannot take it."""
     with quiet_coremltools(), full_disk_is_an_oserror():
         model.save(str(path))
+    make_reproducible(path)
+
+
+def save_functions(models: "dict[str, ct.models.MLModel]", path: Path) -> None:
+    """One package: a single model under `main`, several as functions of these names, equal weights stored once (iOS 18)."""
+    if len(models) == 1:
+        save_package(next(iter(models.values())), path)
+        return
+    with quiet_coremltools(), full_disk_is_an_oserror(), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        import coremltools as ct
+
+        joined = ct.utils.MultiFunctionDescriptor()
+        for name, model in models.items():
+            single = Path(folder) / f"{name}.mlpackage"
+            model.save(str(single))
+            joined.add_function(str(single), src_function_name="main", target_function_name=name)
+        joined.default_function_name = next(iter(models))
+        ct.utils.save_multifunction(joined, str(path))
     make_reproducible(path)
 
 

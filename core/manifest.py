@@ -13,12 +13,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from core.contract import ENCODER_NAME, G2P_NAME
+from core.commands import command_for
+from core.contract import LITERAL
 from core.errors import InputError
 from core.export import package_bytes, package_sha256
 from core.staging import read_json, write_json
 
-FORMAT = 1
+FORMAT = 2  # 2: form, functions, token lengths, compute units and alignment in every manifest
 
 
 def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
@@ -26,10 +27,9 @@ def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str
     return f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
 
 
-def command_for(name: str) -> str:
-    """What builds the package of that stage or file name, for the user to type."""
-    rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
-    return next((f"make {room}" for stage, room in rooms.items() if name.startswith(stage)), "make vocoder")
+def level_name(method: str, form: str) -> str:
+    """w8a8, or windowed-w8a8: the form stands before the method unless it is the literal one."""
+    return method if form in ("", LITERAL) else f"{form}-{method}"
 
 
 def tool_versions() -> dict[str, str]:
@@ -58,10 +58,20 @@ class Manifest:
     operations: dict[str, int]
     checks: dict[str, Any]
     tools: dict[str, str]
+    form: str = ""  # of the vocoder: vocoder.forms.FORMS
+    functions: dict[str, str] = dataclasses.field(default_factory=dict)  # contract name -> name in the package
+    token_buckets: tuple[int, ...] = ()
+    compute_units: dict[str, str] = dataclasses.field(default_factory=dict)
+    alignment: dict[str, int] = dataclasses.field(default_factory=dict)
     parent_sha256: str | None = None
     compression: dict[str, Any] = dataclasses.field(default_factory=dict)
     format: int = FORMAT
     path: Path = dataclasses.field(default=Path(), compare=False)
+
+    @property
+    def level(self) -> str:
+        """Method and form, as they stand in the package's name."""
+        return level_name(self.method, self.form)
 
     @property
     def package_path(self) -> Path:
@@ -99,7 +109,7 @@ class Manifest:
         if set(data) != known:
             other = sorted(set(data) ^ known)[0]
             raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
-        return cls(**data | {"buckets": tuple(data["buckets"]), "path": path})
+        return cls(**data | {"buckets": tuple(data["buckets"]), "token_buckets": tuple(data["token_buckets"]), "path": path})
 
 
 def describe_package(package: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ with staged(Path("build/x.mlpackage")) as aside:
     check(aside)
 """
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -52,3 +53,9 @@ def write_json(path: Path, data: Any) -> None:
     """Write sorted, indented JSON by rename."""
     with staged(path) as aside:
         aside.write_text(json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

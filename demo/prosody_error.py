@@ -15,8 +15,9 @@ from core.contract import DEFAULT_BUCKETS
 from core.corpus import Utterance
 from core.voices import style_row
 from encoder.alignment import AlignmentLimits
-from encoder.functions import encode, torch_functions
+from encoder.functions import torch_functions
 from encoder.model import Encoder, pack_frames
+from encoder.steps import EncoderBackend, encode
 from encoder.text_encoder import aligned
 
 VOICED_ABOVE_HZ = 10.0  # upstream's SineGen, voiced_threshold
@@ -37,11 +38,12 @@ class ProsodyErrors:
 @torch.no_grad()
 def prosody_errors(checkpoint: Checkpoint, utterances: list[Utterance]) -> ProsodyErrors:
     """Errors of the PyTorch encoder against the utterances."""
-    functions, limits = torch_functions(Encoder.of(checkpoint)), AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1])
+    functions = torch_functions(Encoder.of(checkpoint))
+    backend = EncoderBackend(functions, AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]))
     frames, lengths, f0_hz, energy = [], [], [], []
     for utterance in utterances:
         style = style_row(checkpoint.voice(utterance.voice), len(utterance.phonemes))[:, checkpoint.config.style_dim :]
-        encoded = encode(functions, tuple(utterance.input_ids.tolist()), style, 1.0, None, limits)
+        encoded = encode(backend, tuple(utterance.input_ids.tolist()), style, 1.0)
         frames.append(encoded.durations.numpy() - utterance.durations)
         lengths.append(abs(frames[-1].sum()) / utterance.frames)
         en = aligned(encoded.hidden.unsqueeze(2), torch.from_numpy(utterance.durations).long())  # [1, C, 1, F]

@@ -15,12 +15,11 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not dem
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.recognizer import Count, heard, rate
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -30,18 +29,6 @@ if TYPE_CHECKING:
 
 LARGEST_RATIO = 1.6  # of flite's word error rate
 READINGS = ("flite", "copy", "text")
-SPEECH_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
-
-
-@dataclass(frozen=True)
-class Count:
-    """Errors of the recognizer in one reading of one sentence."""
-
-    voice: str
-    reading: str
-    errors: int
-    words: int
-    heard: str
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -86,11 +73,11 @@ class Speaker:
         from demo.model import DemoVoice
         from pipeline.conductor import Pipeline
         from pipeline.reading import TextReader
-        from pipeline.runtime import open_stages
+        from pipeline.runtimes import Request, open_runtime
 
         self.checkpoint, self.seed, self.copying = checkpoint, seed, DemoVoice.load(checkpoint.folder)
-        stages = open_stages("torch", checkpoint, Path("build"), "fp32")
-        self.pipeline = Pipeline(TextReader.load("us", None), stages.encoder, stages.vocoder, checkpoint.config.vocab)
+        opened = open_runtime("torch", Request(checkpoint, Path("build")))
+        self.pipeline = Pipeline(TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
 
     def readings(self, text: str, index: int) -> "Iterator[tuple[str, str, np.ndarray]]":
         """Voice, reading, samples [N] at 16 kHz; sentence `index` falls to voice index mod 3."""
@@ -102,41 +89,21 @@ class Speaker:
         from demo.features import resampled
         from demo.judge import rendered
         from demo.spelling import american_speller
-        from pipeline.conductor import Manner
+        from pipeline.conductor import SpeechOptions
 
         voice = VOICES[index % len(VOICES)]
         utterance, _ = spelled("unseen", text, voice, american_speller())
         yield voice, "flite", utterance.recording
         yield voice, "copy", rendered(self.copying, utterance, self.seed)
-        spoken = self.pipeline.speak(text, self.checkpoint.voice(voice), Manner(seed=self.seed))
+        spoken = self.pipeline.speak(text, self.checkpoint.voice(voice), SpeechOptions(seed=self.seed))
         yield voice, "text", resampled(np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ, RECORDING_RATE_HZ)
-
-
-def heard(text: str, voice: str, reading: str, samples: "np.ndarray") -> Count:
-    """What a fresh recognizer makes of the samples, against the text. A fresh one: its cepstral mean would carry over."""
-    import numpy as np
-    import pocketsphinx
-
-    from core.corpus import RECORDING_RATE_HZ
-    from g2p.rates import edit_distance
-
-    level = SPEECH_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
-    audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
-    decoder = pocketsphinx.Decoder(samprate=RECORDING_RATE_HZ, loglevel="FATAL")
-    decoder.start_utt()
-    decoder.process_raw(audio.tobytes(), full_utt=True)
-    decoder.end_utt()
-    hypothesis = decoder.hyp()
-    found = re.sub(r"\(\d+\)", "", hypothesis.hypstr).split() if hypothesis else []
-    wanted = re.findall(r"[a-z']+", text.lower())
-    return Count(voice, reading, edit_distance(found, wanted), len(wanted), " ".join(found))
 
 
 def summary(counts: list[Count]) -> dict[str, dict[str, float]]:
     """Word error rate by voice and in all, by reading."""
     figures = {}
     for voice in ("all", *dict.fromkeys(count.voice for count in counts)):
-        figures[voice] = {reading: _rate([c for c in counts if c.reading == reading and voice in ("all", c.voice)]) for reading in READINGS}
+        figures[voice] = {reading: rate([c for c in counts if c.reading == reading and voice in ("all", c.voice)]) for reading in READINGS}
     return figures
 
 
@@ -150,10 +117,6 @@ def print_table(figures: dict[str, dict[str, float]]) -> None:
         ratio = rates["text"] / rates["flite"] if rates["flite"] else float("nan")
         table.add_row(voice, *(f"{100 * rates[reading]:.1f} %" for reading in READINGS), f"{ratio:.2f}")
     Console().print(table)
-
-
-def _rate(counts: list[Count]) -> float:
-    return round(sum(count.errors for count in counts) / sum(count.words for count in counts), 4)
 
 
 if __name__ == "__main__":

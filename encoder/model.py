@@ -49,7 +49,7 @@ class Encoder(nn.Module):
         return encoder.eval()
 
 
-class Timing(nn.Module):
+class DurationPredictor(nn.Module):
     """Symbols and style to durations: the blocks whose rounding shifts every frame after it. Its own scope, so that it can stay in fp32."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -71,7 +71,7 @@ class DurationFunction(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.timing, self.symbols = Timing(encoder), encoder.text_encoder
+        self.duration_predictor, self.text_encoder = DurationPredictor(encoder), encoder.text_encoder
 
     def forward(self, input_ids: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Shapes: input_ids [1, T] int32, PADDING_ID in the padding; style [1, 128], the prosody half; speed [1].
@@ -80,11 +80,11 @@ class DurationFunction(nn.Module):
         """
         inside = (input_ids > PADDING_ID).to(style.dtype).unsqueeze(2)  # [1, T, 1]
         ids = input_ids.clamp(min=0)
-        durations, hidden = self.timing(ids, inside, style, speed)
-        return durations, hidden, self.symbols(ids, inside=inside)
+        durations, hidden = self.duration_predictor(ids, inside, style, speed)
+        return durations, hidden, self.text_encoder(ids, inside=inside)
 
 
-class Track(nn.Module):
+class CurvePredictor(nn.Module):
     """One curve at twice the frame rate: three AdaIN blocks and a projection."""
 
     def __init__(self, blocks: nn.ModuleList, projection: Conv) -> None:
@@ -98,13 +98,13 @@ class Track(nn.Module):
         return self.projection(x).squeeze(2).squeeze(1)  # [1, 1, 1, 2F] -> [1, 2F]
 
 
-class Melody(nn.Module):
+class F0Predictor(nn.Module):
     """The frame-rate LSTM and the pitch behind it. Its own scope, so that it can stay in fp32: the source sums F0 up to a phase."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.shared = encoder.predictor.shared
-        self.pitch = Track(encoder.predictor.F0, encoder.predictor.F0_proj)
+        self.curve = CurvePredictor(encoder.predictor.F0, encoder.predictor.F0_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor, Mask]:
         """As ProsodyFunction -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1], mask."""
@@ -112,7 +112,7 @@ class Melody(nn.Module):
         inside = rows[..., -1:]  # [1, F, 1]
         x = self.shared(with_style(rows[..., :-1], style, inside), inside).transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
         column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])
-        return self.pitch(x, column, mask), x, column, mask
+        return self.curve(x, column, mask), x, column, mask
 
 
 class ProsodyFunction(nn.Module):
@@ -120,13 +120,13 @@ class ProsodyFunction(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.melody = Melody(encoder)
-        self.loudness = Track(encoder.predictor.N, encoder.predictor.N_proj)
+        self.f0_predictor = F0Predictor(encoder)
+        self.energy_predictor = CurvePredictor(encoder.predictor.N, encoder.predictor.N_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
         """frames [1, C + 1, 1, F], see `pack_frames`; style [1, 128] -> F0 (Hz) and energy [1, 2F]; their padding means nothing."""
-        f0_hz, x, column, mask = self.melody(frames, style)
-        return f0_hz, self.loudness(x, column, mask)
+        f0_hz, x, column, mask = self.f0_predictor(frames, style)
+        return f0_hz, self.energy_predictor(x, column, mask)
 
 
 def pack_frames(en: Tensor, bucket: int) -> Tensor:

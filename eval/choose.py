@@ -7,7 +7,8 @@ choice.verdict, choice.level, choice.reason
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eval.levels import Level
+from core.config import not_releasable
+from eval.levels import JudgedLevel
 from eval.verdict import REJECT, SHIP, UNDECIDED
 
 SMALLEST = "smallest"
@@ -30,13 +31,13 @@ class Choice:
         return self.verdict == SHIP and self.releasable
 
 
-def choose(levels: Sequence[Level], objective: str, chip: str, checkpoint_name: str, releasable: bool) -> Choice:
+def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, checkpoint_name: str, releasable: bool) -> Choice:
     """The best level by the objective that ships and is meant for the Neural Engine."""
     rank, measure = _ranking(objective, chip)
     keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
     shipping = [level for level in keeping if not level.unfit]
     notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
-    notes += [] if releasable else [f"{checkpoint_name} is a demo voice: no level of it is ever released"]
+    notes += [] if releasable else [not_releasable(checkpoint_name)]
     if not shipping:
         return _nothing(levels, releasable, notes)
     best = shipping[0]
@@ -47,7 +48,7 @@ def choose(levels: Sequence[Level], objective: str, chip: str, checkpoint_name: 
     return Choice(SHIP, best.method, reason, releasable, tuple(notes))
 
 
-def _nothing(levels: Sequence[Level], releasable: bool, notes: list[str]) -> Choice:
+def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) -> Choice:
     """No level ships: rejected, or not told yet."""
     untold = [level.method for level in levels if level.verdict == UNDECIDED and not level.failed]
     if untold:
@@ -55,22 +56,22 @@ def _nothing(levels: Sequence[Level], releasable: bool, notes: list[str]) -> Cho
     return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
 
 
-def _ranking(objective: str, chip: str) -> tuple[Callable[[Level], tuple[float, ...]], Callable[[Level], str]]:
+def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
     """A sort key and a figure in words."""
     if objective == SMALLEST:
         return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
 
-    def middle_ms(level: Level) -> float:
+    def middle_ms(level: JudgedLevel) -> float:
         band = level.forecast[chip]
         return (band["low_ms"] * band["high_ms"]) ** 0.5
 
-    def words(level: Level) -> str:
+    def words(level: JudgedLevel) -> str:
         return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip}"
 
     return lambda level: (round(middle_ms(level), 3), level.bytes), words
 
 
-def _why(level: Level) -> str:
+def _why(level: JudgedLevel) -> str:
     broken = level.record["broken"]
     if not broken:
         return level.record["reasons"][0]

@@ -15,6 +15,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ WIDTH = 118  # when stdout is not a terminal
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.controls", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the model that errors are put into (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--clips", type=int, default=6, help="how many held-out clips each is judged on (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -62,9 +63,9 @@ def run(argv: list[str] | None) -> int:
     from core.corpus import heldout
     from eval.corpus import Truth, clips
     from eval.known_bad import CONTROLS
-    from eval.try_controls import Lineup
+    from eval.try_controls import ControlTrials
 
-    lineup = Lineup(Truth(checkpoint, arguments.seed), clips(heldout(), arguments.clips))
+    lineup = ControlTrials(Truth(checkpoint, arguments.seed), clips(heldout(), arguments.clips))
     shown = track(CONTROLS.values(), "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
     print_table(found)

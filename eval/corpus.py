@@ -1,10 +1,10 @@
 """What is judged: the frozen held-out sentences, and the fp32 renders that every level is measured against.
 
     truth = Truth(checkpoint, seed=0, folder=None)
-    spoken = truth.of(clip)  # reference, redraw, held vowel, and the redraw's own figures
+    spoken = truth.of(clip)  # reference, other seed, held vowel, and the seed floor
 
 The features (text encoder, style row, recorded F0, energy and durations) are the checkpoint's own and identical for all renders; only the
-harmonic source's noise seed differs in the redraw. With a folder, renders are kept there: a further level costs only its own execution.
+harmonic source's noise seed differs in the other seed. With a folder, renders are kept there: a further level costs only its own execution.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 
-SIGNALS = ("reference", "redraw", "vowel", "vowel_redraw")
+SIGNALS = ("reference", "other_seed", "vowel", "vowel_other_seed")
 
 
 class Subject(Protocol):
@@ -42,22 +42,22 @@ class Spoken:
     """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel of its voice, the same two ways."""
 
     reference: np.ndarray
-    redraw: np.ndarray
+    other_seed: np.ndarray
     pitch_hz: float
     vowel: np.ndarray
-    vowel_redraw: np.ndarray
+    vowel_other_seed: np.ndarray
 
     def trial(self, test: np.ndarray, vowel: np.ndarray) -> Trial:
         """A subject's sentence and vowel against the fp32 model's."""
-        return Trial(self.reference, test, self.redraw, Tone(self.pitch_hz, self.vowel, vowel), self._known)
+        return Trial(self.reference, test, self.other_seed, Tone(self.pitch_hz, self.vowel, vowel), self._known)
 
     @cached_property
     def _known(self) -> Known:
-        return Trial(self.reference, self.redraw).shared()
+        return Trial(self.reference, self.other_seed).shared()
 
-    def floor(self) -> dict[str, float]:
+    def seed_floor(self) -> dict[str, float]:
         """Figures of the other noise seed: the model's own spread."""
-        return measure(Trial(self.reference, self.redraw, tone=Tone(self.pitch_hz, self.vowel, self.vowel_redraw)))
+        return measure(Trial(self.reference, self.other_seed, tone=Tone(self.pitch_hz, self.vowel, self.vowel_other_seed)))
 
 
 class Truth:
@@ -68,17 +68,17 @@ class Truth:
         self.vocoder, self._encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
         self._first = {utterance.voice: utterance for utterance in reversed(heldout())}  # the first of each voice
         self._spoken: dict[str, Spoken] = {}  # by clip
-        self._vowels: dict[tuple[str, bool], tuple[VocoderInputs, float]] = {}  # by voice and redraw
+        self._vowels: dict[tuple[str, bool], tuple[VocoderInputs, float]] = {}  # by voice and other seed
 
-    def inputs(self, utterance: Utterance, redraw: bool = False) -> VocoderInputs:
-        """Features of a clip, with the noise of `seed` (redraw: `seed + 1`)."""
-        return vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + redraw)
+    def inputs(self, utterance: Utterance, other_seed: bool = False) -> VocoderInputs:
+        """Features of a clip, with the noise of `seed` (other_seed: `seed + 1`)."""
+        return vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + other_seed)
 
-    def vowel_inputs(self, voice: str, redraw: bool = False) -> tuple[VocoderInputs, float]:
+    def vowel_inputs(self, voice: str, other_seed: bool = False) -> tuple[VocoderInputs, float]:
         """Features of a voice's held vowel and its F0 in Hz."""
-        key = (voice, redraw)
+        key = (voice, other_seed)
         if key not in self._vowels:
-            self._vowels[key] = held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + redraw)
+            self._vowels[key] = held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + other_seed)
         return self._vowels[key]
 
     def of(self, utterance: Utterance) -> Spoken:
@@ -99,8 +99,8 @@ class Truth:
         return Spoken(**{name: value.astype(np.float64) if name in SIGNALS else value for name, value in signals.items()})
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray | float]:
-        sentence = [render_reference(self.vocoder, self.inputs(utterance, redraw)) for redraw in (False, True)]
-        (held, pitch_hz), (other, _) = (self.vowel_inputs(utterance.voice, redraw) for redraw in (False, True))
+        sentence = [render_reference(self.vocoder, self.inputs(utterance, other_seed)) for other_seed in (False, True)]
+        (held, pitch_hz), (other, _) = (self.vowel_inputs(utterance.voice, other_seed) for other_seed in (False, True))
         vowel = [render_reference(self.vocoder, inputs) for inputs in (held, other)]
         return dict(zip(SIGNALS, (*sentence, *vowel), strict=True)) | {"pitch_hz": pitch_hz}
 

@@ -1,6 +1,6 @@
 """The release decision as plain data, with everything needed to make it again.
 
-write_json(out, decision_record(levels, choice, workshop, floors, objective="smallest", chip="m4"))
+write_json(out, decision_record(levels, choice, context, seed_floors, objective="smallest", chip="m4"))
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from core.corpus import Utterance
 from eval.choose import Choice
 from eval.corpus import Truth
 from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
-from eval.levels import Level, Workshop
+from eval.levels import JudgeContext, JudgedLevel
 from eval.metrics.registry import measure
 from eval.metrics.trial import Trial
 from eval.store import ROOT
@@ -21,7 +21,7 @@ from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
 from vocoder.package import render_reference
 
 FORMAT = 1
-REDRAW, THREADS = "fp32, another noise seed", "fp32, other thread count"
+OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
 
 
 def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
@@ -36,11 +36,12 @@ def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
     return measure(Trial(*renders))
 
 
-def floors(shop: Workshop) -> dict[str, dict[str, float]]:
+def seed_floors(context: JudgeContext) -> dict[str, dict[str, float]]:
     """The reference's own spread: another noise seed over all clips, another thread count on the first."""
-    redraw = [shop.store.figures(f"floor/{clip.id}", lambda clip=clip: shop.truth.of(clip).floor()) for clip in shop.clips]
-    threads = [shop.store.figures("floor/threads", lambda: thread_floor(shop.truth, shop.clips[0]))]
-    return {name: _spread(figures) for name, figures in ((REDRAW, redraw), (THREADS, threads))}
+    store, truth = context.store, context.truth
+    other_seed = [store.figures(f"seed_floor/{clip.id}", lambda clip=clip: truth.of(clip).seed_floor()) for clip in context.clips]
+    threads = [context.store.figures("seed_floor/threads", lambda: thread_floor(context.truth, context.clips[0]))]
+    return {name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))}
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -50,7 +51,7 @@ def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def decision_record(
-    levels: Sequence[Level], choice: Choice, shop: Workshop, spread: Mapping[str, Any], objective: str, chip: str
+    levels: Sequence[JudgedLevel], choice: Choice, context: JudgeContext, spread: Mapping[str, Any], objective: str, chip: str
 ) -> dict[str, Any]:
     """Decision first, then levels, the model's own spread, provenance."""
     return {
@@ -63,29 +64,29 @@ def decision_record(
         "notes": list(choice.notes),
         "objective": objective,
         "chip": chip,
-        "claim": shop.claim,
+        "claim": context.claim,
         "levels": [level_record(level) for level in levels],
         "spread": dict(spread),
-        "provenance": provenance(shop),
+        "provenance": provenance(context),
     }
 
 
-def level_record(level: Level) -> dict[str, Any]:
+def level_record(level: JudgedLevel) -> dict[str, Any]:
     """One level: what it is, what was measured, what was forecast."""
     own = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit, "bytes": level.bytes}
     own |= {"int8_macs_share": level.int8_macs_share, "forecast_ms_per_second": level.forecast, "verdict": level.verdict}
     return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable")}
 
 
-def provenance(shop: Workshop) -> dict[str, Any]:
+def provenance(context: JudgeContext) -> dict[str, Any]:
     """Hashes, commit, versions, corpus, seeds."""
-    return shop.store.key | {
-        "checkpoint": shop.checkpoint.name,
+    return context.store.key | {
+        "checkpoint": context.checkpoint.name,
         "commit": commit(),
-        "redraw_seed": shop.truth.seed + 1,
+        "seed_floor_seed": context.truth.seed + 1,
         "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
-        "precision": shop.precision,
-        "clips": [clip.id for clip in shop.clips],
+        "precision": context.precision,
+        "clips": [clip.id for clip in context.clips],
         "fewest_clips": FEWEST_CLIPS,
         "fewest_voices": FEWEST_VOICES,
     }

@@ -16,13 +16,13 @@ FEWEST_CLIPS, FEWEST_VOICES = 24, 3
 
 @dataclass(frozen=True)
 class Gate:
-    """One limit on one statistic of one metric. `in_redraws`: the limit is a multiple of what another noise seed does to the fp32 model."""
+    """One limit on one statistic of one metric. `in_seed_floors`: the limit is a multiple of what another seed does to the fp32 model."""
 
     metric: str
     statistic: str
     limit: float
     reason: str
-    in_redraws: bool = False
+    in_seed_floors: bool = False
 
     def __post_init__(self) -> None:
         if self.statistic not in (MEAN, WORST) or (self.statistic == MEAN and METRICS[self.metric].best == ZERO):
@@ -48,21 +48,21 @@ class Gate:
         return f"{'>=' if best == HIGHER else 'within' if best == ZERO else '<='} {limit:.4g}"
 
 
-_BAND_REASON = "PESQ forgives a missing band (4.37 for a 4 kHz low-pass of one recording); a noise redraw moves a band by 0.3 dB"
+_BAND_REASON = "PESQ forgives a missing band (4.37 for a 4 kHz low-pass of one recording); another noise seed moves a band by 0.3 dB"
 COMMON = (
     Gate("pesq", MEAN, 4.0, "the user's guide asks for PESQ above 4.0"),
     Gate("pesq", WORST, 3.8, "one bad sentence is heard: 40 dB of speech-correlated noise scores 3.87 on this model"),
     Gate("mcd_increase_db", MEAN, 0.5, "the user's guide asks for an MCD increase below 0.5 dB"),
-    Gate("mcd_db", MEAN, 1.0, "an error smaller than what another noise seed does is inside the model's own spread", in_redraws=True),
-    Gate("lsd_db", MEAN, 1.0, "the same on a linear frequency axis, which does not forgive the high bands", in_redraws=True),
+    Gate("mcd_db", MEAN, 1.0, "an error smaller than what another noise seed does is inside the model's own spread", in_seed_floors=True),
+    Gate("lsd_db", MEAN, 1.0, "the same on a linear frequency axis, which does not forgive the high bands", in_seed_floors=True),
     Gate("level_db", WORST, 0.5, "PESQ and MCD are blind to gain; 1 dB between sentences is just noticeable, half is left to other stages"),
     *(Gate(f"band_{band}_khz_db", WORST, 1.0, _BAND_REASON) for band in ("0_2", "2_4", "4_8", "8_12")),
-    Gate("jump_db", WORST, 10.0, "5 ms that lose or gain 10 dB are a dropout or click, which PESQ and MCD average away; a redraw has less"),
+    Gate("jump_db", WORST, 10.0, "5 ms that lose or gain 10 dB are a dropout or click, which PESQ and MCD average away; a seed has less"),
     Gate("pause_floor_db", WORST, 3.0, "hiss is heard where nothing masks it: 3 dB is twice the power in a pause, 40 dB hiss adds 5 to 7"),
-    Gate("f0_rmse_cents", MEAN, 20.0, "a fifth of a semitone; 3 % off is 51 cents, a redraw moves the tracker by 8"),
-    Gate("voicing_error_percent", MEAN, 2.0, "2 % of frames is a vowel turned to a whisper in each sentence; a redraw flips 0.2 %"),
+    Gate("f0_rmse_cents", MEAN, 20.0, "a fifth of a semitone; 3 % off is 51 cents, another seed moves the tracker by 8"),
+    Gate("voicing_error_percent", MEAN, 2.0, "2 % of frames is a vowel turned to a whisper in each sentence; another seed flips 0.2 %"),
     Gate("thd_n_increase_db", WORST, 3.0, "an error as strong as the model's own noise on a held vowel adds 3 dB"),
-    Gate("clipping_percent", WORST, 0.01, "PESQ and MCD forgive flat tops; 14 samples of 6 s, over four times what a redraw changes"),
+    Gate("clipping_percent", WORST, 0.01, "PESQ and MCD forgive flat tops; 14 samples of 6 s, over four times what another seed changes"),
     Gate("lag_samples", WORST, 0.0, "durations and noise are injected: any delay is an error of the graph, whatever it sounds like"),
 )
 FP16_ONLY = (

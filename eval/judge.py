@@ -29,7 +29,7 @@ class ClipResult:
     seconds: float
     text: str
     figures: dict[str, float]
-    floor: dict[str, float]
+    seed_floor: dict[str, float]
     defect: str | None = None
 
 
@@ -47,14 +47,15 @@ class Judgement:
         return [clip.figures for clip in self.clips if clip.defect is None]
 
     @property
-    def floor(self) -> Figures:
-        """The redraw's figures of every clip."""
-        return [clip.floor for clip in self.clips]
+    def seed_floor(self) -> Figures:
+        """The seed floor of every clip."""
+        return [clip.seed_floor for clip in self.clips]
 
     def summary(self) -> dict[str, dict[str, float | None]]:
-        """Mean and worst of each metric, for the package and for the redraw."""
-        test, redraw = self.figures, self.floor
-        columns = {"mean": (MEAN, test), "worst": (WORST, test), "redraw_mean": (MEAN, redraw), "redraw_worst": (WORST, redraw)}
+        """Mean and worst of each metric, for the package and for the other seed."""
+        test, other_seed = self.figures, self.seed_floor
+        columns = {"mean": (MEAN, test), "worst": (WORST, test)}
+        columns |= {"seed_floor_mean": (MEAN, other_seed), "seed_floor_worst": (WORST, other_seed)}
         return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in METRICS}
 
 
@@ -70,16 +71,16 @@ def decided(method: str, results: Sequence[ClipResult], claim: str = NUMERIC) ->
     voices = len({clip.voice for clip in results})
     doubts = [f"voices judged: {voices}, needed: at least {FEWEST_VOICES}"] if voices < FEWEST_VOICES else []
     doubts += [DEVICE_DOUBT] if claim == DEVICE else []
-    figures, floor = [clip.figures for clip in sound], [clip.floor for clip in sound]
-    return Judgement(method, tuple(results), decide(gates_for(method), figures, floor, defects, doubts))
+    figures, seed_floor = [clip.figures for clip in sound], [clip.seed_floor for clip in sound]
+    return Judgement(method, tuple(results), decide(gates_for(method), figures, seed_floor, defects, doubts))
 
 
 def judge_clip(
-    truth: Truth, subject: Subject, utterance: Utterance, floor: dict[str, float] | None = None, spoken: Spoken | None = None
+    truth: Truth, subject: Subject, utterance: Utterance, seed_floor: dict[str, float] | None = None, spoken: Spoken | None = None
 ) -> ClipResult:
     """Measure one clip. Broken output of the package is a result; a broken reference is an InputError.
 
-    `floor` and `spoken`: the redraw's figures and the fp32 renders, where the caller has them already.
+    `seed_floor` and `spoken`: the seed floor and the fp32 renders, where the caller has them already.
     """
     spoken = spoken or truth.of(utterance)
     test = subject.render(truth.inputs(utterance)).astype(np.float64)
@@ -87,7 +88,7 @@ def judge_clip(
     wrong = defect(test) or defect(vowel)
     figures = {} if wrong else measure(spoken.trial(test, vowel))
     seconds = utterance.frames / FRAMES_PER_SECOND
-    return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, floor or spoken.floor(), wrong)
+    return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, seed_floor or spoken.seed_floor(), wrong)
 
 
 def check_record(check: Check) -> dict[str, Any]:

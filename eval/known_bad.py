@@ -1,6 +1,6 @@
 """The thirteen known-bad controls: errors that ports of this model really shipped, or that the gates claim to catch.
 
-    CONTROLS["mask dropped"].render(bench, inputs)   # [600 F] float32
+    CONTROLS["mask dropped"].render(faults, inputs)   # [600 F] float32
 
 Errors of the model are injected into the PyTorch vocoder (its source, style, mask, weights or inverse STFT); only clipping and the low-pass
 are done to the waveform. A gate that rejects nothing proves nothing: `python -m eval.controls` runs them all.
@@ -33,7 +33,7 @@ EMPTY_BAND_DB = -50.0  # as eval.metrics.spectral counts a band empty
 
 
 @dataclass(frozen=True)
-class Bench:
+class Faults:
     """Responsibilities: 1. the PyTorch vocoder that errors are put into, never changed itself; 2. its seed and spoilt copies."""
 
     checkpoint: Checkpoint
@@ -66,20 +66,20 @@ class Control:
 
     name: str
     metric: str
-    render: Callable[[Bench, VocoderInputs], np.ndarray]
+    render: Callable[[Faults, VocoderInputs], np.ndarray]
     seen: str
 
 
 @dataclass(frozen=True)
-class Culprit:
+class KnownBad:
     """A control as something to judge."""
 
-    bench: Bench
+    faults: Faults
     control: Control
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """[600 F] float32 with the error in it."""
-        return self.control.render(self.bench, inputs)
+        return self.control.render(self.faults, inputs)
 
 
 def rounded(weight: Tensor, bits: int, axis: int) -> Tensor:
@@ -90,33 +90,33 @@ def rounded(weight: Tensor, bits: int, axis: int) -> Tensor:
     return torch.round(weight / scale).clamp(-most, most) * scale
 
 
-def flipped_at_dc(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def flipped_at_dc(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """atan2(0, negative) = 0 instead of pi: the real bins, DC and Nyquist, lose their sign."""
     spectrum = inputs.spectrum.clone()
     for real in (DC_BIN, NYQUIST_BIN):
         phase = spectrum[:, N_FFT // 2 + 1 + real]
         phase[phase.abs() > torch.pi / 2] = 0.0
-    return render_reference(bench.vocoder, replace(inputs, spectrum=spectrum))
+    return render_reference(faults.vocoder, replace(inputs, spectrum=spectrum))
 
 
-def constant_noise(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def constant_noise(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The constant 1, the noise's standard deviation, in place of noise."""
-    noise = torch.ones_like(gaussian_noise(inputs.frames, bench.seed))
-    return render_reference(bench.vocoder, replace(inputs, spectrum=bench.source(inputs.f0_hz, noise)))
+    noise = torch.ones_like(gaussian_noise(inputs.frames, faults.seed))
+    return render_reference(faults.vocoder, replace(inputs, spectrum=faults.source(inputs.f0_hz, noise)))
 
 
-def pulse_noise(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def pulse_noise(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """A generator whose state is stuck at zero: one pulse each 10 ms, of the noise's power, in place of noise."""
-    noise = torch.zeros_like(gaussian_noise(inputs.frames, bench.seed))
+    noise = torch.zeros_like(gaussian_noise(inputs.frames, faults.seed))
     noise[:, ::PULSE_STEP_SAMPLES] = PULSE_STEP_SAMPLES**0.5
-    return render_reference(bench.vocoder, replace(inputs, spectrum=bench.source(inputs.f0_hz, noise)))
+    return render_reference(faults.vocoder, replace(inputs, spectrum=faults.source(inputs.f0_hz, noise)))
 
 
-def mask_dropped(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Padded to its bucket without the prefix mask: normalizations and convolutions see the padding."""
     frames = bucket_for(inputs.frames + 1, DEFAULT_BUCKETS)
     padded = {name: _padded(getattr(inputs, name), inputs.frames, frames) for name in ("asr", "f0_hz", "energy", "spectrum")}
-    samples = render_reference(bench.vocoder, replace(inputs, **padded))
+    samples = render_reference(faults.vocoder, replace(inputs, **padded))
     return samples[: len(samples) * inputs.frames // frames]
 
 
@@ -125,49 +125,49 @@ def _padded(tensor: Tensor, frames: int, wanted: int) -> Tensor:
     return torch.nn.functional.pad(tensor, (0, columns))
 
 
-def detuned(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def detuned(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """F0 3 % too high, in the source and in the decoder."""
     f0_hz = inputs.f0_hz * 1.03
     return render_reference(
-        bench.vocoder, replace(inputs, f0_hz=f0_hz, spectrum=bench.source(f0_hz, gaussian_noise(inputs.frames, bench.seed)))
+        faults.vocoder, replace(inputs, f0_hz=f0_hz, spectrum=faults.source(f0_hz, gaussian_noise(inputs.frames, faults.seed)))
     )
 
 
-def wrong_voice(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The style of the voice that is farthest from the right one."""
-    styles = [style_for(bench.checkpoint, voice, STYLE_ROW) for voice in bench.checkpoint.voices]
-    return render_reference(bench.vocoder, replace(inputs, style=max(styles, key=lambda style: float((style - inputs.style).norm()))))
+    styles = [style_for(faults.checkpoint, voice, STYLE_ROW) for voice in faults.checkpoint.voices]
+    return render_reference(faults.vocoder, replace(inputs, style=max(styles, key=lambda style: float((style - inputs.style).norm()))))
 
 
-def int4_weights(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def int4_weights(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Every convolution in int4."""
-    return render_reference(bench.int4, inputs)
+    return render_reference(faults.int4, inputs)
 
 
-def unnormalized(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def unnormalized(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The inverse STFT without its overlap-add normalization."""
-    return render_reference(bench.with_tail(fault=UNNORMALIZED), inputs)
+    return render_reference(faults.with_tail(fault=UNNORMALIZED), inputs)
 
 
-def halved(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def halved(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The inverse STFT without its one-sided factor."""
-    return render_reference(bench.with_tail(fault=HALVED), inputs)
+    return render_reference(faults.with_tail(fault=HALVED), inputs)
 
 
-def late(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def late(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The inverse STFT trimmed one sample too early."""
-    return render_reference(bench.with_tail(fault=LATE), inputs)
+    return render_reference(faults.with_tail(fault=LATE), inputs)
 
 
-def dropout(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def dropout(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """10 ms of the tail's magnitudes overflowed to zero, where the clip is loudest."""
-    start, stop = dropout_columns(render_reference(bench.vocoder, inputs))
-    return render_reference(bench.with_tail(silent=(start, stop)), inputs)
+    start, stop = dropout_columns(render_reference(faults.vocoder, inputs))
+    return render_reference(faults.with_tail(silent=(start, stop)), inputs)
 
 
-def band_limited(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def band_limited(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """A low-pass at 9 kHz of 12; for a voice that is itself band-limited, at the same three quarters of the band it has."""
-    signal = render_reference(bench.vocoder, inputs).astype(np.float64)
+    signal = render_reference(faults.vocoder, inputs).astype(np.float64)
     return low_pass(signal, 0.75 * bandwidth_hz(signal)).astype(np.float32)
 
 
@@ -178,9 +178,9 @@ def bandwidth_hz(signal: np.ndarray) -> float:
     return 1000.0 * float(1 + np.flatnonzero(bands >= energy.sum() * 10 ** (EMPTY_BAND_DB / 10)).max())
 
 
-def hard_clipped(bench: Bench, inputs: VocoderInputs) -> np.ndarray:
+def hard_clipped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Everything above half the peak cut off."""
-    return clipped(render_reference(bench.vocoder, inputs))
+    return clipped(render_reference(faults.vocoder, inputs))
 
 
 _ALL = (

@@ -1,13 +1,11 @@
 """One compression level for the release table: its package found or built, judged, and described.
 
-    level = judged_level(METHODS["w8"], workshop)
+    level = judged_level(METHODS["w8"], "windowed", context)
     level.verdict, level.bytes, level.record["summary"]
 
 Packages are built by the same commands a user types. A level that cannot be built stays in the table with the reason.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,15 +16,17 @@ import numpy as np
 
 from core.checkpoint import Checkpoint
 from core.corpus import Utterance
-from core.manifest import Manifest
+from core.errors import CheckFailed, InputError
+from core.manifest import Manifest, level_name
 from eval.corpus import Truth
 from eval.forecast import forecast_bands
 from eval.judge import ClipResult, decided, judge_clip
+from eval.packages import built_package, missing
 from eval.record import full_record
 from eval.store import Store
 from eval.verdict import UNDECIDED
 from quantize.methods import Method
-from quantize.packages import find_package, manifest_path
+from quantize.packages import find_package
 from vocoder.package import VocoderPackage
 from vocoder.packing import VocoderInputs
 
@@ -34,7 +34,7 @@ FORECAST_FRAMES = 80  # two seconds: the shape the latency bands are given for, 
 
 
 @dataclass(frozen=True)
-class Workshop:
+class JudgeContext:
     """Everything a level needs: where packages are, the fp32 truth, the clips, what was measured before."""
 
     checkpoint: Checkpoint
@@ -50,7 +50,7 @@ class Workshop:
 
 
 @dataclass(frozen=True)
-class Level:
+class JudgedLevel:
     """A row of the release table. `failed`: why there is no package; then nothing else is known."""
 
     method: str
@@ -77,41 +77,35 @@ class Level:
         return self.manifest.compression.get("int8_macs_share") if self.manifest else None
 
 
-def judged_level(method: Method, shop: Workshop) -> Level:
+def judged_level(method: Method, form: str, context: JudgeContext) -> JudgedLevel:
     """Find or build the package, judge its clips (those measured before are read), forecast its latency.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is never built over.
     """
-    failed = None if _is_there(method, shop) else _build(method, shop)
+    name = level_name(method.name, form)
+    failed = _failure(method, form, context)
     if failed:
-        for _ in shop.clips:
-            shop.tick()
-        return Level(method.name, method.title, method.unfit_for_engine, failed=failed)
-    manifest = find_package(shop.build, shop.checkpoint, method)
-    package = LazyPackage(manifest, shop.precision)
-    judgement = decided(method.name, [_clip(package, clip, shop) for clip in shop.clips], shop.claim)
-    record = full_record(judgement, manifest, shop.truth.seed, shop.precision)
-    forecast = shop.store.figures(f"forecast-{manifest.package_sha256[:16]}", lambda: _forecast(manifest))
-    return Level(method.name, method.title, method.unfit_for_engine, manifest=manifest, record=record, forecast=forecast)
+        for _ in context.clips:
+            context.tick()
+        return JudgedLevel(name, method.title, method.unfit_for_engine, failed=failed)
+    manifest = find_package(context.build, context.checkpoint, method, form)
+    package = LazyPackage(manifest, context.precision)
+    judgement = decided(method.name, [_clip(package, clip, context) for clip in context.clips], context.claim)
+    record = full_record(judgement, manifest, context.truth.seed, context.precision)
+    forecast = context.store.figures(f"forecast-{manifest.package_sha256[:16]}", lambda: _forecast(manifest))
+    return JudgedLevel(name, method.title, method.unfit_for_engine, manifest=manifest, record=record, forecast=forecast)
 
 
-def _is_there(method: Method, shop: Workshop) -> bool:
-    return manifest_path(shop.build, shop.checkpoint, method).is_file()
-
-
-def _build(method: Method, shop: Workshop) -> str | None:
-    """Run the command that builds the package; why it failed, or None."""
-    if not shop.may_build:
-        return f"not built; `{method.command}` builds it"
-    if method.parent:
-        command = ["quantize.apply", "--method", method.name, "--build", str(shop.build)]
-    else:
-        command = ["vocoder.convert", "--out", str(shop.build)]
-    command += ["--checkpoint", shop.source] if shop.source else []
-    print(f"{method.name}: python -m {' '.join(command)}", file=sys.stderr)
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit {done.returncode}"]
-    return f"not built: {said[-1]}" if done.returncode else None
+def _failure(method: Method, form: str, context: JudgeContext) -> str | None:
+    """Why there is no package, or None."""
+    told = missing(method, form, context.checkpoint, context.build)
+    if told is None or not context.may_build:
+        return told
+    try:
+        built_package(method, form, context.checkpoint, context.source, context.build)
+    except (InputError, CheckFailed) as problem:
+        return f"not built: {problem}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -130,12 +124,12 @@ class LazyPackage:
         return self._package.render(inputs)
 
 
-def _clip(package: LazyPackage, clip: Utterance, shop: Workshop) -> ClipResult:
+def _clip(package: LazyPackage, clip: Utterance, context: JudgeContext) -> ClipResult:
     """Figures of one clip, measured at most once."""
-    floor = shop.store.figures(f"floor/{clip.id}", lambda: shop.truth.of(clip).floor())
+    seed_floor = context.store.figures(f"seed_floor/{clip.id}", lambda: context.truth.of(clip).seed_floor())
     sha256 = package.manifest.package_sha256
-    found = shop.store.result(sha256, package.precision, clip, lambda: judge_clip(shop.truth, package, clip, floor))
-    shop.tick()
+    found = context.store.result(sha256, package.precision, clip, lambda: judge_clip(context.truth, package, clip, seed_floor))
+    context.tick()
     return found
 
 

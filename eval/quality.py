@@ -1,9 +1,9 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine] [--variant engine]
+    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine] [--form windowed]
 
-Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout is one JSON object; every clip's figures are in
-build/quality/NAME.json. docs/metrics.md says what is measured and why.
+A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout
+is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
@@ -17,9 +17,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument, form_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from eval.claims import CLAIMS, NUMERIC
-from quantize.methods import METHODS, VARIANTS, method_named
+from quantize.methods import METHODS, method_named
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -33,11 +34,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
-    parser.add_argument("--variant", choices=VARIANTS, help="judge this variant of the vocoder (default: the literal rewrite)")
-    parser.add_argument("--checkpoint", help="the checkpoint the package was built from (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
+    form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how the package is executed (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
@@ -63,18 +64,19 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
-    from quantize.packages import find_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    manifest = find_package(arguments.build, checkpoint, method_named(arguments.method), arguments.variant)
     from core.export import quiet_coremltools
     from core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from eval.packages import built_package
         from eval.record import full_record, short_record
         from eval.report_terminal import print_judgement
         from vocoder.package import VocoderPackage
 
+    method = method_named(arguments.method)
+    manifest = built_package(method, arguments.form, checkpoint, arguments.checkpoint, arguments.build)
     judgement = judged(arguments, checkpoint, VocoderPackage(manifest.path, arguments.precision))
     stem = manifest.path.stem if arguments.precision == "declared" else f"{manifest.path.stem}-{arguments.precision}"
     out = arguments.out or arguments.build / "quality" / f"{stem}.json"

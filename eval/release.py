@@ -20,16 +20,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument, form_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from eval.claims import CLAIMS, NUMERIC
 from mlprogram.examine.rules import load_rules
-from quantize.methods import METHODS, method_named
+from quantize.methods import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from core.checkpoint import Checkpoint
-    from eval.levels import Level, Workshop
+    from eval.levels import JudgeContext, JudgedLevel
+    from quantize.methods import Method
 
 OBJECTIVES = ("smallest", "fastest")
 PRECISIONS = ("declared", "engine")  # of mlprogram, as in eval/quality.py
@@ -41,11 +43,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
     )
-    parser.add_argument("--methods", help=f"levels to judge, with commas (default: all: {','.join(METHODS)})")
-    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: Kokoro if it can be had, else demo)")
+    parser.add_argument("--methods", help=f"levels to judge, with commas: w8,windowed-w8 (default: all of --form: {','.join(METHODS)})")
+    checkpoint_argument(parser)
+    form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
@@ -55,11 +58,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def workshop(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Callable[[], None]") -> "Workshop":
+def judge_context(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Callable[[], None]") -> "JudgeContext":
     """The clips and what they are measured with."""
     from core.corpus import calibration, heldout
     from eval.corpus import Truth, clips, require_disjoint
-    from eval.levels import Workshop
+    from eval.levels import JudgeContext
     from eval.store import Store
 
     chosen = clips(heldout(), arguments.clips)
@@ -67,7 +70,7 @@ def workshop(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Cal
     store = Store.open(folder(arguments) / "cache", checkpoint, arguments.seed)
     truth = Truth(checkpoint, arguments.seed, store.renders)
     own = (arguments.precision, arguments.claim, not arguments.no_build, tick)
-    return Workshop(checkpoint, arguments.checkpoint, arguments.build, truth, store, tuple(chosen), *own)
+    return JudgeContext(checkpoint, arguments.checkpoint, arguments.build, truth, store, tuple(chosen), *own)
 
 
 def folder(arguments: argparse.Namespace) -> Path:
@@ -75,48 +78,53 @@ def folder(arguments: argparse.Namespace) -> Path:
     return arguments.out or arguments.build / "release"
 
 
-def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", names: list[str]) -> "tuple[list[Level], Workshop]":
+def judged(
+    arguments: argparse.Namespace, checkpoint: "Checkpoint", asked: "list[tuple[Method, str]]"
+) -> "tuple[list[JudgedLevel], JudgeContext]":
     """Every level, under a progress bar; one line on stderr as each is done."""
     from rich.console import Console
     from rich.progress import Progress
 
+    from core.manifest import level_name
     from eval.levels import judged_level
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("levels", total=None)
-        shop = workshop(arguments, checkpoint, lambda: progress.advance(task))
-        progress.update(task, total=len(names) * len(shop.clips))
+        context = judge_context(arguments, checkpoint, lambda: progress.advance(task))
+        progress.update(task, total=len(asked) * len(context.clips))
         levels = []
-        for name in names:
+        for method, form in asked:
+            name = level_name(method.name, form)
             progress.update(task, description=name)
             start = time.perf_counter()
-            levels.append(judged_level(method_named(name), shop))
+            levels.append(judged_level(method, form, context))
             said = levels[-1].failed or levels[-1].verdict
             print(f"{name}: {said} ({time.perf_counter() - start:.0f} s)", file=sys.stderr)
-    return levels, shop
+    return levels, context
 
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from quantize.packages import parse_level
 
-    names = [method_named(name).name for name in arguments.methods.split(",")] if arguments.methods else list(METHODS)
+    levels_asked = [parse_level(name, arguments.form) for name in (arguments.methods.split(",") if arguments.methods else METHODS)]
     checkpoint = open_checkpoint(arguments.checkpoint)
     from core.export import quiet_coremltools
     from core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from eval.choose import choose
-        from eval.decision import decision_record, floors
+        from eval.decision import decision_record, seed_floors
         from eval.release_table import print_release
-    levels, shop = judged(arguments, checkpoint, names)
+    levels, context = judged(arguments, checkpoint, levels_asked)
     if all(level.failed for level in levels):
         raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
     choice = choose(levels, arguments.objective, arguments.chip, checkpoint.name, checkpoint.releasable)
-    spread = floors(shop)
+    spread = seed_floors(context)
     out = folder(arguments) / "decision.json"
-    write_json(out, decision_record(levels, choice, shop, spread, arguments.objective, arguments.chip))
+    write_json(out, decision_record(levels, choice, context, spread, arguments.objective, arguments.chip))
     print_release(levels, choice, spread, arguments.chip)
     short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
     print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))

@@ -1,6 +1,6 @@
 """The release table on a terminal: every level on identical inputs, and the model's own spread beside them.
 
-print_release(levels, choice, floors, chip="m4")
+print_release(levels, choice, seed_floors, chip="m4")
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eval.choose import Choice
-from eval.levels import Level
+from eval.levels import JudgedLevel
 from eval.verdict import UNDECIDED
 
 WIDTH = 150  # when stdout is not a terminal
@@ -18,15 +18,15 @@ COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 SHOWN = ("pesq", "mcd_db")
 
 
-def vetoes(level: Level) -> str:
+def vetoes(level: JudgedLevel) -> str:
     """Broken gates, the two that have columns of their own left out when they are the only ones."""
     if level.failed:
         return level.failed
     return ", ".join(level.record["broken"]) or ("-" if level.verdict != UNDECIDED else level.record["reasons"][0])
 
 
-def cells(level: Level, whole_bytes: int, chip: str) -> tuple[str, ...]:
-    """One level's row: size, compression, int8 share, PESQ, MCD, redraws, latency, verdict, what is wrong."""
+def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
+    """One level's row: size, compression, int8 share, PESQ, MCD, seed floors, latency, verdict, what is wrong."""
     if level.failed:
         return (level.method, *["-"] * 7, "not built", level.failed)
     summary, band = level.record["summary"], level.forecast.get(chip)
@@ -35,17 +35,17 @@ def cells(level: Level, whole_bytes: int, chip: str) -> tuple[str, ...]:
     return (
         level.method, f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
         f"{share:.1%}" if share is not None else "-", _pair(pesq["mean"], pesq["worst"]), _number(mcd["mean"]),
-        _number(_ratio(mcd["mean"], mcd["redraw_mean"])), f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "-",
+        _number(_ratio(mcd["mean"], mcd["seed_floor_mean"])), f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "-",
         level.verdict, vetoes(level),
     )  # fmt: skip
 
 
 def headings(chip: str) -> tuple[str, ...]:
     """Column headings."""
-    return ("level", "MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "redraws", f"ms/s {chip}", "verdict", "broken or open")
+    return ("level", "MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "floors", f"ms/s {chip}", "verdict", "broken or open")
 
 
-def print_release(levels: Sequence[Level], choice: Choice, floors: Mapping[str, Mapping[str, float]], chip: str) -> None:
+def print_release(levels: Sequence[JudgedLevel], choice: Choice, seed_floors: Mapping[str, Mapping[str, float]], chip: str) -> None:
     """Table, decision, notes."""
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)
@@ -57,10 +57,10 @@ def print_release(levels: Sequence[Level], choice: Choice, floors: Mapping[str, 
         *plain, verdict, wrong = cells(level, whole, chip)
         table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
     table.add_section()
-    for name, row in floors.items():
+    for name, row in seed_floors.items():
         table.add_row(f"[dim]{name}", "", "", "", _pair(row["pesq"], row["pesq_worst"]), _number(row["mcd_db"]), "", "", "", "")
     table.caption = (
-        f"redraws: MCD in units of what another noise seed does. ms/s {chip}: forecast band per second of audio, not a measurement"
+        f"seed floors: MCD in units of what another noise seed does. ms/s {chip}: forecast band per second of audio, not a measurement"
     )
     table.caption_justify = "left"
     console.print(table)

@@ -17,9 +17,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 from core.staging import read_json
-from quantize.methods import method_named
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.report", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the checkpoint of the packages (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
     parser.add_argument("--pairs-seed", type=int, default=0, help="of the order in the listening pack (default: %(default)s)")
@@ -46,12 +46,12 @@ def read_decision(path: Path) -> dict[str, Any]:
 
 def open_packages(record: dict[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
     """The judged packages; InputError when one has changed since."""
-    from quantize.packages import find_package
+    from quantize.packages import find_package, parse_level
     from vocoder.package import VocoderPackage
 
     packages = {}
     for level in (level for level in record["levels"] if level.get("clips")):
-        manifest = find_package(build, checkpoint, method_named(level["method"]))
+        manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(f"{manifest.package} has changed since the decision: run `python -m eval.release` again")
         packages[level["method"]] = VocoderPackage(manifest.path, record["provenance"]["precision"])

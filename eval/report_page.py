@@ -12,13 +12,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from core.config import not_releasable
 from eval.audition import REFERENCE, Heard, flac_base64
 from eval.metrics.registry import METRICS
 from eval.report_plots import clip_plot, spectrogram_pair, trade_off
 from eval.report_style import STYLE
 
 PLOTTED = ("pesq", "mcd_db", "level_db")
-HEADINGS = ("level", "verdict", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in redraws", "ms/s {chip}")
+HEADINGS = ("level", "verdict", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in seed floors", "ms/s {chip}")
 
 
 def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Path]) -> str:
@@ -69,7 +70,7 @@ def decision(record: Mapping[str, Any]) -> str:
         if record["level"]
         else "Release none"
     )
-    warning = "" if record["releasable"] else f'<p class="never">{escape(name)} is a demo voice: nothing of it is ever released.</p>'
+    warning = "" if record["releasable"] else f'<p class="never">{escape(not_releasable(name))}.</p>'
     return (
         f'<header class="{record["verdict"].lower()}"><p class="verdict">{record["verdict"]}</p><h1>{escape(headline)}</h1>'
         f"<p>{escape(record['reason'])}.</p>{warning}</header>"
@@ -93,11 +94,11 @@ def row(level: Mapping[str, Any], whole: int, chip: str, chosen: bool) -> str:
     if level["failed"]:
         return f'<tr>{name}<td colspan="9" class="left">{escape(level["failed"])}</td></tr>'
     pesq, mcd, band = level["summary"]["pesq"], level["summary"]["mcd_db"], level["forecast_ms_per_second"].get(chip)
-    redraws = mcd["mean"] / mcd["redraw_mean"] if mcd["mean"] is not None and mcd["redraw_mean"] else None
+    ratio = mcd["mean"] / mcd["seed_floor_mean"] if mcd["mean"] is not None and mcd["seed_floor_mean"] else None
     share = level["int8_macs_share"]
     cells = (
         f"{level['bytes'] / 1e6:.2f}", f"{level['bytes'] / whole:.3f}" if whole else "", "-" if share is None else f"{share:.1%}",
-        number(pesq["mean"]), number(pesq["worst"]), number(mcd["mean"]), number(redraws),
+        number(pesq["mean"]), number(pesq["worst"]), number(mcd["mean"]), number(ratio),
         f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "",
     )  # fmt: skip
     badge = f'<td class="left"><span class="badge {level["verdict"].lower()}">{level["verdict"]}</span></td>'
@@ -112,7 +113,7 @@ def number(value: float | None) -> str:
 def notes(record: Mapping[str, Any]) -> str:
     """What stands beside the decision."""
     fixed = (
-        "redraws: MCD in units of what another noise seed does to the fp32 model",
+        "seed floors: MCD in units of what another noise seed does to the fp32 model",
         f"ms/s {record['chip']}: forecast band per second of audio from the program alone, not a measurement",
     )
     return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in (*record['notes'], *fixed))}</ul>"
@@ -155,14 +156,14 @@ def spectrograms(heard: Sequence[Heard]) -> str:
 
 
 def figures(level: Mapping[str, Any]) -> str:
-    """Every metric of a level beside its redraw."""
+    """Every metric of a level beside its seed floor."""
     rows = "".join(
         f"<tr><td>{escape(METRICS[name].title)}, {escape(METRICS[name].unit)}</td>"
-        + "".join(f"<td>{number(line[key])}</td>" for key in ("mean", "worst", "redraw_mean", "redraw_worst"))
+        + "".join(f"<td>{number(line[key])}</td>" for key in ("mean", "worst", "seed_floor_mean", "seed_floor_worst"))
         + f"<td class=left>{escape(', '.join(rules(level, name)))}</td></tr>"
         for name, line in level["summary"].items()
     )
-    head = "".join(f"<th>{heading}</th>" for heading in ("metric", "mean", "worst", "redraw mean", "redraw worst", "gate"))
+    head = "".join(f"<th>{heading}</th>" for heading in ("metric", "mean", "worst", "seed floor mean", "seed floor worst", "gate"))
     body = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     return f"<details><summary>{escape(level['method'])}</summary>{body}</details>"
 

@@ -41,11 +41,11 @@ def as_image(canvas: Any, kind: str = "svg", dpi: int = 110) -> str:
 
 
 def clip_plot(record: Mapping[str, Any], metric: str) -> str:
-    """A dot for each sentence of each level, and for the redraw; the mean gate or worst gate as a line."""
+    """A dot for each sentence of each level, and for the other seed; the mean gate or worst gate as a line."""
     levels = [level for level in record["levels"] if level.get("clips")]
     canvas, axes = figure(8, 0.42 * (len(levels) + 1) + 1.1)
-    floor = [clip["floor"][metric] for clip in levels[0]["clips"] if metric in clip["floor"]]
-    rows = [("another seed", floor, PALE)] if floor else []
+    seed_floor = [clip["seed_floor"][metric] for clip in levels[0]["clips"] if metric in clip["seed_floor"]]
+    rows = [("another seed", seed_floor, PALE)] if seed_floor else []
     figures = {level["method"]: [clip["figures"][metric] for clip in level["clips"] if metric in clip["figures"]] for level in levels}
     rows += [(name, values, PALETTE[i % len(PALETTE)]) for i, (name, values) in enumerate(figures.items())]
     for place, (_, values, colour) in enumerate(rows):

@@ -7,6 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from core.config import not_releasable
 from core.manifest import Manifest
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
@@ -30,25 +31,25 @@ def print_judgement(judgement: Judgement, manifest: Manifest, precision: str) ->
         console.print(f"  - {reason}", highlight=False)
     if not manifest.releasable:
         shipped = "the gates hold, but " if verdict == SHIP else ""
-        console.print(f"[yellow]{shipped}this is the {manifest.checkpoint['name']} voice: it is never releasable[/]")
+        console.print(f"[yellow]{shipped}{not_releasable(manifest.checkpoint['name'])}[/]")
 
 
 def metric_table(judgement: Judgement, manifest: Manifest, precision: str) -> Table:
-    """One row a metric: the package's mean and worst, the redraw's, the limits."""
+    """One row a metric: the package's mean and worst, the other seed's, the limits."""
     megabytes = manifest.package_bytes / 1e6
     title = f"{manifest.package}  {megabytes:.2f} MB, {precision} precision, against fp32"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("metric")
-    for heading in ("mean", "worst", "redraw\nmean", "redraw\nworst"):
-        table.add_column(heading, justify="right", style="dim" if heading.startswith("redraw") else "")
+    for heading in ("mean", "worst", "seed floor\nmean", "seed floor\nworst"):
+        table.add_column(heading, justify="right", style="dim" if heading.startswith("seed floor") else "")
     table.add_column("limit")
     for name, row in judgement.summary().items():
         checks = {check.gate.statistic: check for check in judgement.decision.checks if check.gate.metric == name}
         cells = (_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST))
-        redraw = (_cell(row[f"redraw_{kind}"], None) for kind in (MEAN, WORST))
+        other_seed = (_cell(row[f"seed_floor_{kind}"], None) for kind in (MEAN, WORST))
         limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
-        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *redraw, limits)
-    table.caption = "redraw: fp32 with another noise seed, for scale; * the limit is its mean"
+        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *other_seed, limits)
+    table.caption = "seed floor: fp32 with another noise seed, for scale; * the limit is its mean"
     table.caption_justify = "left"
     return table
 
@@ -61,4 +62,4 @@ def _cell(value: float | None, check: Check | None) -> str:
 
 
 def _rule(check: Check) -> str:
-    return check.gate.rule(check.limit) + (" *" if check.gate.in_redraws else "")
+    return check.gate.rule(check.limit) + (" *" if check.gate.in_seed_floors else "")

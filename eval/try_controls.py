@@ -1,6 +1,6 @@
 """Put known-bad models before the gates.
 
-    Lineup(Truth(checkpoint, seed=0), clips).caught(CONTROLS["wrong voice"]).broken
+    ControlTrials(Truth(checkpoint, seed=0), clips).caught(CONTROLS["wrong voice"]).broken
 
 A control is rejected when a gate is broken: a worst clip by a fact, a mean only if its whole bootstrap interval is on the wrong side. How
 many clips there are is not asked, since more clips can only add broken gates of the first kind.
@@ -13,7 +13,7 @@ from core.corpus import Utterance
 from eval.corpus import Truth
 from eval.gates import MEAN, gates_for
 from eval.judge import judge_clip
-from eval.known_bad import Bench, Control, Culprit
+from eval.known_bad import Control, Faults, KnownBad
 from eval.verdict import BROKEN, check, statistic
 
 JUDGED_AS = "w8"  # the common gates, without what fp16 is held to
@@ -34,22 +34,22 @@ class Caught:
         return bool(self.broken)
 
 
-class Lineup:
+class ControlTrials:
     """Responsibilities: 1. the fp32 renders' own spread, measured once; 2. each control against the gates."""
 
     def __init__(self, truth: Truth, clips: Sequence[Utterance]) -> None:
         self._truth, self._clips = truth, clips
-        self._bench = Bench(truth.checkpoint, truth.vocoder, truth.seed)
+        self._faults = Faults(truth.checkpoint, truth.vocoder, truth.seed)
         self._spoken = {clip.id: truth.of(clip) for clip in clips}
-        self._floor = {clip.id: spoken.floor() for clip, spoken in zip(clips, self._spoken.values(), strict=True)}
+        self._seed_floor = {clip.id: spoken.seed_floor() for clip, spoken in zip(clips, self._spoken.values(), strict=True)}
 
     def caught(self, control: Control) -> Caught:
         """Judge one control."""
-        culprit = Culprit(self._bench, control)
-        results = [judge_clip(self._truth, culprit, clip, self._floor[clip.id], self._spoken[clip.id]) for clip in self._clips]
+        known_bad = KnownBad(self._faults, control)
+        results = [judge_clip(self._truth, known_bad, clip, self._seed_floor[clip.id], self._spoken[clip.id]) for clip in self._clips]
         silent = tuple(f"{result.id} {result.defect}" for result in results if result.defect)
         figures = [result.figures for result in results if not result.defect]
-        floor = [result.floor for result in results if not result.defect]
-        broken = tuple(gate.name for gate in gates_for(JUDGED_AS) if check(gate, figures, floor).state == BROKEN)
+        seed_floor = [result.seed_floor for result in results if not result.defect]
+        broken = tuple(gate.name for gate in gates_for(JUDGED_AS) if check(gate, figures, seed_floor).state == BROKEN)
         mean = {name: statistic(name, MEAN, figures) or float("nan") for name in ("pesq", "mcd_db")}
         return Caught(control.name, silent + broken, mean["pesq"], mean["mcd_db"])

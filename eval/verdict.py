@@ -1,6 +1,6 @@
 """Figures held against the gates: SHIP, REJECT, or UNDECIDED when the clips cannot tell.
 
-    decision = decide(gates_for("w8"), clips, floor)
+    decision = decide(gates_for("w8"), clips, seed_floor)
     decision.verdict, decision.broken
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval over clips (seeded) lies on one side of
@@ -79,13 +79,13 @@ def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float
     return float(low), float(high)
 
 
-def decide(gates: Sequence[Gate], clips: Figures, floor: Figures, defects: Sequence[str] = (), doubts: Sequence[str] = ()) -> Decision:
+def decide(gates: Sequence[Gate], clips: Figures, seed_floor: Figures, defects: Sequence[str] = (), doubts: Sequence[str] = ()) -> Decision:
     """Hold the clips' figures against the gates.
 
-    `floor`: the same clips' figures for another noise seed. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. Few
+    `seed_floor`: the same clips' figures for another seed. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. Few
     clips decide nothing; a broken gate or a defect gives REJECT; a missing figure, a mean too near its limit or a doubt gives UNDECIDED.
     """
-    checks = tuple(check(gate, clips, floor) for gate in gates)
+    checks = tuple(check(gate, clips, seed_floor) for gate in gates)
     broken = tuple(c.complaint() for c in checks if c.state == BROKEN)
     untold = tuple(c.complaint() for c in checks if c.state in (MISSING, STRADDLES)) + tuple(doubts)
     heard = len(clips) + len(defects)
@@ -96,17 +96,17 @@ def decide(gates: Sequence[Gate], clips: Figures, floor: Figures, defects: Seque
     return Decision(UNDECIDED, checks, untold) if untold else Decision(SHIP, checks, ("every gate holds",))
 
 
-def check(gate: Gate, clips: Figures, floor: Figures) -> Check:
-    """One gate. A limit in redraws is resampled together with the redraw of the same clips."""
+def check(gate: Gate, clips: Figures, seed_floor: Figures) -> Check:
+    """One gate. A limit in seed floors is resampled together with the seed floor of the same clips."""
     value = statistic(gate.metric, gate.statistic, clips)
-    scale = statistic(gate.metric, gate.statistic, floor) if gate.in_redraws else 1.0
+    scale = statistic(gate.metric, gate.statistic, seed_floor) if gate.in_seed_floors else 1.0
     limit = gate.limit * (scale or 0.0)
-    if value is None or scale is None or (gate.in_redraws and len(floor) != len(clips)):
+    if value is None or scale is None or (gate.in_seed_floors and len(seed_floor) != len(clips)):
         return Check(gate, None, limit, MISSING)
     if gate.statistic == WORST:
         return Check(gate, value, limit, HOLDS if gate.keeps(value, limit) else BROKEN)
     own = [clip[gate.metric] for clip in clips]
-    limits = [gate.limit * clip[gate.metric] for clip in floor] if gate.in_redraws else [limit] * len(own)
+    limits = [gate.limit * clip[gate.metric] for clip in seed_floor] if gate.in_seed_floors else [limit] * len(own)
     least, most = interval([gate.margin(mine, allowed) for mine, allowed in zip(own, limits, strict=True)])
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
     return Check(gate, value, limit, state, *interval(own))

@@ -7,10 +7,13 @@ reader.predict(["Kokoro"])
 import numpy as np
 
 from core.errors import InputError
-from g2p.alphabet import PADDING
-from g2p.facts import IDS, LOGITS
+from g2p.alphabet import MAX_LETTERS, PADDING
 from g2p.neural import Run
 from mlprogram import Program
+
+IDS, LOGITS = "ids", "logits"
+WORDS, SYMBOLS = (1, 8, 64), (8, 12, 16, 24, MAX_LETTERS + 1)  # words in one call; letters of the longest and the tag
+SHAPES = tuple((words, symbols) for words in WORDS for symbols in SYMBOLS)
 
 
 def shape_for(words: int, symbols: int, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int]:

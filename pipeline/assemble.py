@@ -18,6 +18,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument, form_argument
+from core.config import not_releasable
 from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="pipeline.assemble", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
+    form_argument(parser)
     parser.add_argument("--vectors", type=Path, help="folder of test vectors (default: BUILD/vectors where it exists)")
     parser.add_argument("--check", type=Path, metavar="MANIFEST", help="verify this one instead")
     return parser.parse_args(argv)
@@ -57,7 +60,7 @@ def print_report(assembly: "Assembly", checked: int) -> None:
         table.add_row("vectors", "none: `python -m pipeline.vectors` writes them", "", "")
     Console().print(table)
     if not data["releasable"]:
-        print(f"{data['checkpoint']['name']}: not releasable")
+        print(not_releasable(data["checkpoint"]["name"]))
     print(json.dumps({"manifest": str(assembly.path), "checked": checked, "releasable": data["releasable"], "method": data["method"]}))
 
 
@@ -72,7 +75,7 @@ def run(argv: list[str] | None) -> int:
     else:
         checkpoint = open_checkpoint(arguments.checkpoint)
         vectors = arguments.vectors or (arguments.build / "vectors" if (arguments.build / "vectors").is_dir() else None)
-        parts = Parts.found(checkpoint, arguments.build, arguments.method)
+        parts = Parts.found(checkpoint, arguments.build, arguments.method, arguments.form)
         made_from = {"name": checkpoint.name, "sha256": checkpoint.sha256}
         assembly = Assembly.of(parts, arguments.build, made_from, vectors).save(arguments.build / NAME)
     print_report(assembly, assembly.verify())

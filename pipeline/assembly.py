@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.checkpoint import Checkpoint, sha256_of
-from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
+from core.checkpoint import Checkpoint
+from core.commands import command_for
+from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, LITERAL, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
 from core.errors import InputError
-from core.manifest import Manifest, command_for
-from core.staging import read_json, write_json
-from encoder.describe import EncoderManifest
+from core.manifest import Manifest
+from core.staging import read_json, sha256_of, write_json
+from pipeline.packages import package_manifests
 from pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 1, "manifest.json"
@@ -35,11 +36,9 @@ class Parts:
     g2p: Path | None = None
 
     @classmethod
-    def found(cls, checkpoint: Checkpoint, build: Path, method: str) -> "Parts":
+    def found(cls, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> "Parts":
         """In a build folder, beside a checkpoint. InputError names the command for what is missing."""
-        from pipeline.runtime import package_manifests
-
-        encoders, vocoder = package_manifests(checkpoint, build, method)
+        encoders, vocoder = package_manifests(checkpoint, build, method, form)
         voices = tuple(sorted(path for path in (checkpoint.folder / "voices").iterdir() if path.stem in checkpoint.voices))
         g2p = build / f"{G2P_NAME}.json"
         return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, g2p if g2p.is_file() else None)
@@ -55,7 +54,7 @@ class Assembly:
     @classmethod
     def of(cls, parts: Parts, root: Path, checkpoint: dict[str, str], vectors: Path | None) -> "Assembly":
         """Describe the parts. checkpoint: name and sha256. InputError when one was made from another."""
-        encoders, vocoder = [EncoderManifest.load(path) for path in parts.encoders], Manifest.load(parts.vocoder)
+        encoders, vocoder = [Manifest.load(path) for path in parts.encoders], Manifest.load(parts.vocoder)
         for manifest in (*encoders, vocoder):
             _same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
         data = {
@@ -63,6 +62,7 @@ class Assembly:
             "checkpoint": checkpoint,
             "releasable": all(manifest.releasable for manifest in (*encoders, vocoder)),
             "method": vocoder.method,
+            "form": vocoder.form,
             "audio": {"rate_hz": SAMPLE_RATE_HZ, "frame_samples": FRAME_SAMPLES, "frames_per_second": FRAMES_PER_SECOND},
             "encoder": [_package(manifest, root) | _encoder_contract(manifest) for manifest in encoders],
             "vocoder": _package(vocoder, root) | {"source": vocoder.source},
@@ -111,7 +111,7 @@ class Assembly:
         """The manifest of one package, after its own hash and the package's."""
         path = self.path.parent / entry["file"]
         _hashed(path, entry["sha256"])
-        manifest = (EncoderManifest if "functions" in entry else Manifest).load(path)
+        manifest = Manifest.load(path)
         manifest.verify()
         if manifest.package_sha256 != entry["package_sha256"]:
             raise InputError(f"{path} is of another package than {self.path} says: run `python -m pipeline.assemble` again")
@@ -152,7 +152,7 @@ def _g2p(manifest: Manifest, root: Path) -> dict[str, Any]:
     return _package(manifest, root) | {"weights": manifest.checkpoint}
 
 
-def _encoder_contract(manifest: EncoderManifest) -> dict[str, Any]:
+def _encoder_contract(manifest: Manifest) -> dict[str, Any]:
     names = ("functions", "token_buckets", "compute_units", "alignment")
     return {name: getattr(manifest, name) for name in names}
 

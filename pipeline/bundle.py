@@ -19,6 +19,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.arguments import checkpoint_argument, form_argument
+from core.config import not_releasable
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="pipeline.bundle", description=__doc__.splitlines()[0])
     parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    form_argument(parser)
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, or BUILD/bundle-demo-METHOD)")
     parser.add_argument("--dialects", default="us", help="lexicons to include: us, gb, or us,gb (default: %(default)s)")
@@ -77,7 +80,7 @@ def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) ->
     console.print(table)
     console.print(", ".join(f"{count} {what}" for what, count in checked.items()), highlight=False)
     if not data["releasable"]:
-        console.print(f"{data['checkpoint']['name']}: not releasable, and the model card says so", highlight=False)
+        console.print(f"{not_releasable(data['checkpoint']['name'])}; the model card says so", highlight=False)
     print(json.dumps({"bundle": str(folder), "bytes": total, "releasable": data["releasable"], "method": data["method"], **checked}))
 
 

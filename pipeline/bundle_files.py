@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.checkpoint import Checkpoint, sha256_of
+from core.checkpoint import Checkpoint
+from core.contract import LITERAL
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
-from core.staging import read_json, staged, write_json
-from encoder.describe import EncoderManifest
+from core.staging import read_json, sha256_of, staged, write_json
 from encoder.package import EncoderPackage
 from pipeline.assembly import NAME, Assembly, Parts
 from pipeline.lexicon_file import write_lexicon
 from pipeline.model_card import decision_for, model_card
-from pipeline.runtime import ProgramVocoder
-from pipeline.steps import Studio
+from pipeline.steps import Chain
 from pipeline.vector_files import check_vectors, write_vectors
+from vocoder.package import VocoderPackage
 
 SUMS, CARD, NOTICES, VOCABULARY = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md", "vocabulary.json"
 LICENSES = Path(__file__).parent / "licenses"
@@ -38,9 +38,11 @@ CONTENTS = [
 ]
 
 
-def write_bundle(folder: Path, checkpoint: Checkpoint, build: Path, method: str, dialects: tuple[str, ...]) -> None:
+def write_bundle(
+    folder: Path, checkpoint: Checkpoint, build: Path, method: str, dialects: tuple[str, ...], form: str = LITERAL
+) -> None:
     """Everything into `folder`, which appears when it is complete. CheckFailed: a rejected level. InputError: missing or mixed parts."""
-    parts = Parts.found(checkpoint, build, method)
+    parts = Parts.found(checkpoint, build, method, form)
     decision, level = decision_for(build / "release" / "decision.json", Manifest.load(parts.vocoder).package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled")
@@ -66,7 +68,7 @@ def _copied(parts: Parts, folder: Path) -> tuple[tuple[Path, ...], Path]:
     place = folder / "packages"
     place.mkdir()
     for path in (*parts.encoders, parts.vocoder, *([parts.g2p] if parts.g2p else [])):
-        manifest = (EncoderManifest if path in parts.encoders else Manifest).load(path)
+        manifest = Manifest.load(path)
         manifest.verify()
         shutil.copytree(manifest.package_path, place / manifest.package)
         shutil.copy(path, place / path.name)
@@ -82,16 +84,16 @@ def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
 
 
 def _write_vectors(folder: Path, checkpoint: Checkpoint, inside: tuple[tuple[Path, ...], Path]) -> Path:
-    studio, packages = studio_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
-    write_vectors(folder / "vectors", studio, {"name": checkpoint.name, "sha256": checkpoint.sha256}, packages)
+    chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
+    write_vectors(folder / "vectors", chain, {"name": checkpoint.name, "sha256": checkpoint.sha256}, packages)
     return folder / "vectors"
 
 
-def studio_in(manifests: tuple[tuple[Path, ...], Path], vocab: dict[str, int], voice: np.ndarray) -> tuple[Studio, dict[str, str]]:
+def chain_in(manifests: tuple[tuple[Path, ...], Path], vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
     """The packages opened from where they lie, and their hashes by name."""
-    encoder, vocoder = EncoderPackage(manifests[0]), ProgramVocoder(manifests[1])
+    encoder, vocoder = EncoderPackage(manifests[0]), VocoderPackage(manifests[1])
     hashes = {manifest.path.stem: manifest.package_sha256 for manifest in (*encoder.manifests, vocoder.manifest)}
-    return Studio(vocab, voice, encoder, vocoder), hashes
+    return Chain(vocab, voice, encoder.backend, vocoder), hashes
 
 
 def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
@@ -99,7 +101,9 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
     (folder / "licenses").mkdir()
     flite = "made from speech of flite's voices, Carnegie Mellon University (permissive): licenses/flite.txt"
     weights = flite if checkpoint.name == "demo" else "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
-    if checkpoint.name not in ("demo", "kokoro-82m"):
+    if checkpoint.name == "kokoro-int8":
+        weights += ". On 8-bit grids: ONNX export of kokoro-onnx by thewh1teagle (MIT)"
+    elif checkpoint.name not in ("demo", "kokoro-82m"):
         weights = f"checkpoint `{checkpoint.name}`: its licence is not known to this tool; do not distribute without it"
     for path in LICENSES.iterdir():
         if path.stem != "flite" or checkpoint.name == "demo":
@@ -132,8 +136,8 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     data = assembly.data
     manifests = tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"]
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
-    studio, packages = studio_in(manifests, vocab, np.load(folder / "vectors" / "voice.npy", allow_pickle=False))
-    rows = check_vectors(folder / "vectors", studio, packages)
+    chain, packages = chain_in(manifests, vocab, np.load(folder / "vectors" / "voice.npy", allow_pickle=False))
+    rows = check_vectors(folder / "vectors", chain, packages)
     missed = next((row for row in rows if not row["holds"]), None)
     if missed is not None:
         raise CheckFailed(f"{folder}: step {missed['step']} of {missed['utterance']} gives {missed['tensor']} at {missed['snr_db']} dB")

@@ -1,7 +1,7 @@
 """The conductor: text through three stages to audio, chunk by chunk, each chunk independent of all others.
 
     pipeline = Pipeline(g2p, encoder, vocoder, vocab)
-    for speech in pipeline.speak(text, voice, Manner(speed=1.0, seed=0)): play(speech.audio)
+    for speech in pipeline.speak(text, voice, SpeechOptions(speed=1.0, seed=0)): play(speech.audio)
 
 Written down for other languages in docs/conductor.md, step by step with test vectors (python -m pipeline.vectors).
 """
@@ -11,25 +11,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from core.errors import InputError, UtteranceTooLong
-from core.voices import style_row
-from encoder.functions import Encoded
-from encoder.vocab import check_speed, input_ids
+from core.steps import run
+from encoder.steps import EncoderBackend
+from encoder.vocab import check_speed
 from g2p.result import Result
 from pipeline.chunks import LONGEST_PHONEMES, Chunk, Pauses, chunks, halves
-from pipeline.join import finished
-from pipeline.stages import EncoderStage, Phonemizer, VocoderStage
-from vocoder.packing import VocoderInputs
-from vocoder.source import HarmonicSource, gaussian_noise
+from pipeline.reading import Phonemizer
+from pipeline.steps import STEPS, Chain, begin
+from vocoder.steps import VocoderBackend
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
 
 @dataclass(frozen=True)
-class Manner:
+class SpeechOptions:
     """How a text is spoken. Chunk k draws its noise from seed + k."""
 
     speed: float = 1.0
@@ -68,8 +66,8 @@ class Pipeline:
     def __init__(
         self,
         g2p: Phonemizer,
-        encoder: EncoderStage,
-        vocoder: VocoderStage,
+        encoder: EncoderBackend,
+        vocoder: VocoderBackend,
         vocab: Mapping[str, int],
         clock: Callable[[], float] = time.perf_counter,
         longest: int = LONGEST_PHONEMES,
@@ -78,24 +76,24 @@ class Pipeline:
         self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
         self.dropped: dict[str, int] = {}
 
-    def speak(self, text: str, voice: Tensor, manner: Manner, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
+    def speak(self, text: str, voice: Tensor, options: SpeechOptions, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
         """Audio of `text` as it is finished. voice [510, 1, 256].
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
-        check_speed(manner.speed)
+        check_speed(options.speed)
         self.dropped, index, pause, started = {}, 0, 0, self.clock()
         for sentence in chunks(self._counted(self.g2p.sentences(text)), text, self.longest):
             phonemized, waiting = self.clock() - started, [sentence]
             while waiting:
                 chunk = waiting.pop()
                 try:
-                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, manner, pause, phonemized)
+                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, options, pause, phonemized)
                 except UtteranceTooLong:
                     waiting.extend(reversed(halves(chunk)))
                     continue
                 yield speech
-                index, pause, phonemized = index + 1, manner.pauses.samples(chunk.ending, manner.speed), 0.0
+                index, pause, phonemized = index + 1, options.pauses.samples(chunk.ending, options.speed), 0.0
             started = self.clock()
         if not index:
             left_out = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
@@ -107,27 +105,9 @@ class Pipeline:
                 self.dropped[what] = self.dropped.get(what, 0) + count
             yield result
 
-    def _spoken(self, chunk: Chunk, index: int, voice: Tensor, manner: Manner, pause: int, phonemized: float) -> Speech:
-        times = [self.clock()]
-        style = style_row(voice, len(chunk.phonemes))  # [1, 256]
-        half = style.shape[1] // 2
-        encoded = self.encoder.encode(input_ids(chunk.phonemes, self.vocab), style[:, half:], manner.speed)
-        times.append(self.clock())
-        inputs = vocoder_inputs(encoded, style[:, :half], self.vocoder.source, manner.seed + index)
-        times.append(self.clock())
-        waveform = self.vocoder.render(inputs)
-        times.append(self.clock())
-        samples, gain = finished(waveform)
-        times.append(self.clock())
-        spent = dict(zip(STAGES, (phonemized, *np.diff(times).tolist()), strict=True))
-        durations = tuple(encoded.durations.tolist())
-        return Speech(index, chunk, durations, samples, pause, gain, float(np.abs(waveform).max()), spent)
-
-
-@torch.no_grad()
-def vocoder_inputs(encoded: Encoded, style: Tensor, source: HarmonicSource, seed: int) -> VocoderInputs:
-    """What the vocoder reads: the encoder's features and the harmonic spectrum of its F0. style [1, 128]: the decoder's half."""
-    frames = encoded.asr.shape[-1]
-    noise = gaussian_noise(frames, seed)  # [1, 600F, 9]
-    spectrum = source(encoded.f0_hz, noise).squeeze(2).float()  # [1, 22, 120F + 1]
-    return VocoderInputs(encoded.asr.float(), encoded.f0_hz.float(), encoded.energy.float(), style, spectrum)
+    def _spoken(self, chunk: Chunk, index: int, voice: Tensor, options: SpeechOptions, pause: int, phonemized: float) -> Speech:
+        chain = Chain(self.vocab, voice.numpy(), self.encoder, self.vocoder)
+        seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
+        tensors = run(STEPS, chain, begin(chunk.phonemes, options.speed, options.seed + index), self.clock, seconds)
+        durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())
+        return Speech(index, chunk, durations, tensors["samples"], pause, float(tensors["gain"][0]), peak, seconds)

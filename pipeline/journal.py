@@ -1,7 +1,7 @@
 """Finished chunks of a long run, kept beside the output until it is complete, so that an interrupted run can go on.
 
     with Journal.open(Path("book.wav.parts"), settings, resume=True) as journal:
-        for speech in pipeline.speak(text, voice, manner, journal.kept): journal.keep(speech)
+        for speech in pipeline.speak(text, voice, options, journal.kept): journal.keep(speech)
     journal.remove()
 
 OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples one after the other, float32) and

@@ -6,6 +6,7 @@ text = model_card(assembly.data, decision_for(Path("build/release/decision.json"
 from pathlib import Path
 from typing import Any
 
+from core.config import not_releasable
 from core.staging import read_json
 
 NOT_JUDGED = "Not judged: `python -m eval.release` has not seen this package. Nothing is said here about its quality."
@@ -39,7 +40,7 @@ def model_card(data: dict[str, Any], decision: dict[str, Any] | None, level: dic
     name, method = data["checkpoint"]["name"], data["method"]
     head = [f"# Kokoro text-to-speech for Core ML: {name}, {method}", ""]
     if not data["releasable"]:
-        head += [f"**DEMO, NOT RELEASABLE.** The weights are the checkpoint `{name}`, made to try the tools. Do not ship this.", ""]
+        head += [f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {not_releasable(name)}.", ""]
     parts = [*((entry, "CPU and GPU; CPU on the M5") for entry in data["encoder"]), (data["vocoder"], "Neural Engine, CPU")]
     parts += [(data["g2p"], "CPU")] if "package" in data["g2p"] else []
     lines = [

@@ -7,7 +7,7 @@ results = PhonemeReader().sentences("həlˈO wˈɜɹld.")
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from core.errors import InputError
 from g2p.result import PUNCTUATION, US, Dialect, Result, Word
@@ -37,6 +37,13 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
         raise InputError(f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it to UTF-8") from None
 
 
+class Phonemizer(Protocol):
+    """Text to phonemes, sentence by sentence: the first stage of the conductor."""
+
+    def sentences(self, text: str) -> Iterator[Result]:
+        """Sentences in order; offsets of their words count characters of the whole `text`."""
+
+
 class TextReader:
     """The g2p stage: lexicon, rules and neural model; what was left out is told for every sentence, also for one without words."""
 
@@ -61,7 +68,7 @@ class TextReader:
         return cls(G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program))))
 
     def sentences(self, text: str) -> Iterator[Result]:
-        """See pipeline.stages.Phonemizer."""
+        """See Phonemizer."""
         return self._g2p.sentences(text, keep_empty=True)
 
 
@@ -69,12 +76,17 @@ class PhonemeReader:
     """Takes the text for phonemes: a stage in the place of g2p. A sentence ends at . ! ? … before white space, or with its line."""
 
     def sentences(self, text: str) -> Iterator[Result]:
-        """See pipeline.stages.Phonemizer."""
+        """See Phonemizer."""
         for found in _SENTENCE.finditer(text):
             words = tuple(_word(text, found.start(1) + match.start(), match[0]) for match in _WORD.finditer(found[1]))
             if words:
                 joined = "".join(word.phonemes + (" " if word.space else "") for word in words)
                 yield Result(found[1], joined.rstrip(), words)
+
+
+def dialect_of(voice: str) -> Dialect:
+    """Kokoro names a British voice bf_ or bm_."""
+    return "gb" if voice[:3] in ("bf_", "bm_") else "us"
 
 
 def _word(text: str, start: int, symbols: str) -> Word:

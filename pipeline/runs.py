@@ -1,33 +1,42 @@
-"""One utterance three ways, every seam kept: upstream (dynamic, packed), our PyTorch twin (static, masked), the executed packages.
+"""One utterance three ways, every seam kept: upstream (dynamic, packed), our PyTorch (static, masked), the executed packages.
 
     spoken = Spoken(ids, style, speed, seed)
     reference = upstream_run(checkpoint, spoken, torch.float32)
-    ours = twin_run(checkpoint, spoken, torch.float32, reference)
+    ours = torch_run(checkpoint, spoken, torch.float32, reference)
 
-All give the same names (pipeline.seams.ORDER), time on the last axis, cut to length.
+All give the same names (pipeline.seams.ORDER), time on the last axis, cut to length. Ours are the chain's own steps.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from core.checkpoint import Checkpoint
-from core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, TOKEN_BUCKETS, bucket_for
-from core.layers import Mask
+from core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, TOKEN_BUCKETS, PackedLayout, bucket_for
+from core.steps import Tensors, run
 from encoder.alignment import AlignmentLimits
-from encoder.functions import Buckets, Encoded, encode, torch_functions
+from encoder.functions import Buckets, torch_functions
 from encoder.model import Encoder
 from encoder.package import EncoderPackage
+from encoder.steps import FROM_IDS, EncoderBackend
+from pipeline.steps import Chain
 from pipeline.upstream import Silence, injected_noise, upstream_of, upstream_seams
 from vocoder.decoder import Vocoder
 from vocoder.package import VocoderPackage
-from vocoder.packing import VocoderInputs
+from vocoder.packing import PackedVocoder, VocoderInputs, pack
 from vocoder.source import gaussian_noise
+from vocoder.steps import SOURCE, VOCODER, VocoderBackend
+from vocoder.steps import STEPS as VOCODER_STEPS
 
 Seams = dict[str, np.ndarray]
+SOURCE_STEPS = tuple(step for step in VOCODER_STEPS if step.stage == SOURCE)
+RENDER_STEPS = tuple(step for step in VOCODER_STEPS if step.stage == VOCODER)
 BUCKETS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
+OF_THE_ENCODER = ("durations", "text", "frames", "asr", "f0_hz", "energy")
 
 
 @dataclass(frozen=True)
@@ -39,120 +48,105 @@ class Spoken:
     speed: float
     seed: int
 
+    def given(self, dtype: torch.dtype) -> Tensors:
+        """What the steps start from, in the dtype to compute in."""
+        half = self.style.shape[1] // 2
+        style = self.style.to(dtype).numpy()
+        start = {"ids": np.array(self.ids, np.int32), "speed": np.array([self.speed], np.float32), "seed": np.array([self.seed], np.int64)}
+        return start | {"style_decoder": style[:, :half], "style_prosody": style[:, half:]}
+
+
+class TorchBackend:
+    """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in any dtype; the trunk is kept."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        self.source, self.packed = vocoder.generator.m_source, PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
+        self.trunk: Tensor | None = None
+        vocoder.generator.conv_post.register_forward_pre_hook(self._keep)
+
+    def _keep(self, _: torch.nn.Module, given: tuple[Tensor, ...]) -> None:
+        self.trunk = given[0]  # [1, C, 1, 120 B + 1]
+
+    def pack(self, inputs: VocoderInputs) -> Tensor:
+        """features [1, channels, 1, B + 1]."""
+        return pack(inputs, bucket_for(inputs.frames, BUCKETS.frames))
+
+    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+        """Waveform [600F]."""
+        return self.packed(features, style).flatten()[: 5 * COLUMNS_PER_FRAME * frames]
+
 
 @torch.no_grad()
 def upstream_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype) -> Seams:
     """KModel.forward_with_tokens, unmodified, complex path, with the noise of the seed injected."""
     model = upstream_of(checkpoint).to(dtype)
-    noise = gaussian_noise(BUCKETS.frames[-1], spoken.seed)
-    with injected_noise(noise):
+    with injected_noise(partial(gaussian_noise, seed=spoken.seed), BUCKETS.frames[-1]):
         seams = upstream_seams(model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed)
     width = checkpoint.config.hidden_dim
-    kept = {"bert": seams["bert"].transpose(1, 2), "d_en": seams["d_en"].transpose(1, 2), "en": seams["en"][..., :width].transpose(1, 2)}
-    names = ("durations", "t_en", "asr", "f0_hz", "energy")
+    kept = {name: seams[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
+    kept["frames"] = seams["frames"][..., :width].transpose(1, 2)  # without the style that upstream appends
+    names = ("durations", "text", "asr", "f0_hz", "energy")
     if not isinstance(model.decoder, Silence):
-        names += ("har", "trunk", "waveform")
+        names += ("spectrum", "trunk", "waveform")
     arrays = _arrays(kept | {name: seams[name] for name in names})
     return arrays | {"chain": arrays["waveform"]} if "waveform" in arrays else arrays
 
 
 @torch.no_grad()
-def twin_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype, reference: Seams) -> Seams:
-    """Our PyTorch, padded to the default buckets and masked. Source and vocoder are fed with the reference's own inputs, see `Fed`."""
+def torch_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype, reference: Seams) -> Seams:
+    """Our PyTorch, padded to the default buckets and masked."""
     encoder, count = Encoder.of(checkpoint).to(dtype), len(spoken.ids)
     kept: dict[str, Tensor] = {}
-    for name in ("bert", "d_en"):
-        module = getattr(encoder, "bert_encoder" if name == "d_en" else name)
-        module.register_forward_hook(lambda _m, _i, out, name=name: kept.__setitem__(name, out[:, :count].transpose(1, 2)))
+
+    def keep(name: str, _module: torch.nn.Module, _given: tuple, out: Tensor) -> None:
+        kept[name] = out[:, :count].transpose(1, 2)
+
+    for name in ("bert", "bert_encoder"):
+        getattr(encoder, name).register_forward_hook(partial(keep, name))
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
-    style = spoken.style[:, checkpoint.config.style_dim :].to(dtype)
-    encoded = encode(torch_functions(encoder), spoken.ids, style, spoken.speed, BUCKETS, limits)
-    if "har" not in reference:
-        return _arrays(kept | _encoded(encoded))
-    vocoder = Vocoder.of(checkpoint).to(dtype)
-    chain, fed = Fed.free(vocoder, encoded, spoken), Fed.forced(vocoder, reference, spoken)
-    kept["chain"] = rendered(vocoder, chain, spoken, {})
-    kept["waveform"] = rendered(vocoder, fed, spoken, kept)
-    return _arrays(kept | _encoded(encoded) | {"har": fed.own_spectrum})
+    backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
+    if "spectrum" not in reference:
+        return _arrays(kept) | _encoded(run(FROM_IDS, _chain(backend, None), spoken.given(dtype)))
+    vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
+    seams = chain_run(_chain(backend, vocoder), spoken, dtype, reference)
+    columns = seams["spectrum"].shape[-1]
+    return _arrays(kept) | seams | {"trunk": vocoder.trunk[:, :, 0, :columns].numpy()}
 
 
 @torch.no_grad()
 def package_run(checkpoint: Checkpoint, spoken: Spoken, encoder: EncoderPackage, vocoder: VocoderPackage | None, reference: Seams) -> Seams:
-    """The executed artifacts; what they do not give out (bert, d_en, trunk) is left out."""
-    encoded = encoder.encode(spoken.ids, spoken.style[:, checkpoint.config.style_dim :], spoken.speed)
+    """The executed artifacts; what they do not give out (bert, bert_encoder, trunk) is left out."""
     if vocoder is None:
-        return _arrays(_encoded(encoded))
-    twin, style = Vocoder.of(checkpoint), spoken.style[:, : checkpoint.config.style_dim]
-    seams, ways = _arrays(_encoded(encoded)), {"chain": Fed.free(twin, encoded, spoken)}
-    if "har" in reference:
-        ways["waveform"] = Fed.forced(twin, reference, spoken)
-        seams["har"] = ways["waveform"].own_spectrum.numpy()
-    for name, fed in ways.items():
-        seams[name] = vocoder.render(VocoderInputs(fed.asr.float(), fed.f0_hz.float(), fed.energy.float(), style, fed.spectrum.float()))
-    return seams
+        return _encoded(run(FROM_IDS, _chain(encoder.backend, None), spoken.given(torch.float32)))
+    return chain_run(_chain(encoder.backend, vocoder), spoken, torch.float32, reference)
 
 
-@dataclass(frozen=True)
-class Fed:
-    """What a vocoder is given: asr [1, C, F], f0_hz and energy [1, 2F], spectrum [1, 22, 120F + 1]; and the spectrum of our own source.
+def chain_run(chain: Chain, spoken: Spoken, dtype: torch.dtype, reference: Seams) -> Seams:
+    """The chain on its own tensors, then source and vocoder again on the reference's, spectrum included.
 
-    `free`: what the run itself computed. `forced`: the reference's, spectrum included. The phase of a nearly silent bin is decided by the
-    last bits of F0, and the vocoder reads phases, so a stage can be judged only on equal inputs.
+    The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads phases, so a stage can be judged only on equal
+    inputs. The second run comes last: what a backend keeps (the trunk) is of that.
     """
-
-    asr: Tensor
-    f0_hz: Tensor
-    energy: Tensor
-    spectrum: Tensor
-    own_spectrum: Tensor
-
-    @classmethod
-    def free(cls, vocoder: Vocoder, encoded: Encoded, spoken: Spoken) -> "Fed":
-        """Everything computed by the run itself."""
-        spectrum = _source(vocoder, encoded.f0_hz, spoken)
-        return cls(encoded.asr, encoded.f0_hz, encoded.energy, spectrum, spectrum)
-
-    @classmethod
-    def forced(cls, vocoder: Vocoder, reference: Seams, spoken: Spoken) -> "Fed":
-        """Everything the reference's; our source runs on its F0."""
-        asr, f0_hz, energy, spectrum = (torch.from_numpy(reference[name]) for name in ("asr", "f0_hz", "energy", "har"))
-        return cls(asr, f0_hz, energy, spectrum, _source(vocoder, f0_hz, spoken))
+    given = spoken.given(dtype)
+    free = run((*FROM_IDS, *VOCODER_STEPS), chain, given)
+    found = _encoded(free) | {"chain": free["waveform"]}
+    if "spectrum" not in reference:
+        return found
+    theirs = {name: reference[name].astype(given["style_decoder"].dtype) for name in ("asr", "f0_hz", "energy")}
+    source = run(SOURCE_STEPS, chain, given | theirs)
+    theirs["spectrum"] = reference["spectrum"].astype(given["style_decoder"].dtype)
+    return found | {"spectrum": source["spectrum"], "waveform": run(RENDER_STEPS, chain, given | theirs)["waveform"]}
 
 
-def _source(vocoder: Vocoder, f0_hz: Tensor, spoken: Spoken) -> Tensor:
-    samples = f0_hz.shape[1] // PROSODY_PER_FRAME * FRAME_SAMPLES
-    noise = gaussian_noise(BUCKETS.frames[-1], spoken.seed)[:, :samples]
-    return vocoder.generator.m_source(f0_hz, noise).squeeze(2).to(f0_hz.dtype)  # [1, 22, 120F + 1]
+def _chain(encoder: EncoderBackend, vocoder: VocoderBackend | None) -> Chain:
+    return Chain({}, np.zeros(0, np.float32), encoder, vocoder)
 
 
-def rendered(vocoder: Vocoder, fed: Fed, spoken: Spoken, kept: dict[str, Tensor]) -> Tensor:
-    """Waveform [600F], padded to a bucket and masked, in the vocoder's dtype; the trunk goes into `kept`."""
-    frames, dtype = fed.asr.shape[-1], vocoder.F0_conv.weight.dtype
-    extra, columns = bucket_for(frames, BUCKETS.frames) - frames, COLUMNS_PER_FRAME * frames + 1
-
-    def padded(tensor: Tensor, rate: int) -> Tensor:
-        return torch.nn.functional.pad(tensor.to(dtype), (0, rate * extra)).unsqueeze(2)  # [1, C, 1, rate * bucket]
-
-    hook = vocoder.generator.conv_post.register_forward_pre_hook(
-        lambda _m, given: kept.__setitem__("trunk", given[0][:, :, 0, :columns])  # [1, C, 120F + 1]
-    )
-    style = spoken.style[:, : spoken.style.shape[1] // 2]  # the decoder's half
-    waveform = vocoder(
-        padded(fed.asr, 1),
-        padded(fed.f0_hz[:, None], PROSODY_PER_FRAME),
-        padded(fed.energy[:, None], PROSODY_PER_FRAME),
-        style.to(dtype)[:, :, None, None],
-        padded(fed.spectrum, COLUMNS_PER_FRAME),
-        Mask.of(padded(torch.ones(1, 1, frames), 1)),
-    )
-    hook.remove()
-    return waveform.flatten()[: FRAME_SAMPLES * frames]
+def _encoded(tensors: Tensors) -> Seams:
+    frames = tensors["asr"].shape[-1]
+    found = {name: tensors[name] for name in OF_THE_ENCODER}
+    return found | {"text": found["text"][:, :, 0], "frames": found["frames"][:, :-1, 0, :frames]}  # without the mask and the padding
 
 
-def _encoded(encoded: Encoded) -> dict[str, Tensor]:
-    names = {"durations": "durations", "t_en": "text", "en": "en", "asr": "asr", "f0_hz": "f0_hz", "energy": "energy"}
-    return {seam: getattr(encoded, field) for seam, field in names.items()}
-
-
-def _arrays(seams: dict[str, Tensor]) -> Seams:
+def _arrays(seams: Mapping[str, Tensor]) -> Seams:
     return {name: tensor.detach().numpy() for name, tensor in seams.items()}

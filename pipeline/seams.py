@@ -13,18 +13,20 @@ import numpy as np
 
 from core.figures import snr_db
 
-ORDER = ("bert", "d_en", "durations", "t_en", "en", "f0_hz", "energy", "asr", "har", "trunk", "waveform", "chain")
+ORDER = (
+    "bert", "bert_encoder", "durations", "text", "frames", "f0_hz", "energy", "asr", "spectrum", "trunk", "waveform", "chain"
+)  # fmt: skip
 # Seams each one is computed from; a seam is judged only when these hold.
-FROM = {"d_en": ("bert",), "durations": ("d_en",), "en": ("durations", "d_en"), "f0_hz": ("en",), "energy": ("en",),
-        "asr": ("durations", "t_en"), "waveform": ("trunk",)}  # fmt: skip
+FROM = {"bert_encoder": ("bert",), "durations": ("bert_encoder",), "frames": ("durations", "bert_encoder"),
+        "f0_hz": ("frames",), "energy": ("frames",), "asr": ("durations", "text"), "waveform": ("trunk",)}  # fmt: skip
 PARTING = 1e-3  # of the reference's largest value: where the difference first passes it, the two part
 GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
 
-# dB. har, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the whole chain on its own inputs, and has no limit:
-# the last bits of F0 decide the phase of nearly silent bins. Upstream's float32 sums the source's phase in float32, hence 40 for har.
+# dB. spectrum, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the whole chain on its own inputs, and has no
+# limit: the last bits of F0 decide the phase of nearly silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
 FLOAT64 = dict.fromkeys(ORDER, 80.0)
-FLOAT32 = FLOAT64 | {"har": 40.0}
-PACKAGE = FLOAT32 | {"t_en": 40.0, "asr": 40.0, "energy": 40.0, "waveform": 40.0}  # fp16 there: docs/encoder.md, docs/vocoder.md
+FLOAT32 = FLOAT64 | {"spectrum": 40.0}
+PACKAGE = FLOAT32 | {"text": 40.0, "asr": 40.0, "energy": 40.0, "waveform": 40.0}  # fp16 there: docs/encoder.md, docs/vocoder.md
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _row(name: str, wanted: np.ndarray | None, got: np.ndarray | None, limit: fl
             limit,
             note=f"shape {list(got.shape)}, upstream's {list(wanted.shape)}",
         )
-    if name == "har":
+    if name == "spectrum":
         wanted, got = rectangular(wanted), rectangular(got)
     wanted, got = wanted.astype(np.float64), got.astype(np.float64)
     difference, snr = np.abs(wanted - got), snr_db(wanted, got)

@@ -9,7 +9,8 @@ import argparse
 from pathlib import Path
 
 from core.errors import InputError
-from pipeline.steps import EQUAL, STEPS, Step
+from core.steps import EQUAL
+from pipeline.steps import STEPS, Step
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
 BEGIN, END = "<!-- seams: python -m pipeline.steps_doc -->", "<!-- end of seams -->"

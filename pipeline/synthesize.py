@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.arguments import checkpoint_argument, form_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pipeline.audio import Sink
     from pipeline.conductor import Pipeline
     from pipeline.journal import Journal
-    from pipeline.stages import Phonemizer
+    from pipeline.reading import Phonemizer
     from pipeline.tally import Tally
 
 
@@ -51,9 +52,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
     parser.add_argument("--seed", type=int, default=0, help="of the noise: the same seed gives the same samples")
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--runtime", default="mlprogram", help="torch: PyTorch; mlprogram: the packages, executed here; coreml: on a Mac")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package: fp16, w8a8, p6 ... (default: %(default)s)")
+    form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
     parser.add_argument("--dialect", choices=("us", "gb"), help="of g2p (default: by the voice, gb for bf_ and bm_)")
@@ -68,7 +70,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     """Everything that can be told before a model is opened."""
     from encoder.vocab import check_speed
     from pipeline.audio import check_output, check_writable
-    from pipeline.runtime import check_runtime
+    from pipeline.runtimes import check_runtime
 
     if (arguments.out is None) == (arguments.stream is None):
         raise InputError("give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else ""))
@@ -84,8 +86,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, dict[str, str]]":
     """The g2p stage, and the hash of its package where one is executed."""
-    from pipeline.reading import PhonemeReader, TextReader
-    from pipeline.runtime import open_g2p
+    from pipeline.reading import PhonemeReader, TextReader, dialect_of
+    from pipeline.runtimes.g2p import open_g2p
 
     if arguments.phonemes:
         return PhonemeReader(), {}
@@ -93,26 +95,21 @@ def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, 
     return TextReader.load(arguments.dialect or dialect_of(voice), arguments.lexicon, program), made_of
 
 
-def dialect_of(voice: str) -> str:
-    """Kokoro names a British voice bf_ or bm_."""
-    return "gb" if voice[:3] in ("bf_", "bm_") else "us"
-
-
-def opened(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, Tensor, str, dict[str, str]]":
+def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, Tensor, str, dict[str, str]]":
     """The pipeline, the voice [510, 1, 256], its name, and the hashes of what the pipeline is made of."""
     from core.voices import VoiceLibrary
     from pipeline.conductor import Pipeline
-    from pipeline.runtime import open_stages
+    from pipeline.runtimes import Request, open_runtime
 
     library = VoiceLibrary(checkpoint.folder / "voices")
     if not library.names:
         raise InputError(f"{library.folder} holds no voice")
     name = arguments.voice or library.names[0]
     voice = library.blend(name)
-    stages = open_stages(arguments.runtime, checkpoint, arguments.build, arguments.method)
+    opened = open_runtime(arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.form))
     reader, read_by = phonemizer(arguments, name)
-    pipeline = Pipeline(reader, stages.encoder, stages.vocoder, checkpoint.config.vocab)
-    return pipeline, voice, name, stages.made_of | read_by
+    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
+    return pipeline, voice, name, opened.made_of | read_by
 
 
 def settings(arguments: argparse.Namespace, text: str, voice: "Tensor", made_of: dict[str, str]) -> dict[str, Any]:
@@ -163,11 +160,11 @@ def spoken(
     from rich.progress import Progress
 
     from pipeline.audio import to_file, to_stream
-    from pipeline.conductor import Manner
+    from pipeline.conductor import SpeechOptions
     from pipeline.tally import Tally
     from pipeline.timestamps import to_json
 
-    tally, manner = Tally(), Manner(arguments.speed, arguments.seed)
+    tally, options = Tally(), SpeechOptions(arguments.speed, arguments.seed)
     with ExitStack() as held:
         journal = held.enter_context(journal_of(arguments, settings(arguments, text, voice, made_of)))
         stamps = held.enter_context(to_json(arguments.timestamps)) if arguments.timestamps else None
@@ -175,7 +172,7 @@ def spoken(
         console = Console(stderr=True)
         bar = held.enter_context(Progress(console=console, transient=True, disable=arguments.quiet or not console.is_terminal))
         task = bar.add_task("speaking", total=len(text))
-        for speech in pipeline.speak(text, voice, manner, journal.kept) if journal else pipeline.speak(text, voice, manner):
+        for speech in pipeline.speak(text, voice, options, journal.kept) if journal else pipeline.speak(text, voice, options):
             sink.write(speech.audio)
             tally.add(speech)
             if stamps:
@@ -194,16 +191,16 @@ def run(argv: list[str] | None) -> int:
 
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
     from core.checkpoint import open_checkpoint
+    from pipeline.packages import ENCODER_BY_PYTORCH
     from pipeline.reading import read_text
-    from pipeline.runtime import ENCODER_BY_PYTORCH
     from pipeline.tally import print_table
 
     text = read_text(arguments.text, arguments.file, sys.stdin.buffer)
     checkpoint = open_checkpoint(arguments.checkpoint)
-    pipeline, voice, name, made_of = opened(arguments, checkpoint)
+    pipeline, voice, name, made_of = open_pipeline(arguments, checkpoint)
     tally, sink = spoken(arguments, text, pipeline, voice, made_of)
     made = {"checkpoint": checkpoint.name, "releasable": checkpoint.releasable, "voice": name, "runtime": arguments.runtime}
-    made |= {"method": arguments.method, "speed": arguments.speed, "seed": arguments.seed}
+    made |= {"method": arguments.method, "form": arguments.form, "speed": arguments.speed, "seed": arguments.seed}
     report = made | tally.report() | {"samples_at_full_scale": sink.full_scale, "dropped": pipeline.dropped}
     report["models"] = made_of
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"

@@ -11,7 +11,7 @@ import logging
 import sys
 import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from core.config import DecoderConfig, KokoroConfig
-from core.contract import FRAME_SAMPLES, HARMONICS, SAMPLE_RATE_HZ
+from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,19 +90,21 @@ def upstream_of(checkpoint: "Checkpoint") -> torch.nn.Module:
 
 
 @contextmanager
-def injected_noise(noise: torch.Tensor) -> Iterator[None]:
+def injected_noise(noise: torch.Tensor | Callable[[int], torch.Tensor], longest: int = MAX_BUCKET_FRAMES) -> Iterator[None]:
     """Replace upstream's three draws: initial phase and the unused third by constants, the sine noise [B, 600F, 9] by `noise`.
 
-    `noise` may be longer than the utterance: its first 600F samples are taken.
+    `noise` may be longer than the utterance: its first 600F samples are taken; or a function of F. Raises InputError beyond what it holds.
     """
     rand, randn_like = torch.rand, torch.randn_like
+    held = longest if callable(noise) else noise.shape[1] // FRAME_SAMPLES
 
     def drawn(like: torch.Tensor, **_: Any) -> torch.Tensor:
         if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
-            if like.shape[1] > noise.shape[1]:
-                seconds, held = like.shape[1] / SAMPLE_RATE_HZ, noise.shape[1] / SAMPLE_RATE_HZ
-                raise InputError(f"upstream speaks for {seconds:.1f} s, the longest bucket holds {held:.1f} s: split the text")
-            return noise[:, : like.shape[1]].to(like.dtype)
+            frames = like.shape[1] // FRAME_SAMPLES
+            if frames > held:
+                said, most = frames / FRAMES_PER_SECOND, held / FRAMES_PER_SECOND
+                raise InputError(f"upstream speaks for {said:.1f} s, the longest bucket holds {most:.1f} s: split the text")
+            return (noise(frames) if callable(noise) else noise[:, : like.shape[1]]).to(like.dtype)
         return torch.zeros_like(like)
 
     torch.rand = lambda *shape, **_: torch.full(shape, 0.37)
@@ -124,19 +126,20 @@ class Silence(torch.nn.Module):
 def upstream_seams(model: torch.nn.Module, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
     """Run KModel.forward_with_tokens and keep every seam: input_ids [1, n] with boundary tokens, style [1, 256].
 
-    bert [1, n, 768], d_en [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding), durations [n], t_en [1, C, n], en [1, F, C + S],
-    asr [1, C, F], f0_hz and energy [1, 2F], har [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]. The dtype is the model's.
+    bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding), durations [n], text [1, C, n],
+    frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F], spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our
+    names of what upstream calls d_en, t_en, en and har. The dtype is the model's.
     """
     seams: dict[str, torch.Tensor] = {}
-    watched = {"bert": model.bert, "d_en": model.bert_encoder, "d": model.predictor.text_encoder,
-               "logits": model.predictor.duration_proj, "t_en": model.text_encoder}  # fmt: skip
+    watched = {"bert": model.bert, "bert_encoder": model.bert_encoder, "d": model.predictor.text_encoder,
+               "logits": model.predictor.duration_proj, "text": model.text_encoder}  # fmt: skip
     hooks = [m.register_forward_hook(lambda _m, _i, out, name=name: seams.__setitem__(name, out)) for name, m in watched.items()]
-    hooks.append(model.predictor.shared.register_forward_pre_hook(lambda _m, given: seams.__setitem__("en", given[0])))
+    hooks.append(model.predictor.shared.register_forward_pre_hook(lambda _m, given: seams.__setitem__("frames", given[0])))
     names = ("asr", "f0_hz", "energy")
     hooks.append(model.decoder.register_forward_pre_hook(lambda _m, given: seams.update(zip(names, given[:3], strict=True))))
     if not isinstance(model.decoder, Silence):
         generator = model.decoder.generator
-        for name, module in (("har", generator.noise_convs[0]), ("trunk", generator.conv_post)):
+        for name, module in (("spectrum", generator.noise_convs[0]), ("trunk", generator.conv_post)):
             hooks.append(module.register_forward_pre_hook(lambda _m, given, name=name: seams.__setitem__(name, given[0])))
     before = torch.get_default_dtype()
     torch.set_default_dtype(style.dtype)  # upstream writes its alignment in the default type

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0, help="of the source noise, the same in every run")
-    parser.add_argument("--checkpoint", help="folder with config.json, one .pth and voices/; 'hexgrad/Kokoro-82M'. Default: Kokoro")
+    checkpoint_argument(parser)
     parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
     parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
     parser.add_argument("--vocoder-package", type=Path, help="manifest of the vocoder package")
@@ -73,11 +74,11 @@ def phonemes_of(text: str, dialect: str) -> str:
 
 
 def all_runs(checkpoint: "Checkpoint", spoken: "Spoken", arguments: argparse.Namespace) -> "dict[str, Seams]":
-    """Seams of upstream, of the twin, and of the packages where manifests are given."""
+    """Seams of upstream, of our PyTorch, and of the packages where manifests are given."""
     import torch
 
     from encoder.package import EncoderPackage
-    from pipeline.runs import package_run, twin_run, upstream_run
+    from pipeline.runs import package_run, torch_run, upstream_run
     from vocoder.package import VocoderPackage
 
     if arguments.vocoder_package and not arguments.encoder_package:
@@ -86,7 +87,7 @@ def all_runs(checkpoint: "Checkpoint", spoken: "Spoken", arguments: argparse.Nam
     vocoder = VocoderPackage(arguments.vocoder_package) if arguments.vocoder_package else None
     dtype = getattr(torch, arguments.arithmetic)
     reference = upstream_run(checkpoint, spoken, dtype)
-    runs = {"upstream": reference, "twin": twin_run(checkpoint, spoken, dtype, reference)}
+    runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}
     if encoder is not None:
         runs["package"] = package_run(checkpoint, spoken, encoder, vocoder, reference)
     return runs
@@ -96,7 +97,7 @@ def judged(runs: "dict[str, Seams]", arithmetic: str) -> "dict[str, list[SeamRow
     """Rows of every run but upstream's."""
     from pipeline.seams import FLOAT32, FLOAT64, PACKAGE, compared
 
-    limits = {"twin": FLOAT64 if arithmetic == "float64" else FLOAT32, "package": PACKAGE}
+    limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32, "package": PACKAGE}
     return {name: compared(runs["upstream"], seams, limits[name]) for name, seams in runs.items() if name != "upstream"}
 
 
@@ -143,7 +144,7 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     )
     for place, (name, unit, step) in enumerate(curves):
         axis = picture.add_subplot(4, 1, place + 1)
-        for run in sorted(runs, key=("upstream", "twin", "package").index):
+        for run in sorted(runs, key=("upstream", "torch", "package").index):
             if name in runs[run]:
                 axis.plot(runs[run][name].reshape(-1), label=run, linewidth=2.5 if run == "upstream" else 0.8)
         axis.set_title(name)

@@ -1,24 +1,24 @@
 """The folder of test vectors: written aside, indexed with hashes, read back strictly.
 
-index = write_vectors(Path("build/vectors"), studio, {"name": "demo", "sha256": "..."}, packages)
-rows = check_vectors(Path("build/vectors"), studio, packages)
+index = write_vectors(Path("build/vectors"), chain, {"name": "demo", "sha256": "..."}, packages)
+rows = check_vectors(Path("build/vectors"), chain, packages)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from core.checkpoint import sha256_of
 from core.errors import InputError
-from core.staging import read_json, staged, write_json
+from core.staging import read_json, sha256_of, staged, write_json
+from core.steps import EQUAL, Tensors, run
 from pipeline.audio import to_file
 from pipeline.chunks import LONGEST_PHONEMES, Pauses
-from pipeline.conductor import Manner, Pipeline, Speech
+from pipeline.conductor import Pipeline, Speech, SpeechOptions
 from pipeline.reading import PhonemeReader
-from pipeline.steps import EQUAL, STEPS, Studio, Tensors, begin, lengths, nearness, replay, run_all
+from pipeline.steps import STEPS, Chain, begin, lengths, nearness, replay
 
 FORMAT = 1
 INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
@@ -42,19 +42,19 @@ UTTERANCES = (
 TEXT, CUT, SEED = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ.", 20, 3
 
 
-def spoken_text(studio: Studio, longest: int) -> list[Speech]:
+def spoken_text(chain: Chain, longest: int) -> list[Speech]:
     """TEXT through the conductor, cut at `longest` phonemes."""
-    pipeline = Pipeline(PhonemeReader(), studio.encoder, studio.vocoder, studio.vocab, longest=longest)
-    return list(pipeline.speak(TEXT, torch.from_numpy(studio.voice), Manner(seed=SEED)))
+    pipeline = Pipeline(PhonemeReader(), chain.encoder, chain.vocoder, chain.vocab, longest=longest)
+    return list(pipeline.speak(TEXT, torch.from_numpy(chain.voice), SpeechOptions(seed=SEED)))
 
 
-def write_vectors(folder: Path, studio: Studio, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
+def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
     """Run every utterance through every step and write it all; the folder appears when it is complete. Returns the index."""
     with staged(folder) as aside:
         aside.mkdir()
-        np.save(aside / VOICE, studio.voice)
-        utterances = [_write_utterance(aside, studio, utterance) for utterance in UTTERANCES]
-        speeches = spoken_text(studio, CUT)
+        np.save(aside / VOICE, chain.voice)
+        utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
+        speeches = spoken_text(chain, CUT)
         with to_file(aside / JOINED) as sink:
             for speech in speeches:
                 sink.write(speech.audio)
@@ -62,7 +62,7 @@ def write_vectors(folder: Path, studio: Studio, checkpoint: dict[str, str], pack
             "format": FORMAT,
             "checkpoint": checkpoint,
             "packages": packages,
-            "buckets": lengths(studio.encoder.buckets) | {"vocoder_frames": list(studio.vocoder.buckets)},
+            "buckets": lengths(chain.encoder.buckets) | {"vocoder_frames": list(chain.vocoder.buckets)},
             "voice": {"file": VOICE, "sha256": sha256_of(aside / VOICE)},
             "steps": [step.as_dict() for step in STEPS],
             "utterances": utterances,
@@ -72,8 +72,8 @@ def write_vectors(folder: Path, studio: Studio, checkpoint: dict[str, str], pack
     return index
 
 
-def _write_utterance(folder: Path, studio: Studio, utterance: Utterance) -> dict[str, Any]:
-    tensors = run_all(studio, begin(utterance.phonemes, utterance.speed, utterance.seed))
+def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
+    tensors = run(STEPS, chain, begin(utterance.phonemes, utterance.speed, utterance.seed))
     (folder / utterance.id).mkdir()
     entries = {}
     for name, array in tensors.items():
@@ -123,25 +123,25 @@ def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
     return tensors
 
 
-def check_vectors(folder: Path, studio: Studio, packages: dict[str, str]) -> list[dict[str, Any]]:
+def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[dict[str, Any]]:
     """Replay every step of every utterance, and the joined text: one row a tensor. InputError: other packages, damaged files."""
     index = load_index(folder)
     if index["packages"] != packages:
         raise InputError(f"{folder} was written with other packages ({', '.join(index['packages'])}): write the vectors again")
-    studio = Studio(studio.vocab, np.load(folder / VOICE, allow_pickle=False), studio.encoder, studio.vocoder)
+    chain = replace(chain, voice=np.load(folder / VOICE, allow_pickle=False))
     rows = []
     for utterance in index["utterances"]:
         stored = load_tensors(folder, utterance)
         for step in STEPS:
-            found = replay(studio, stored, step)
+            found = replay(chain, stored, step)
             rows += [_row(utterance["id"], step.name, name, value, step.writes[name]) for name, value in found.items()]
-    return rows + _check_text(folder, index["text"], studio)
+    return rows + _check_text(folder, index["text"], chain)
 
 
-def _check_text(folder: Path, text: dict[str, Any], studio: Studio) -> list[dict[str, Any]]:
+def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[dict[str, Any]]:
     import soundfile
 
-    speeches = spoken_text(studio, text["longest_phonemes"])
+    speeches = spoken_text(chain, text["longest_phonemes"])
     stored, _ = soundfile.read(folder / text["file"], dtype="float32")
     joined = np.concatenate([speech.audio for speech in speeches])
     same = _text(speeches)["chunks"] == text["chunks"]

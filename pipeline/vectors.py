@@ -20,11 +20,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.arguments import checkpoint_argument, form_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
-    from pipeline.steps import Studio
+    from pipeline.steps import Chain
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -33,23 +34,24 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--out", type=Path, default=Path("build/vectors"), help="folder to write (default: %(default)s)")
     what.add_argument("--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead")
-    parser.add_argument("--checkpoint", help="folder, 'demo' or 'hexgrad/Kokoro-82M' (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
+    form_argument(parser)
     parser.add_argument("--voice", help="a voice or a blend (default: the checkpoint's first)")
     return parser.parse_args(argv)
 
 
-def studio_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[Studio, dict[str, str]]":
+def chain_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[Chain, dict[str, str]]":
     """Packages and voice, and the hashes of the packages."""
     from core.voices import VoiceLibrary
-    from pipeline.runtime import open_stages
-    from pipeline.steps import Studio
+    from pipeline.runtimes import Request, open_runtime
+    from pipeline.steps import Chain
 
     library = VoiceLibrary(checkpoint.folder / "voices")
     voice = library.blend(arguments.voice or library.names[0]).numpy()
-    stages = open_stages("mlprogram", checkpoint, arguments.build, arguments.method)
-    return Studio(checkpoint.config.vocab, voice, stages.encoder, stages.vocoder), stages.made_of
+    opened = open_runtime("mlprogram", Request(checkpoint, arguments.build, arguments.method, arguments.form))
+    return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
 def print_report(rows: list[dict[str, Any]], title: str, more: dict[str, Any]) -> int:
@@ -78,13 +80,13 @@ def run(argv: list[str] | None) -> int:
     if arguments.check:
         load_index(arguments.check)  # before seconds are spent on packages
     checkpoint = open_checkpoint(arguments.checkpoint)
-    studio, packages = studio_of(checkpoint, arguments)
+    chain, packages = chain_of(checkpoint, arguments)
     folder, more = arguments.check, {}
     if folder is None:
         folder = arguments.out
-        write_vectors(folder, studio, {"name": checkpoint.name, "sha256": checkpoint.sha256}, packages)
+        write_vectors(folder, chain, {"name": checkpoint.name, "sha256": checkpoint.sha256}, packages)
         more = {"out": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())}
-    return print_report(check_vectors(folder, studio, packages), f"{folder}, every step replayed on its stored inputs", more)
+    return print_report(check_vectors(folder, chain, packages), f"{folder}, every step replayed on its stored inputs", more)
 
 
 def main(argv: list[str] | None = None) -> int:

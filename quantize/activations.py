@@ -1,6 +1,6 @@
 """Int8 inputs: ranges measured on the executed package over calibration sentences, handed to coremltools' own pass.
 
-    peaks = input_peaks(program, layers, calibration_inputs(checkpoint, vocoder, 24), buckets)
+    peaks = input_peaks(program, form, layers, calibration_inputs(checkpoint, vocoder, 24), buckets)
     passes = input_pass(plan, peaks)
 
 coremltools' calibration needs macOS and keeps only the last sample's range; its pass needs no more than the ranges.
@@ -19,6 +19,7 @@ from mlprogram import Program
 from quantize.features import excerpt, text_encoder, vocoder_inputs
 from quantize.layers import Layer
 from vocoder.decoder import Vocoder
+from vocoder.forms import Form
 from vocoder.package import run_program
 from vocoder.packing import VocoderInputs
 
@@ -52,7 +53,9 @@ def _letters(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
-def input_peaks(program: Program, layers: Iterable[Layer], clips: Iterable[VocoderInputs], buckets: tuple[int, ...]) -> dict[str, float]:
+def input_peaks(
+    program: Program, form: Form, layers: Iterable[Layer], clips: Iterable[VocoderInputs], buckets: tuple[int, ...]
+) -> dict[str, float]:
     """Largest magnitude, over all clips, of each value that one of `layers` reads, seen while the program runs."""
     peaks = {layer.input: 0.0 for layer in layers}
 
@@ -62,7 +65,7 @@ def input_peaks(program: Program, layers: Iterable[Layer], clips: Iterable[Vocod
 
     for clip in clips:
         fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
-        run_program(program, fitting, bucket_for(fitting.frames, buckets), hook=note)
+        run_program(program, form, fitting, bucket_for(fitting.frames, buckets), hook=note)
     silent = [name for name, peak in peaks.items() if not 0.0 < peak < float("inf")]
     if silent:
         raise CheckFailed(f"calibration: {silent[0]} has peak {peaks[silent[0]]:g} ({len(silent)} in all); no range can be set")

@@ -2,7 +2,7 @@
 
     python -m quantize.apply --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
     python -m quantize.apply --method mixed --recipe my_recipe.json
-    python -m quantize.apply --method w8a8 --variant engine     # of the package that `vocoder.convert --variant engine --chips ...` built
+    python -m quantize.apply --method w8a8 --form windowed     # of the package that `pipeline.build vocoder --form windowed` built
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
 How good the result sounds is decided by eval/quality.py.
@@ -19,8 +19,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument, form_argument
+from core.config import not_releasable
 from core.errors import EXIT_GOOD, InputError, run_cli
-from quantize.methods import METHODS, VARIANTS, Method, method_named, with_settings
+from quantize.methods import METHODS, Method, method_named, with_settings
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -33,9 +35,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     choices = tuple(name for name, method in METHODS.items() if method.parent)
     parser = argparse.ArgumentParser(prog="quantize.apply", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
-    parser.add_argument("--checkpoint", help="the checkpoint the parent was built from (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")
-    parser.add_argument("--variant", choices=VARIANTS, help="of the vocoder (default: the literal rewrite)")
+    form_argument(parser)
     parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
     parser.add_argument(
         "--set",
@@ -67,7 +69,7 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     if compression["unfit_for_engine"]:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
-        print("demo voice: not releasable")
+        print(not_releasable(manifest.checkpoint["name"]))
     fields = {"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "share_of_parent": round(share, 4)}
     print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
 
@@ -94,7 +96,7 @@ def run(argv: list[str] | None) -> int:
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from quantize.build import build_compressed
 
-    parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe, arguments.variant)
+    parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe, arguments.form)
     print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
 

@@ -1,6 +1,6 @@
 """From measurements to a recipe under a budget: what each level of each layer gains in size or in int8 arithmetic.
 
-found = find_recipe(bench, layers, entries, parent_bytes, "int8_macs", 0.9)
+found = find_recipe(trials, layers, entries, parent_bytes, "int8_macs", 0.9)
 found.recipe.save(path)
 """
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from core.errors import InputError
 from quantize.layers import Layer
-from quantize.measure import Bench, Entry, changes
-from quantize.methods import LEVELS, LinearWeights, PaletteWeights
+from quantize.measure import Entry, LayerTrials, changes
+from quantize.methods import SCHEMES, LinearWeights, PaletteWeights
 from quantize.recipe import Recipe
 from quantize.search import INT8_MACS, LEVELS_FOR, STARTS, Option, Point, first_within, trade_off
 
@@ -28,10 +28,12 @@ class Found:
     macs_share: Mapping[str, float]
 
 
-def find_recipe(bench: Bench, layers: tuple[Layer, ...], entries: Iterable[Entry], parent_bytes: int, kind: str, wanted: float) -> Found:
+def find_recipe(
+    trials: LayerTrials, layers: tuple[Layer, ...], entries: Iterable[Entry], parent_bytes: int, kind: str, wanted: float
+) -> Found:
     """The recipe of least forecast damage on the curve that keeps the budget. `kind`: int8_macs (at least) or size (at most)."""
     of_kind = tuple(entry for entry in entries if entry.level in LEVELS_FOR[kind])
-    curve = trade_off(options(bench.layers, layers, of_kind, parent_bytes, kind), STARTS[kind])
+    curve = trade_off(options(trials.layers, layers, of_kind, parent_bytes, kind), STARTS[kind])
     needed = wanted if kind == INT8_MACS else 1.0 - wanted
     try:
         point = first_within(curve, needed)
@@ -39,14 +41,14 @@ def find_recipe(bench: Bench, layers: tuple[Layer, ...], entries: Iterable[Entry
         reach = curve[-1].gain if kind == INT8_MACS else 1.0 - curve[-1].gain
         raise InputError(f"budget {kind} {wanted:g} is out of reach: these levels go as far as {reach:.4f}") from None
     recipe = Recipe(
-        checkpoint=bench.checkpoint.name,
-        checkpoint_sha256=bench.checkpoint.sha256,
+        checkpoint=trials.checkpoint.name,
+        checkpoint_sha256=trials.checkpoint.sha256,
         budget={kind: wanted},
-        forecast=forecast(point, bench.layers, layers, parent_bytes),
+        forecast=forecast(point, trials.layers, layers, parent_bytes),
         levels=dict(sorted(point.levels.items())),
     )
     total = sum(layer.macs for layer in layers)
-    return Found(recipe, tuple(curve), of_kind, bench.damage_db2(point.levels), {x.name: x.macs / total for x in layers})
+    return Found(recipe, tuple(curve), of_kind, trials.damage_db2(point.levels), {x.name: x.macs / total for x in layers})
 
 
 def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple[Entry, ...], parent_bytes: int, kind: str) -> list[Option]:
@@ -57,14 +59,14 @@ def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple
     for layer in chosen:
         for level in LEVELS_FOR[kind]:
             if level == STARTS[kind] or changes(layer, level):
-                gain = layer.macs / total * LEVELS[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
+                gain = layer.macs / total * SCHEMES[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
                 found.append(Option(layer.name, level, damage.get((layer.name, level), 0.0), gain))
     return found
 
 
 def saved_bytes(layer: Layer, level: str) -> float:
     """Bytes that a level saves on a layer's weights; negative where scales or palette cost more."""
-    weights = LEVELS[level].weights if changes(layer, level) else None
+    weights = SCHEMES[level].weights if changes(layer, level) else None
     if isinstance(weights, LinearWeights):
         return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
     if isinstance(weights, PaletteWeights):
@@ -75,6 +77,6 @@ def saved_bytes(layer: Layer, level: str) -> float:
 def forecast(point: Point, chosen: tuple[Layer, ...], layers: tuple[Layer, ...], parent_bytes: int) -> dict[str, float]:
     """Damage, size as a share of the fp16 package, and share of MACs in int8 of a point."""
     saved = sum(saved_bytes(layer, point.levels[layer.name]) for layer in chosen)
-    macs = sum(layer.macs for layer in chosen if LEVELS[point.levels[layer.name]].int8_input)
+    macs = sum(layer.macs for layer in chosen if SCHEMES[point.levels[layer.name]].int8_input)
     total = sum(layer.macs for layer in layers)
     return {"damage_db2": point.damage_db2, "size": 1.0 - saved / parent_bytes, "int8_macs": macs / total}

@@ -9,12 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
+from core.build import all_held, converted
 from core.checkpoint import Checkpoint
-from core.contract import FEATURES, bucket_for
-from core.corpus import calibration
-from core.errors import CheckFailed, InputError
+from core.contract import FEATURES, LITERAL, bucket_for
+from core.errors import InputError
 from core.export import save_package
 from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, tool_versions
@@ -23,131 +21,105 @@ from mlprogram import Program
 from quantize.activations import calibration_inputs, input_peaks
 from quantize.coverage import Coverage
 from quantize.equalize import channel_peaks, equalized
-from quantize.features import excerpt, text_encoder, vocoder_inputs
+from quantize.features import check_speech
 from quantize.layers import program_layers
 from quantize.methods import Method, method_named
-from quantize.packages import find_package, level_of, manifest_path
+from quantize.packages import command_of, find_package, manifest_path
 from quantize.plan import LayerPlan, plan_for
 from quantize.recipe import Recipe
 from quantize.weights import compressed
-from vocoder.check import CHECK_FRAMES
 from vocoder.decoder import Vocoder
-from vocoder.export import export_model
+from vocoder.forms import form_recorded
 from vocoder.package import render_reference, run_program
-from vocoder.packing import VocoderInputs
-from vocoder.windowed.model import EngineVocoder
-from vocoder.windowed.options import EngineOptions
+from vocoder.stage import VocoderStage
 
 EXACT_DB = 100.0  # equalization changes nothing but the rounding of fp32
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is compressed: an uncompressed package, the vocoder it came from, and figures of how that differs from the checkpoint's."""
+    """What is compressed: an uncompressed package, its stage, and figures of how that differs from the checkpoint's."""
 
     package: Path
-    vocoder: Vocoder
+    stage: VocoderStage
     figures: tuple[Figure, ...] = ()
 
 
 def build_compressed(
-    method: Method, checkpoint: Checkpoint, build: Path, recipe: Recipe | None = None, variant: str | None = None
+    method: Method, checkpoint: Checkpoint, build: Path, recipe: Recipe | None = None, form: str = LITERAL
 ) -> tuple[Manifest, Manifest]:
     """Compress aside, count, execute one clip, rename, write the manifest last: the parent's manifest and the new one.
 
     Raises CheckFailed when a limit is missed or a layer skipped; nothing new is left then.
     """
     if method.parent is None:
-        raise InputError(f"method {method.name!r} compresses nothing: `{method.command}` builds it")
-    parent = find_package(build, checkpoint, method_named(method.parent), variant)
+        raise InputError(f"method {method.name!r} compresses nothing: `{command_of(method, form)}` builds it")
+    parent = find_package(build, checkpoint, method_named(method.parent), form)
     if method.by_recipe and recipe is not None:
         recipe.require_fits(checkpoint)
-    path = manifest_path(build, checkpoint, method, variant)
+    path = manifest_path(build, checkpoint, method, form)
     package = path.with_suffix(".mlpackage")
     with tempfile.TemporaryDirectory() as work, staged(package) as aside:
-        clip = check_clip(checkpoint, parent.buckets)
-        source = source_of(method, checkpoint, parent, clip, Path(work))
+        stage = stage_of(checkpoint, parent)
+        source = source_of(method, stage, parent, Path(work))
         before = Program(source.package)
-        layers = program_layers(before, exported(method, source.vocoder, parent))
+        layers = program_layers(before, source.stage.layers)
         plan = plan_for(method, layers, recipe.levels if recipe else None)
-        save_package(compressed(source.package, plan, ranges(method, checkpoint, before, plan, source, parent.buckets)), aside)
+        save_package(compressed(source.package, plan, ranges(method, before, plan, source.stage)), aside)
         after = Program(aside)
         coverage = Coverage.of(plan, layers, after)
         coverage.require()
-        figures = checked(method, clip, Program(parent.package_path), after, parent.buckets)
+        figures = checked(method, stage, Program(parent.package_path), after)
         path.unlink(missing_ok=True)  # from here until it is written again there is no package
     compression = describe(method, coverage, recipe)
     checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-    return parent, child_manifest(parent, method, level_of(method, variant), package, after, compression, checks).save(path)
+    return parent, child_manifest(parent, method, package, after, compression, checks).save(path)
 
 
-def check_clip(checkpoint: Checkpoint, buckets: tuple[int, ...]) -> VocoderInputs:
-    """One second of a calibration sentence."""
-    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), calibration()[0], seed=0)
-    return excerpt(inputs, start=20, frames=min(CHECK_FRAMES, buckets[-1]))
+def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
+    """The stage that the parent was built from."""
+    form = form_recorded(parent.form, parent.inputs[FEATURES])
+    speech = check_speech(checkpoint, min(form.check_frames, parent.buckets[-1]))
+    return VocoderStage(checkpoint, form, parent.buckets, parent.precision, parent.target, speech)
 
 
-def source_of(method: Method, checkpoint: Checkpoint, parent: Manifest, clip: VocoderInputs, work: Path) -> Source:
+def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path) -> Source:
     """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
-    vocoder = Vocoder.of(checkpoint)
     if not method.reconverts:
-        return Source(parent.package_path, vocoder)
+        return Source(parent.package_path, stage)
     figures = ()
     if method.balances:
-        vocoder, figure = balanced(method, checkpoint, vocoder, clip)
-        figures = (figure,)
-    config, target = checkpoint.config, method.target or parent.target
-    options = options_of(method, parent)
-    model = export_model(vocoder, parent.buckets, "fp16", target, config.hidden_dim, config.style_dim, options)
-    save_package(model, work / "source.mlpackage")
-    return Source(work / "source.mlpackage", vocoder, figures)
+        vocoder, figure = balanced(method, stage)
+        figures, stage = (figure,), replace(stage, balanced=vocoder)
+    stage = replace(stage, target=method.target or parent.target)
+    save_package(converted(stage.function(), stage.precision, stage.target), work / "source.mlpackage")
+    return Source(work / "source.mlpackage", stage, figures)
 
 
-def options_of(method: Method, parent: Manifest) -> EngineOptions | None:
-    """The parent's options, its Snakes' scales apart where channels are balanced."""
-    options = EngineOptions.recorded(parent.inputs[FEATURES])
-    return options and replace(options, apart=method.balances)
-
-
-def exported(method: Method, vocoder: Vocoder, parent: Manifest) -> nn.Module:
-    """The module whose layers the source's program has."""
-    options = options_of(method, parent)
-    return vocoder if options is None else EngineVocoder(vocoder, parent.hidden_dim, options.form(), options.apart)
-
-
-def balanced(method: Method, checkpoint: Checkpoint, vocoder: Vocoder, clip: VocoderInputs) -> tuple[Vocoder, Figure]:
+def balanced(method: Method, stage: VocoderStage) -> tuple[Vocoder, Figure]:
     """The equalized vocoder and the proof that it renders the same. Raises CheckFailed when it does not."""
-    peaks = channel_peaks(vocoder, calibration_inputs(checkpoint, vocoder, method.activations.clips))
-    copy = equalized(vocoder, peaks, method.activations.exponent)
-    value = snr_db(render_reference(vocoder, clip), render_reference(copy, clip))
-    return copy, held(Figure("SNR of the balanced vocoder against the checkpoint's, PyTorch fp32", value, EXACT_DB, True, "dB"))
+    peaks = channel_peaks(stage.vocoder, calibration_inputs(stage.checkpoint, stage.vocoder, method.activations.clips))
+    copy = equalized(stage.vocoder, peaks, method.activations.exponent)
+    value = snr_db(render_reference(stage.vocoder, stage.speech), render_reference(copy, stage.speech))
+    figure = Figure("SNR of the balanced vocoder against the checkpoint's, PyTorch fp32", value, EXACT_DB, True, "dB")
+    return copy, all_held([figure])[0]
 
 
-def ranges(
-    method: Method, checkpoint: Checkpoint, program: Program, plan: tuple[LayerPlan, ...], source: Source, buckets: tuple[int, ...]
-) -> dict[str, float]:
+def ranges(method: Method, program: Program, plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, float]:
     """Peaks of the values that become int8, measured on the executed source package; none when no input does."""
     chosen = [entry.layer for entry in plan if entry.int8_input]
     if not chosen or method.activations is None:
         return {}
-    clips = calibration_inputs(checkpoint, source.vocoder, method.activations.clips)
-    return input_peaks(program, chosen, clips, buckets)
+    clips = calibration_inputs(stage.checkpoint, stage.vocoder, method.activations.clips)
+    return input_peaks(program, stage.form, chosen, clips, stage.buckets)
 
 
-def checked(method: Method, clip: VocoderInputs, before: Program, after: Program, buckets: tuple[int, ...]) -> Figure:
-    """SNR of the clip, compressed against parent. Raises CheckFailed below the method's limit."""
-    bucket = bucket_for(clip.frames, buckets)
-    value = snr_db(run_program(before, clip, bucket), run_program(after, clip, bucket))
-    name = f"SNR against {method.parent}, {clip.frames} frames of a calibration sentence"
-    return held(Figure(name, value, method.check_snr_db, True, "dB"))
-
-
-def held(figure: Figure) -> Figure:
-    """The figure, or CheckFailed when it misses its limit."""
-    if not figure.holds:
-        value, limit = figure.text()
-        raise CheckFailed(f"{figure.name} is {value}, limit {limit}; the package was not kept")
-    return figure
+def checked(method: Method, stage: VocoderStage, before: Program, after: Program) -> Figure:
+    """SNR of a calibration sentence, compressed against parent. Raises CheckFailed below the method's limit."""
+    bucket = bucket_for(stage.speech.frames, stage.buckets)
+    value = snr_db(*(run_program(program, stage.form, stage.speech, bucket) for program in (before, after)))
+    name = f"SNR against {method.parent}, {stage.speech.frames} frames of a calibration sentence"
+    return all_held([Figure(name, value, method.check_snr_db, True, "dB")])[0]
 
 
 def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[str, Any]:
@@ -164,7 +136,6 @@ def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[
 def child_manifest(
     parent: Manifest,
     method: Method,
-    level: str,
     package: Path,
     program: Program,
     compression: dict[str, Any],
@@ -172,6 +143,6 @@ def child_manifest(
 ) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
     counts = Counter(op.op_type for op in program.operations if op.op_type != "const")
-    own = {"method": level, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
+    own = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
     shape = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
     return replace(parent, **own, compression=compression, **shape, **describe_package(package))

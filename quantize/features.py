@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.checkpoint import Checkpoint
 from core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME
-from core.corpus import Utterance
+from core.corpus import Utterance, calibration
 from core.errors import InputError
 from encoder.text_encoder import TextEncoder, aligned
 from vocoder.decoder import Vocoder
@@ -63,3 +63,9 @@ def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
     return VocoderInputs(
         inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns]
     )
+
+
+def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
+    """The first `frames` frames after the first half second of a calibration sentence: what builds are checked with."""
+    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), calibration()[0], seed=0)
+    return excerpt(inputs, start=20, frames=frames)

@@ -18,7 +18,7 @@ from core.layers import StyleAffine
 from mlprogram import Program
 from mlprogram.examine.cost import count_macs
 from mlprogram.graph import Operation
-from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.model import WindowedVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
 
@@ -52,7 +52,7 @@ class _Names:
 
     @classmethod
     def of(cls, module: nn.Module) -> "_Names":
-        return _engine_names(module) if isinstance(module, EngineVocoder) else _literal_names(module)
+        return _engine_names(module) if isinstance(module, WindowedVocoder) else _literal_names(module)
 
 
 def _literal_names(vocoder: nn.Module) -> _Names:
@@ -61,7 +61,7 @@ def _literal_names(vocoder: nn.Module) -> _Names:
     return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, set())
 
 
-def _engine_names(engine: EngineVocoder) -> _Names:
+def _engine_names(engine: WindowedVocoder) -> _Names:
     kernels = {
         name: tensor
         for name, tensor in engine.named_buffers()
@@ -73,7 +73,7 @@ def _engine_names(engine: EngineVocoder) -> _Names:
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
-    """Every convolution of an uncompressed package in program order; `module`: the Vocoder, or the EngineVocoder it was exported from.
+    """Every convolution of an uncompressed package in program order; `module`: the Vocoder, or the WindowedVocoder it was exported from.
 
     Raises CheckFailed when a layer of the module has none.
     """

@@ -1,7 +1,7 @@
 """Damage of one level on one layer, for every layer: measured once, kept line by line, so that an interrupted run goes on where it stopped.
 
-bench = Bench.of(checkpoint, layers, method, clips=3)
-for entry in measured(bench, Path("build/sensitivity/demo.jsonl"), levels): ...
+trials = LayerTrials.of(checkpoint, layers, method, clips=3)
+for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
 """
 
 import json
@@ -19,7 +19,7 @@ from quantize.damage import damage_db2
 from quantize.equalize import channel_peaks, equalized
 from quantize.features import excerpt
 from quantize.layers import Layer
-from quantize.methods import LEVELS, Method
+from quantize.methods import SCHEMES, Method
 from quantize.plan import can_be_int8, pays
 from quantize.simulate import simulated
 from vocoder.decoder import Vocoder
@@ -40,7 +40,7 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class LayerTrials:
     """Responsibilities: 1. the balanced vocoder, its ranges and the reference renders; 2. damage of a choice of levels; 3. who it is."""
 
     checkpoint: Checkpoint
@@ -52,7 +52,7 @@ class Bench:
     exponent: float
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], method: Method, clips: int) -> "Bench":
+    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], method: Method, clips: int) -> "LayerTrials":
         """Balance, find ranges, render: all on calibration sentences."""
         plain, settings = Vocoder.of(checkpoint), method.activations
         sentences = list(calibration_inputs(checkpoint, plain, settings.clips))
@@ -64,7 +64,7 @@ class Bench:
 
     def damage_db2(self, levels: Mapping[str, str]) -> float:
         """Mean damage over the clips with the named layers at their levels and all others in float."""
-        with simulated(self.vocoder, {layer: LEVELS[level] for layer, level in levels.items()}, self.peaks):
+        with simulated(self.vocoder, {layer: SCHEMES[level] for layer, level in levels.items()}, self.peaks):
             renders = [render_reference(self.vocoder, clip) for clip in self.clips]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
@@ -85,24 +85,24 @@ class Bench:
 
 def changes(layer: Layer, level: str) -> bool:
     """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay."""
-    wanted = LEVELS[level]
+    wanted = SCHEMES[level]
     if wanted.int8_input:
         return can_be_int8(layer)
     return wanted.weights is not None and pays(layer, wanted.weights)
 
 
-def measured(bench: Bench, log: Path, levels: tuple[str, ...]) -> Iterator[Entry]:
+def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterator[Entry]:
     """Every measurement, those in `log` first; each new one is written before it is given."""
-    known = read_log(log, bench.header())
+    known = read_log(log, trials.header())
     yield from known
     done = {(entry.layer, entry.level) for entry in known}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as stream:
         if not known and not stream.tell():
-            print(json.dumps(bench.header()), file=stream, flush=True)
-        for layer, level in bench.tasks(levels):
+            print(json.dumps(trials.header()), file=stream, flush=True)
+        for layer, level in trials.tasks(levels):
             if (layer, level) not in done:
-                entry = Entry(layer, level, bench.damage_db2({layer: level}))
+                entry = Entry(layer, level, trials.damage_db2({layer: level}))
                 print(json.dumps(asdict(entry)), file=stream, flush=True)
                 yield entry
 

@@ -76,7 +76,7 @@ class Activations:
     """
 
     exponent: float = 0.7
-    float_inputs: tuple[str, ...] = ("*.pool", "generator.ups.1", "last.up")  # last.up is ups.1 in the engine variant
+    float_inputs: tuple[str, ...] = ("*.pool", "generator.ups.1", "last.up")  # last.up is ups.1 in the windowed form
     clips: int = 24
 
     def __post_init__(self) -> None:
@@ -85,20 +85,20 @@ class Activations:
 
 
 @dataclass(frozen=True)
-class Level:
+class Scheme:
     """What a recipe may do to one layer. `weights` None: fp16."""
 
     weights: Weights | None
     int8_input: bool = False
 
 
-LEVELS = MappingProxyType(
+SCHEMES = MappingProxyType(
     {
-        "fp16": Level(None),
-        "w8": Level(LinearWeights()),
-        "p6": Level(PaletteWeights(6)),
-        "p4": Level(PaletteWeights(4)),
-        "w8a8": Level(LinearWeights(), int8_input=True),
+        "fp16": Scheme(None),
+        "w8": Scheme(LinearWeights()),
+        "p6": Scheme(PaletteWeights(6)),
+        "p4": Scheme(PaletteWeights(4)),
+        "w8a8": Scheme(LinearWeights(), int8_input=True),
     }
 )
 
@@ -120,11 +120,6 @@ class Method:
     target: str | None = None
     unfit_for_engine: str | None = None
     check_snr_db: float = 15.0  # one clip against the parent; below this the package is broken, not merely coarse
-
-    @property
-    def command(self) -> str:
-        """What builds the package, for the user to type."""
-        return f"python -m quantize.apply --method {self.name}" if self.parent else "make vocoder"
 
     @property
     def reconverts(self) -> bool:
@@ -155,7 +150,10 @@ _ALL = (
     Method("mixed", "each layer as the recipe says, channels balanced", parent="fp16", activations=Activations(), by_recipe=True),
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
-VARIANTS = ("engine", "engine-poly")  # of vocoder.convert, beside the literal rewrite, which has no name
+
+
+CONVERTED = ("fp16", "fp32")  # made by the converter; every other level is made from fp16
+LEVELS = (*CONVERTED, *(name for name in METHODS if name not in CONVERTED))
 
 
 def method_named(name: str) -> Method:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from core.errors import InputError
 from quantize.layers import Layer, share_of_macs
-from quantize.methods import LEVELS, LinearWeights, Method, Weights
+from quantize.methods import SCHEMES, LinearWeights, Method, Weights
 
 FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
 
@@ -65,9 +65,9 @@ def _uniform(method: Method, layer: Layer) -> LayerPlan:
 
 
 def _by_level(layer: Layer, name: str) -> LayerPlan:
-    if name not in LEVELS:
-        raise InputError(f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(LEVELS)}")
-    level = LEVELS[name]
+    if name not in SCHEMES:
+        raise InputError(f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(SCHEMES)}")
+    level = SCHEMES[name]
     if level.int8_input and not can_be_int8(layer):
         raise InputError(f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input; {name!r} cannot be")
     weights = level.weights if level.weights is not None and (level.int8_input or pays(layer, level.weights)) else None

@@ -13,7 +13,7 @@ from typing import Any
 from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.staging import read_json, write_json
-from quantize.methods import LEVELS
+from quantize.methods import SCHEMES
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
@@ -32,9 +32,9 @@ class Recipe:
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        unknown = [level for level in self.levels.values() if level not in LEVELS]
+        unknown = [level for level in self.levels.values() if level not in SCHEMES]
         if unknown:
-            raise InputError(f"recipe: unknown level {unknown[0]!r}; there are: {', '.join(LEVELS)}")
+            raise InputError(f"recipe: unknown level {unknown[0]!r}; there are: {', '.join(SCHEMES)}")
 
     def require_fits(self, checkpoint: Checkpoint) -> None:
         """Raise InputError when it was found for other weights."""

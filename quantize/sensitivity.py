@@ -19,13 +19,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, method_named
 from quantize.search import INT8_MACS, LEVELS_FOR, SIZE
 
 if TYPE_CHECKING:
     from quantize.budget import Found
-    from quantize.measure import Bench, Entry
+    from quantize.measure import Entry, LayerTrials
 
 DEFAULT_INT8_MACS = 0.9
 MOST_SENSITIVE = 8  # rows of the table
@@ -34,7 +35,7 @@ MOST_SENSITIVE = 8  # rows of the table
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="quantize.sensitivity", description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", help="the checkpoint the fp16 package was built from (default: Kokoro if it can be had, else demo)")
+    checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the fp16 package (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--int8-macs", type=share, help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})")
@@ -56,7 +57,7 @@ def share(text: str) -> float:
     return value
 
 
-def measure_all(bench: "Bench", log: Path, levels: tuple[str, ...]) -> "list[Entry]":
+def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "list[Entry]":
     """Every measurement under a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import Progress
@@ -65,8 +66,8 @@ def measure_all(bench: "Bench", log: Path, levels: tuple[str, ...]) -> "list[Ent
 
     entries = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("layer by layer", total=len(bench.tasks(levels)))
-        for entry in measured(bench, log, levels):
+        task = progress.add_task("layer by layer", total=len(trials.tasks(levels)))
+        for entry in measured(trials, log, levels):
             entries.append(entry)
             progress.update(task, completed=sum(e.level in levels for e in entries), description=f"{entry.layer} {entry.level}")
     return entries
@@ -111,16 +112,16 @@ def run(argv: list[str] | None) -> int:
         from mlprogram import Program
         from quantize.budget import find_recipe
         from quantize.layers import program_layers
-        from quantize.measure import Bench
+        from quantize.measure import LayerTrials
         from quantize.plot import plot_search, require_matplotlib
         from vocoder.decoder import Vocoder
 
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
-    bench = Bench.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), method_named("mixed"), arguments.clips)
+    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), method_named("mixed"), arguments.clips)
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}.jsonl"
-    entries = measure_all(bench, log, LEVELS_FOR[kind])
-    found = find_recipe(bench, layers, entries, parent.package_bytes, kind, wanted)
+    entries = measure_all(trials, log, LEVELS_FOR[kind])
+    found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
     recipe_file, plot_file = arguments.recipe or recipe_path(checkpoint), log.with_name(f"{log.stem}-{kind}.png")
     found.recipe.save(recipe_file)
     plot_search(found, kind, plot_file)

@@ -1,6 +1,6 @@
 """Levels simulated layer by layer in PyTorch, on the same grids as the packages: what the search for a recipe renders with.
 
-    with simulated(vocoder, {"generator.resblocks.0.convs1.0": LEVELS["w8a8"]}, peaks): samples = render_reference(vocoder, inputs)
+    with simulated(vocoder, {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"]}, peaks): samples = render_reference(vocoder, inputs)
 
 A figure that decides anything is measured on the executed package, never here.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from core.layers import ConvTranspose
-from quantize.methods import Level, LinearWeights, PaletteWeights, Weights
+from quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
 from quantize.palette import palette
 
 INT8_STEPS = 127
@@ -48,7 +48,7 @@ def activation_grid(x: Tensor, peak: float) -> Tensor:
 
 
 @contextmanager
-def simulated(vocoder: nn.Module, levels: Mapping[str, Level], peaks: Mapping[str, float]) -> Iterator[None]:
+def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], peaks: Mapping[str, float]) -> Iterator[None]:
     """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before."""
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():

@@ -1,6 +1,6 @@
 """Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first, and read by all.
 
-    build = packages_once(tmp_path_factory, checkpoint, {convert_vocoder: [["--buckets", "40,160"]]})
+    build = packages_once(tmp_path_factory, checkpoint, [["vocoder", "--buckets", "40,160"]])
 
 What stands in such a folder is shared: a test that writes beside a package, or spoils one, copies the folder first.
 """
@@ -18,9 +18,9 @@ from filelock import FileLock
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
 from core.config import KokoroConfig
+from pipeline.build import main as build
 
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
-Command = Callable[[list[str]], int]  # a converter's main
 
 
 def small_config(kernel: int = 3) -> dict[str, Any]:
@@ -50,15 +50,14 @@ def checkpoint_once(factory: pytest.TempPathFactory, config: dict[str, Any], see
     return open_checkpoint(str(once(factory, [config, seed, encoder], lambda folder: write_checkpoint(folder, config, seed, encoder))))
 
 
-def packages_once(factory: pytest.TempPathFactory, checkpoint: Checkpoint, commands: dict[Command, list[list[str]]]) -> Path:
-    """The folder with the packages that converters build of a checkpoint, each called with each of its lists of flags."""
-    calls = [(command, flags) for command, lists in commands.items() for flags in lists]
+def packages_once(factory: pytest.TempPathFactory, checkpoint: Checkpoint, builds: list[list[str]]) -> Path:
+    """The folder with the packages of a checkpoint: `pipeline.build` with each list of arguments, the stage's name first."""
 
     def make(out: Path) -> None:
-        for command, flags in calls:
-            assert command(["--checkpoint", str(checkpoint.folder), "--out", str(out), *flags]) == 0
+        for arguments in builds:
+            assert build([*arguments, "--checkpoint", str(checkpoint.folder), "--out", str(out)]) == 0
 
-    return once(factory, [checkpoint.sha256, [(command.__module__, flags) for command, flags in calls]], make)
+    return once(factory, [checkpoint.sha256, builds], make)
 
 
 def without_self_checks(patch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.checkpoint import Checkpoint
-from encoder.convert import main as convert_encoder
 from pipeline.vectors import main as write_vectors
 from tests.builds import VECTORS_VOICE, checkpoint_once, once, packages_once, small_config, without_self_checks
-from vocoder.convert import main as convert_vocoder
 
 pytest_plugins = ["tests.quantize_build"]
 
@@ -35,10 +33,9 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 @pytest.fixture(scope="session")
 def tiny_build(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before writing."""
-    precisions, lengths = (["--precision", "fp16"], ["--precision", "fp32"]), ["--buckets", "40,160,640"]
-    encoders = [[*flags, *lengths, "--token-buckets", "16,64,192"] for flags in precisions]
-    commands = {convert_encoder: encoders, convert_vocoder: [[*flags, *lengths] for flags in precisions]}
-    return packages_once(tmp_path_factory, tiny_checkpoint, commands)
+    stages = (["encoder", "--token-buckets", "16,64,192"], ["vocoder"])
+    builds = [[*stage, "--buckets", "40,160,640", "--precision", precision] for stage in stages for precision in ("fp16", "fp32")]
+    return packages_once(tmp_path_factory, tiny_checkpoint, builds)
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,12 @@ from pathlib import Path
 import coremltools as ct
 import pytest
 
+from core.build import build as build_stage
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
 from mlprogram import Program
 from mlprogram.graph import Operation
+from pipeline.build import vocoder_stage
 from quantize import build as compression
 from quantize.build import build_compressed
 from quantize.layers import program_layers
@@ -22,7 +24,7 @@ from quantize.packages import find_package
 from quantize.recipe import Recipe
 from tests.builds import checkpoint_once, once, small_config
 from vocoder.decoder import Vocoder
-from vocoder.export import build as build_vocoder
+from vocoder.forms import LiteralForm
 
 QUICK = Activations(clips=2)
 SPEAKS = 3  # random weights in whose output PESQ finds speech, as it does not in every one
@@ -49,7 +51,7 @@ def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> t
     checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS)
 
     def make(out: Path) -> None:
-        build_vocoder(checkpoint, (80, 280), "fp16", "iOS17", out)
+        build_stage(vocoder_stage(checkpoint, LiteralForm(), (80, 280)), out)
         for name in COMPRESSED:
             build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
 

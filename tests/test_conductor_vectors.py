@@ -1,5 +1,6 @@
 """The conductor's contract: vectors written, read again, every step replayed; damage, other packages and a broken step are found."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -9,9 +10,9 @@ import pytest
 import torch
 
 from core.checkpoint import Checkpoint
-from pipeline import steps
-from pipeline.conductor import Manner, Pipeline
+from pipeline.conductor import Pipeline, SpeechOptions
 from pipeline.reading import PhonemeReader
+from pipeline.runtimes import Request, open_runtime
 from pipeline.steps import STEPS
 from pipeline.vector_files import UTTERANCES, load_index, load_tensors
 from pipeline.vectors import main
@@ -52,33 +53,28 @@ def test_index_describes_every_file(written: Path) -> None:
 
 def test_they_are_what_the_pipeline_speaks(written: Path, tiny_checkpoint: Checkpoint, tiny_build: Path) -> None:
     """The list of steps and Pipeline are two ways through one conductor."""
-    from pipeline.runtime import open_stages
-
-    stages = open_stages("mlprogram", tiny_checkpoint, tiny_build, "fp16")
-    pipeline = Pipeline(PhonemeReader(), stages.encoder, stages.vocoder, tiny_checkpoint.config.vocab)
+    opened = open_runtime("mlprogram", Request(tiny_checkpoint, tiny_build))
+    pipeline = Pipeline(PhonemeReader(), opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab)
     voice = torch.from_numpy(np.load(written / "voice.npy"))
     for utterance, entry in zip(UTTERANCES[:1], load_index(written)["utterances"], strict=False):
-        speech = next(pipeline.speak(utterance.phonemes, voice, Manner(utterance.speed, utterance.seed)))
+        speech = next(pipeline.speak(utterance.phonemes, voice, SpeechOptions(utterance.speed, utterance.seed)))
         stored = load_tensors(written, entry)
         assert np.array_equal(stored["samples"], speech.samples) and tuple(stored["durations"]) == speech.durations
 
 
-@pytest.mark.parametrize("name", ["_round", "_pack", "_noise", "_excitation", "_spectrum", "_finish", "_pad"])
+@pytest.mark.parametrize("name", ["round", "pack", "noise", "excitation", "spectrum", "finish", "pad"])
 def test_control_a_broken_step_is_the_one_named(
     written: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     broken = []
     for step in STEPS:
-        if step.run is getattr(steps, name):
-            run = step.run
-            step = steps.Step(
-                step.name, step.says, step.reads, step.writes, lambda s, t, run=run: {k: v * 2 + 1 for k, v in run(s, t).items()}
-            )
+        if step.name == name:
+            step = dataclasses.replace(step, run=lambda chain, given, run=step.run: {k: v * 2 + 1 for k, v in run(chain, given).items()})
         broken.append(step)
     monkeypatch.setattr("pipeline.vector_files.STEPS", tuple(broken))
     assert check(written, tiny_checkpoint, tiny_build) == 1
     missed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["missed"]
-    assert {row["step"] for row in missed} == {name[1:]}
+    assert {row["step"] for row in missed} == {name}
 
 
 def test_damage_and_other_packages_are_refused(

@@ -13,15 +13,17 @@ from bench.encoder_parity import real_styles
 from core.checkpoint import DEMO_FOLDER, Checkpoint
 from core.errors import InputError
 from core.export import package_sha256
+from core.facts import ProgramFacts
+from core.manifest import Manifest
 from encoder import check
-from encoder.convert import main
-from encoder.describe import EncoderManifest
-from encoder.facts import FunctionFacts
-from encoder.functions import encode, torch_functions
+from encoder.functions import torch_functions
 from encoder.model import Encoder
 from encoder.package import EncoderPackage
+from encoder.stage import FORBIDDEN
+from encoder.steps import EncoderBackend, encode
 from encoder.vocab import input_ids
 from mlprogram import Program
+from pipeline.build import main
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"
@@ -46,7 +48,7 @@ def some_ids(checkpoint: Checkpoint, count: int) -> list[int]:
 
 
 def build(checkpoint: Checkpoint, out: Path, *flags: str) -> int:
-    return main(["--checkpoint", str(checkpoint.folder), "--out", str(out), *BUCKETS, *flags])
+    return main(["encoder", "--checkpoint", str(checkpoint.folder), "--out", str(out), *BUCKETS, *flags])
 
 
 def left_behind(out: Path) -> list[str]:
@@ -54,12 +56,12 @@ def left_behind(out: Path) -> list[str]:
 
 
 def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
-    manifest = EncoderManifest.load(built / f"{NAME}.json")
+    manifest = Manifest.load(built / f"{NAME}.json")
     manifest.verify()
     assert manifest.functions == {"duration": "duration", "prosody": "prosody"}
     assert manifest.token_buckets == (16, 64, 192) and manifest.buckets == (40, 160, 640)
     assert manifest.compute_units["default"] == "CPU_AND_GPU" and manifest.compute_units["M5"] == "CPU_ONLY"
-    assert manifest.checks["kept_fp32"] == {"duration": ["timing"], "prosody": ["melody"]}
+    assert manifest.source["kept_fp32"] == {"duration": ["duration_predictor"], "prosody": ["f0_predictor"]}
     assert manifest.inputs["duration"]["input_ids"]["padding"] == -1
     assert manifest.checkpoint_sha256 == checkpoint.sha256 and not manifest.releasable
 
@@ -67,7 +69,7 @@ def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
 @pytest.mark.parametrize(("function", "lstms", "lengths"), [("duration", 5, {16, 64, 192}), ("prosody", 1, {40, 160, 640})])
 def test_structure(built: Path, function: str, lstms: int, lengths: set[int]) -> None:
     program = Program(built / f"{NAME}.mlpackage", function=function)
-    facts = FunctionFacts.of(program, function)
+    facts = ProgramFacts.of(program, "input_ids" if function == "duration" else "frames", FORBIDDEN)
     assert facts.operations["lstm"] == lstms and facts.forbidden == {}
     assert facts.count < 400
     flexible = [spec for spec in program.inputs.values() if spec.shapes]
@@ -95,14 +97,14 @@ def test_any_length_through_the_package(built: Path, checkpoint: Checkpoint) -> 
     for length in (1, 14, 15, 33):
         ids = some_ids(checkpoint, length)
         style = real_styles()[length % 6][:, 128:]
-        wanted, got = encode(twin, ids, style, 1.0, None, package.limits), package.encode(ids, style, 1.0)
+        wanted, got = (encode(backend, ids, style, 1.0) for backend in (EncoderBackend(twin, package.limits), package.backend))
         assert torch.equal(wanted.durations, got.durations)
         figures = check.compared([(wanted, got)], "fp16")
         assert all(figure.holds for figure in figures), figures
 
 
 def test_fp32_package_equals_pytorch(built: Path) -> None:
-    manifest = EncoderManifest.load(built / "KokoroEncoder-tiny-fp32.json")
+    manifest = Manifest.load(built / "KokoroEncoder-tiny-fp32.json")
     assert min(f["value"] for f in manifest.checks["figures"] if f["unit"] == "dB") >= 100
     assert all(structure["fp16_operations"] == 0 for structure in manifest.checks["structure"].values())
 
@@ -113,14 +115,14 @@ def test_ios17_gives_two_packages_that_work_together(built: Path, checkpoint: Ch
     assert left_behind(tmp_path) == sorted(f"{name}.{kind}" for name in names for kind in ("json", "mlpackage"))
     paths = tuple(tmp_path / f"{name}.json" for name in names)
     ids, style = some_ids(checkpoint, 7), real_styles()[0][:, 128:]
-    one = EncoderPackage((built / f"{NAME}.json",)).encode(ids, style, 1.0)
-    assert torch.equal(EncoderPackage(paths).encode(ids, style, 1.0).f0_hz, one.f0_hz)
+    one = encode(EncoderPackage((built / f"{NAME}.json",)).backend, ids, style, 1.0)
+    assert torch.equal(encode(EncoderPackage(paths).backend, ids, style, 1.0).f0_hz, one.f0_hz)
     with pytest.raises(InputError, match="holds no function 'prosody'"):
         EncoderPackage(paths[:1])
 
 
 def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    command = [sys.executable, "encoder/convert.py", "--checkpoint", str(checkpoint.folder), *BUCKETS, "--out", str(tmp_path)]
+    command = [sys.executable, "pipeline/build.py", "encoder", "--checkpoint", str(checkpoint.folder), *BUCKETS, "--out", str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True
     )
@@ -137,7 +139,7 @@ def test_a_failed_rebuild_leaves_the_old_package_whole(
     assert build(checkpoint, out) == 1
     assert "limit >= 400 dB; the package was not kept" in capsys.readouterr().err
     assert left_behind(out) == left_behind(built)
-    EncoderManifest.load(out / f"{NAME}.json").verify()
+    Manifest.load(out / f"{NAME}.json").verify()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_a_failed_rebuild_leaves_the_old_package_whole(
 )
 def test_bad_flags(flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     try:
-        code = main(["--out", str(tmp_path / "out"), *flags])
+        code = main(["encoder", "--out", str(tmp_path / "out"), *flags])
     except SystemExit as stop:  # argparse's own way out
         code = stop.code
     assert code == 2
@@ -167,6 +169,6 @@ def test_a_checkpoint_without_an_encoder_is_named(tmp_path: Path, capsys: pytest
     weights = next(folder.glob("*.pth"))
     state = torch.load(weights, weights_only=True)
     torch.save({name: state[name] for name in ("decoder", "text_encoder")}, weights)
-    assert main(["--checkpoint", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert main(["encoder", "--checkpoint", str(folder), "--out", str(tmp_path / "out")]) == 2
     assert "checkpoint 'demo' has no encoder" in capsys.readouterr().err
     assert left_behind(tmp_path / "out") == []

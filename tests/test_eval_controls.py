@@ -10,8 +10,8 @@ from core.corpus import VOICES, Utterance, heldout
 from eval.corpus import Truth
 from eval.gates import FEWEST_CLIPS, gates_for
 from eval.judge import judge_clip
-from eval.known_bad import CONTROLS, Bench, Culprit, bandwidth_hz, rounded
-from eval.try_controls import Lineup
+from eval.known_bad import CONTROLS, Faults, KnownBad, bandwidth_hz, rounded
+from eval.try_controls import ControlTrials
 from eval.verdict import SHIP, decide
 from tests.signals import white_noise
 from vocoder.package import render_reference
@@ -36,13 +36,13 @@ def phrase() -> Utterance:
 
 
 @pytest.fixture(scope="module")
-def lineup(truth: Truth, phrase: Utterance) -> Lineup:
+def lineup(truth: Truth, phrase: Utterance) -> ControlTrials:
     """The phrase before the gates."""
-    return Lineup(truth, [phrase])
+    return ControlTrials(truth, [phrase])
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_control_is_rejected_by_its_gate(name: str, lineup: Lineup) -> None:
+def test_control_is_rejected_by_its_gate(name: str, lineup: ControlTrials) -> None:
     caught = lineup.caught(CONTROLS[name])
     assert caught.rejected
     assert CONTROLS[name].metric in {broken.split()[0] for broken in caught.broken}
@@ -53,10 +53,10 @@ def test_there_are_thirteen() -> None:
 
 
 def test_the_bench_itself_is_never_spoilt(truth: Truth) -> None:
-    bench, inputs = Bench(truth.checkpoint, truth.vocoder, truth.seed), truth.vowel_inputs(VOICES[0])[0]
+    faults, inputs = Faults(truth.checkpoint, truth.vocoder, truth.seed), truth.vowel_inputs(VOICES[0])[0]
     before = render_reference(truth.vocoder, inputs)
     for control in CONTROLS.values():
-        spoilt = Culprit(bench, control).render(inputs)
+        spoilt = KnownBad(faults, control).render(inputs)
         assert spoilt.shape == before.shape
         assert not np.array_equal(spoilt, before), control.name
     assert np.array_equal(render_reference(truth.vocoder, inputs), before)
@@ -76,7 +76,7 @@ def test_an_inaudible_error_ships(truth: Truth, phrase: Utterance) -> None:
     """Gates that reject everything prove nothing."""
     result = judge_clip(truth, Hiss(truth), phrase)
     repeated = [result.figures] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), repeated, [result.floor] * FEWEST_CLIPS).verdict == SHIP
+    assert decide(gates_for("w8"), repeated, [result.seed_floor] * FEWEST_CLIPS).verdict == SHIP
 
 
 def test_rounding_to_int4_keeps_fifteen_levels() -> None:

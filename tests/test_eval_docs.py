@@ -21,7 +21,7 @@ def test_metric_row(name: str) -> None:
 def test_gate_rows() -> None:
     rows = [(gate, "all") for gate in COMMON] + [(gate, method) for method, gates in EXTRA.items() for gate in gates]
     for gate, methods in rows:
-        limit = gate.rule(gate.limit) + (" redraw" if gate.in_redraws else "")
+        limit = gate.rule(gate.limit) + (" seed floor" if gate.in_seed_floors else "")
         assert f"| `{gate.name}` | {limit} | {methods} | {gate.reason} |" in TEXT
 
 

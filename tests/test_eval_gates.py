@@ -18,7 +18,7 @@ def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
 
 def missed_value(gate: Gate) -> float:
     """A figure just on the wrong side."""
-    limit = gate.limit * (FLOOR[gate.metric] if gate.in_redraws else 1.0)
+    limit = gate.limit * (FLOOR[gate.metric] if gate.in_seed_floors else 1.0)
     return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
 
 
@@ -56,7 +56,7 @@ def test_a_missing_figure_is_never_a_pass() -> None:
     assert decision.reasons == ("level_db worst was not measured",)
 
 
-def test_gates_in_redraws_need_the_redraw() -> None:
+def test_gates_in_seed_floors_need_the_redraw() -> None:
     decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
     assert decision.verdict == UNDECIDED
     assert {check.gate.name for check in decision.checks if not check.passed} == {"mcd_db mean", "lsd_db mean"}
@@ -105,19 +105,19 @@ def test_a_mean_too_near_its_limit_is_undecided() -> None:
     assert "too near to tell" in decision.reasons[0]
 
 
-def test_a_redraw_limit_is_resampled_with_its_clips() -> None:
-    """Clip by clip just below the redraw: certain, though both means have wide intervals that overlap."""
+def test_a_seed_floor_limit_is_resampled_with_its_clips() -> None:
+    """Clip by clip just below the other seed: certain, though both means have wide intervals that overlap."""
     spread = [0.5 + 0.1 * i for i in range(FEWEST_CLIPS)]
-    clips, floor = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99, 1.0))
-    checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, floor).checks}
+    clips, seed_floor = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99, 1.0))
+    checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_floor).checks}
     assert checks["mcd_db mean"].passed
     assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
 
 
 def test_a_doubt_stops_a_ship_and_not_a_reject() -> None:
-    floor = [FLOOR] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, floor, doubts=("no device",)).verdict == UNDECIDED
-    assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, floor, doubts=("no device",)).verdict == REJECT
+    seed_floor = [FLOOR] * FEWEST_CLIPS
+    assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_floor, doubts=("no device",)).verdict == UNDECIDED
+    assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, seed_floor, doubts=("no device",)).verdict == REJECT
 
 
 def test_interval_is_seeded_and_holds_the_mean() -> None:

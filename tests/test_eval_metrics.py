@@ -147,9 +147,9 @@ class TestProperties:
             assert value == pytest.approx(METRICS[name].perfect, abs=1e-3), name
 
     def test_what_is_known_changes_no_figure(self, speech: np.ndarray) -> None:
-        redraw, noisy = white_noise(speech, 40, seed=1), white_noise(speech, 30)
-        known = Trial(speech, redraw).shared()
-        assert measure(Trial(speech, noisy, redraw, known=known)) == measure(Trial(speech, noisy, redraw))
+        other_seed, noisy = white_noise(speech, 40, seed=1), white_noise(speech, 30)
+        known = Trial(speech, other_seed).shared()
+        assert measure(Trial(speech, noisy, other_seed, known=known)) == measure(Trial(speech, noisy, other_seed))
 
     @settings(max_examples=15, deadline=None)
     @given(seed=st.integers(0, 10_000), gain=st.floats(0.2, 5.0))
@@ -167,11 +167,11 @@ class TestProperties:
     @settings(max_examples=15, deadline=None)
     @given(seed=st.integers(0, 10_000), amount=st.floats(0.01, 2.0))
     def test_mcd_increase_never_passes_mcd(self, seed: int, amount: float) -> None:
-        reference, redraw = noise_of(seed, 8000), noise_of(seed + 1, 8000)
+        reference, other_seed = noise_of(seed, 8000), noise_of(seed + 1, 8000)
         test = reference + amount * noise_of(seed + 2, 8000)
-        trial = Trial(reference, test, redraw)
+        trial = Trial(reference, test, other_seed)
         assert abs(mcd_increase_db(trial)) <= mcd_db(trial) + 1e-9
-        assert mcd_increase_db(Trial(reference, redraw, redraw)) == pytest.approx(-mcd_db(Trial(reference, redraw)))
+        assert mcd_increase_db(Trial(reference, other_seed, other_seed)) == pytest.approx(-mcd_db(Trial(reference, other_seed)))
 
     def test_documented_blindness(self, speech: np.ndarray) -> None:
         """MCD hardly sees a gain or a late sample; SNR sees nothing else. docs/metrics.md says so."""
@@ -214,7 +214,7 @@ class TestBadSignals:
         with pytest.raises(InputError, match="the test signal holds 23999 samples, the reference 24000"):
             Trial(tone(100), tone(100)[1:])
 
-    def test_redraw_is_needed_where_it_is_needed(self, speech: np.ndarray) -> None:
+    def test_other_seed_is_needed_where_it_is_needed(self, speech: np.ndarray) -> None:
         with pytest.raises(InputError, match="another noise seed"):
             mcd_increase_db(Trial(speech, speech))
         assert "mcd_increase_db" not in measure(Trial(speech, speech))

@@ -20,7 +20,7 @@ from eval import levels as judged_levels
 from eval.choose import Choice, choose
 from eval.corpus import require_disjoint
 from eval.judge import ClipResult
-from eval.levels import Level
+from eval.levels import JudgedLevel
 from eval.listening import pairs
 from eval.metrics.registry import METRICS
 from eval.release import main, parse_arguments
@@ -30,18 +30,18 @@ from mlprogram.examine.rules import load_rules
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
 
-def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> Level:
+def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
     """A judged level; its forecast rises as its size falls."""
     fields = dict.fromkeys(Manifest.__dataclass_fields__)
     manifest = Manifest(**fields | {"package_bytes": int(megabytes * 1e6), "compression": {}, "format": 1, "path": Path()})
     record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
-    return Level(name, name, unfit, None, manifest, record, {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
+    return JudgedLevel(name, name, unfit, None, manifest, record, {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
 
 
 LEVELS = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP"), level("p4", 2.0, "REJECT"), level("w4", 2.5, "SHIP", "for the GPU")]
 
 
-def chosen(levels: list[Level], objective: str = "smallest", releasable: bool = True) -> Choice:
+def chosen(levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True) -> Choice:
     """The choice for chip m4."""
     return choose(levels, objective, "m4", "demo", releasable)
 
@@ -89,14 +89,14 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Clips are found perfect without being rendered; the list of those that were asked for."""
     asked: list[str] = []
 
-    def judge_clip(_truth: object, _package: object, utterance, floor: dict[str, float]) -> ClipResult:
+    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
         asked.append(utterance.id)
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, floor)
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor)
 
     class Spoken:
         """Stands for the fp32 renders."""
 
-        def floor(self) -> dict[str, float]:
+        def seed_floor(self) -> dict[str, float]:
             return PERFECT
 
     monkeypatch.setattr(judged_levels, "judge_clip", judge_clip)
@@ -120,7 +120,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     assert json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
-    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "tools", "seed", "redraw_seed", "bootstrap"}
+    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "tools", "seed", "seed_floor_seed", "bootstrap"}
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `python -m quantize.apply --method w8` builds it"
@@ -133,10 +133,10 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = judged_levels.judge_clip
 
-    def interrupted(truth: object, package: object, utterance, floor: dict[str, float]) -> ClipResult:
+    def interrupted(truth: object, package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(truth, package, utterance, floor)
+        return honest(truth, package, utterance, seed_floor)
 
     monkeypatch.setattr(judged_levels, "judge_clip", interrupted)
     assert release(copied, "--methods", "fp16") == 2

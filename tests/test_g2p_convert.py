@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 import torch
 
+from core.build import all_held, build
 from core.errors import EXIT_GOOD, EXIT_UNDECIDED, CheckFailed, InputError
-from core.export import save_package
 from core.manifest import Manifest
 from g2p.alphabet import encode
-from g2p.check import check_package, check_words
-from g2p.convert import build, main
-from g2p.export import SHAPES, exported
-from g2p.facts import IDS, ProgramFacts, matrix_count
+from g2p.check import check_words
 from g2p.model import Config, LetterToSound
 from g2p.neural import NeuralG2P, torch_run
-from g2p.package import package_run, shape_for
+from g2p.package import IDS, SHAPES, package_run, shape_for
+from g2p.stage import G2PStage, matrix_count
 from g2p.weights import load_model, quantized, save_weights
 from mlprogram import Program
+from pipeline.build import main
 
 TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 
@@ -40,7 +39,7 @@ def model(weights: Path) -> LetterToSound:
 
 @pytest.fixture(scope="module")
 def package(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    manifest = build(weights, "w8", "iOS17", tmp_path_factory.mktemp("build"))
+    (manifest,) = build(G2PStage(weights), tmp_path_factory.mktemp("build"))
     return Program(manifest.package_path)
 
 
@@ -51,28 +50,26 @@ def test_the_8_bit_package_answers_as_pytorch_does(package: Program, model: Lett
     assert np.allclose([guess.confidence for guess in pair[0]], [guess.confidence for guess in pair[1]], rtol=1e-4, atol=0)
 
 
-def test_structure(package: Program) -> None:
-    facts = ProgramFacts.of(package)
-    facts.require("w8", len(SHAPES), TINY)
+def test_structure(package: Program, weights: Path) -> None:
+    facts = G2PStage(weights).facts("main", package)
     assert facts.int8_weights == matrix_count(TINY) and facts.fp16_operations == 0
     assert "reshape" not in facts.operations and "shape" not in facts.operations
-    with pytest.raises(CheckFailed, match="enumerated shapes, expected 3"):
-        facts.require("w8", 3, TINY)
+    assert not facts.promises("fp32", 3)["15 enumerated shapes for 3 lengths"]
     with pytest.raises(CheckFailed, match="weights in int8"):
-        facts.require("fp16", len(SHAPES), TINY)
+        G2PStage(weights, "fp16").facts("main", package)
 
 
-def test_another_model_is_rejected(package: Program) -> None:
+def test_another_model_is_rejected(package: Program, tmp_path: Path) -> None:
     torch.manual_seed(2)
+    save_weights(LetterToSound(TINY), tmp_path / "other.npz", {"seed": 2, "steps": 0})
     with pytest.raises(CheckFailed, match="largest difference of a logit"):
-        check_package(package, LetterToSound(TINY).eval().requires_grad_(False), "w8")
+        all_held(G2PStage(tmp_path / "other.npz").figures({"main": package}))
 
 
-def test_fp16_is_close_and_has_no_int8(model: LetterToSound, tmp_path: Path) -> None:
-    save_package(exported(model, "fp16", "iOS17"), tmp_path / "x.mlpackage")
-    figures, facts = check_package(Program(tmp_path / "x.mlpackage"), model, "fp16")
-    assert all(figure.holds for figure in figures)
-    assert facts.int8_weights == 0 and facts.fp16_operations > 50
+def test_fp16_is_close_and_has_no_int8(weights: Path, tmp_path: Path) -> None:
+    (manifest,) = build(G2PStage(weights, "fp16"), tmp_path)
+    structure = manifest.checks["structure"]["main"]
+    assert structure["int8_weights"] == 0 and structure["fp16_operations"] > 50
 
 
 def test_words_are_padded_to_the_nearest_shape(package: Program, model: LetterToSound) -> None:
@@ -87,19 +84,19 @@ def test_words_are_padded_to_the_nearest_shape(package: Program, model: LetterTo
 
 
 def test_command(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--weights", str(weights), "--out", str(tmp_path)]) == EXIT_GOOD
+    assert main(["g2p", "--weights", str(weights), "--out", str(tmp_path)]) == EXIT_GOOD
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
-    manifest = Manifest.load(Path(last["manifest"]))
+    manifest = Manifest.load(Path(last["manifests"][0]))
     manifest.verify()
     assert (manifest.stage, manifest.package, manifest.method) == ("G2P", "G2P.mlpackage", "w8")
-    assert manifest.source["compute_units"]["default"] == "CPU_ONLY"
+    assert manifest.compute_units["default"] == "CPU_ONLY"
     assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1] and manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["G2P.json", "G2P.mlpackage"]
 
 
 @pytest.mark.parametrize(("flags", "message"), [(["--weights", "x.pth"], "a .npz file"), (["--weights", "no/x.npz"], "does not exist")])
 def test_bad_input_is_one_line(flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*flags, "--out", str(tmp_path)]) == EXIT_UNDECIDED
+    assert main(["g2p", *flags, "--out", str(tmp_path)]) == EXIT_UNDECIDED
     error = capsys.readouterr().err
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())

@@ -130,11 +130,11 @@ class TestQualityCommand:
         data = json.loads(printed.splitlines()[-1])
         record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
         assert "PESQ wide band" in printed
-        assert "never releasable" in printed
+        assert "not releasable" in printed
         assert data["verdict"] == record["verdict"] == "UNDECIDED"
         assert data["releasable"] is False
         assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(data["summary"]["snr_db"]["mean"], abs=1e-4)
-        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["floor"]["pesq"]
+        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_floor"]["pesq"]
         assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
 
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 2
@@ -158,9 +158,9 @@ class TestQualityCommand:
         assert "the w8 package is not built; `python -m quantize.apply --method w8` builds it" in capsys.readouterr().err
 
     def test_a_variant_that_is_not_built(self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run(built, "--variant", "engine", method="fp16") == 2
+        assert self.run(built, "--form", "windowed", method="fp16") == 2
         said = capsys.readouterr().err
-        assert "engine-fp16 package is not built; `python -m vocoder.convert --variant engine` builds it" in said
+        assert "windowed-fp16 package is not built; `kokoro-ane build vocoder --form windowed` builds it" in said
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1))

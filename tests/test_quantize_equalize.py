@@ -15,7 +15,7 @@ from core.figures import snr_db
 from quantize.activations import require_disjoint
 from quantize.equalize import channel_peaks, equalized, sites
 from quantize.measure import read_log
-from quantize.methods import LEVELS
+from quantize.methods import SCHEMES
 from quantize.simulate import simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
@@ -93,7 +93,7 @@ class TestSimulation:
     def test_everything_is_put_back(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
         before = render_reference(vocoder, clip)
         peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, [clip]).items()}
-        levels = {"generator.resblocks.0.convs1.0": LEVELS["w8a8"], "encode.conv2": LEVELS["p4"]}
+        levels = {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"], "encode.conv2": SCHEMES["p4"]}
         with simulated(vocoder, levels, peaks):
             inside = render_reference(vocoder, clip)
         assert 5.0 < snr_db(before, inside) < 80.0
@@ -101,7 +101,7 @@ class TestSimulation:
 
     def test_it_is_put_back_after_an_error_too(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
         before = render_reference(vocoder, clip)
-        with pytest.raises(RuntimeError, match="stop"), simulated(vocoder, {"encode.conv2": LEVELS["p4"]}, {}):
+        with pytest.raises(RuntimeError, match="stop"), simulated(vocoder, {"encode.conv2": SCHEMES["p4"]}, {}):
             raise RuntimeError("stop")
         assert np.array_equal(render_reference(vocoder, clip), before)
 

@@ -8,8 +8,8 @@ import pytest
 from core.errors import InputError
 from quantize.layers import Layer
 from quantize.methods import (
-    LEVELS,
     METHODS,
+    SCHEMES,
     Activations,
     BlockWeights,
     LinearWeights,
@@ -123,7 +123,7 @@ class TestPlan:
         plan = self.planned("mixed", recipe)
         assert plan[LARGE.name] == (PaletteWeights(4), False)
         assert plan[SMALL.name] == (None, False)
-        assert plan[UPS.name] == (LEVELS["w8a8"].weights, True)
+        assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
 
     @pytest.mark.parametrize(
         ("change", "message"),

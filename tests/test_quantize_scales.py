@@ -10,13 +10,13 @@ from bench.random_checkpoint import tiny_config
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
 from mlprogram import Program
+from pipeline.build import main as build_stage
 from quantize.apply import main as apply
 from quantize.layers import program_layers
 from tests.builds import checkpoint_once
 from tests.quantize_build import quantize_ops
-from vocoder.convert import main as convert
 from vocoder.decoder import Vocoder
-from vocoder.windowed.model import EngineVocoder
+from vocoder.windowed.model import WindowedVocoder
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +24,18 @@ def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> t
     """A tiny engine variant in fp16 and W8A8."""
     checkpoint, out = checkpoint_once(tmp_path_factory, tiny_config()), tmp_path_factory.mktemp("build")
     given = ["--checkpoint", str(checkpoint.folder)]
-    assert convert([*given, "--variant", "engine", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
-    assert apply([*given, "--variant", "engine", "--method", "w8a8", "--build", str(out), "--set", "clips=2"]) == 0
+    assert build_stage(["vocoder", *given, "--form", "windowed", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
+    assert apply([*given, "--form", "windowed", "--method", "w8a8", "--build", str(out), "--set", "clips=2"]) == 0
     return checkpoint, out
 
 
 def program(built: tuple[Checkpoint, Path], method: str) -> Program:
-    return Program(built[1] / f"KokoroVocoder-tiny-engine-{method}.mlpackage")
+    return Program(built[1] / f"KokoroVocoder-tiny-windowed-{method}.mlpackage")
 
 
 def test_every_layer_of_the_variant_is_known(built: tuple[Checkpoint, Path]) -> None:
     checkpoint, _ = built
-    layers = program_layers(program(built, "fp16"), EngineVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+    layers = program_layers(program(built, "fp16"), WindowedVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
     names = [layer.name for layer in layers]
     assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
     assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
@@ -58,8 +58,8 @@ def test_no_operation_more_than_quantize_and_dequantize(built: tuple[Checkpoint,
 
 
 def test_the_manifest_says_so_and_the_clip_is_near(built: tuple[Checkpoint, Path]) -> None:
-    manifest = Manifest.load(built[1] / "KokoroVocoder-tiny-engine-w8a8.json")
-    assert manifest.method == "engine-w8a8" and manifest.inputs["features"]["variant"] == "engine"
+    manifest = Manifest.load(built[1] / "KokoroVocoder-tiny-windowed-w8a8.json")
+    assert manifest.level == "windowed-w8a8" and manifest.form == "windowed"
     exact, near = manifest.checks["figures"]
     assert exact["value"] >= 100 and near["value"] >= 15
     assert manifest.compression["int8_macs_share"] > 0.8
@@ -68,8 +68,8 @@ def test_the_manifest_says_so_and_the_clip_is_near(built: tuple[Checkpoint, Path
 def test_a_variant_that_is_not_built(built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, out = built
     given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
-    assert apply([*given, "--variant", "engine-poly", "--method", "w8a8"]) == 2
+    assert apply([*given, "--form", "windowed-poly", "--method", "w8a8"]) == 2
     said = capsys.readouterr()
-    assert "engine-poly-fp16" in said.err and "--variant engine" in said.err and len(said.err.strip().splitlines()) == 1
-    assert apply([*given, "--variant", "engine", "--method", "w8"]) == 0
+    assert "windowed-poly-fp16" in said.err and "--form windowed" in said.err and len(said.err.strip().splitlines()) == 1
+    assert apply([*given, "--form", "windowed", "--method", "w8"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0

@@ -13,12 +13,14 @@ from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.figures import snr_db
-from encoder.convert import main as convert_encoder
-from pipeline.coreml import CoreMLProgram, units_for
-from pipeline.runtime import check_runtime, open_stages, source_of
+from pipeline.build import main as build_stage
+from pipeline.runtimes import Request, check_runtime, open_runtime
+from pipeline.runtimes.coreml import CoreMLProgram, units_for
 from pipeline.synthesize import main
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs
+from vocoder.source import HarmonicSource
+from vocoder.steps import VocoderBackend
 
 FLAGS = ["abt de, fɡh.", "--phonemes", "--seed", "3"]
 
@@ -31,6 +33,10 @@ def checkpoint(tiny_checkpoint: Checkpoint) -> Checkpoint:
 @pytest.fixture
 def build(tiny_build: Path) -> Path:
     return tiny_build
+
+
+def rendered(vocoder: VocoderBackend, inputs: VocoderInputs) -> np.ndarray:
+    return vocoder.run(vocoder.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
 
 
 def said(checkpoint: Checkpoint, build: Path, out: Path, *more: str) -> np.ndarray:
@@ -50,19 +56,19 @@ def test_executed_packages_say_what_pytorch_says(checkpoint: Checkpoint, build: 
 def test_on_the_same_features(checkpoint: Checkpoint, build: Path, method: str, limit_db: float) -> None:
     """Vocoder against vocoder: durations, F0 and spectrum shared."""
     frames, generator = 37, torch.Generator().manual_seed(0)
-    stages = {name: open_stages(name, checkpoint, build, method) for name in ("torch", "mlprogram")}
-    source, f0_hz = stages["mlprogram"].vocoder.source, torch.full((1, 2 * frames), 150.0)
+    opened = {name: open_runtime(name, Request(checkpoint, build, method)) for name in ("torch", "mlprogram")}
+    source, f0_hz = opened["mlprogram"].vocoder.source, torch.full((1, 2 * frames), 150.0)
     spectrum = source(f0_hz, torch.randn(1, 600 * frames, 9, generator=generator)).squeeze(2).float()
     draw = [torch.randn(1, *shape, generator=generator) * 0.3 for shape in ((16, frames), (2 * frames,), (128,))]
     inputs = VocoderInputs(draw[0], f0_hz, draw[1], draw[2], spectrum)
-    one, other = (stages[name].vocoder.render(inputs) for name in ("torch", "mlprogram"))
+    one, other = (rendered(found.vocoder, inputs) for found in opened.values())
     assert snr_db(one, other) >= limit_db
 
 
 def test_source_of_the_manifest_is_the_checkpoints(checkpoint: Checkpoint, build: Path) -> None:
     from core.manifest import Manifest
 
-    found = source_of(Manifest.load(build / "KokoroVocoder-tiny-fp16.json"))
+    found = HarmonicSource.recorded(Manifest.load(build / "KokoroVocoder-tiny-fp16.json").source)
     twin = Vocoder.of(checkpoint).generator.m_source
     assert torch.equal(found.l_linear.weight, twin.l_linear.weight) and torch.equal(found.l_linear.bias, twin.l_linear.bias)
 
@@ -74,13 +80,13 @@ def test_packages_of_another_checkpoint_are_refused(
     flags = [*FLAGS, "--checkpoint", str(other), "--build", str(build), "-o", str(tmp_path / "a.wav")]
     assert main(flags) == 2
     error = capsys.readouterr().err
-    assert "packages of different checkpoints do not fit together; run `make encoder CHECKPOINT=" in error
+    assert "packages of different checkpoints do not fit together; run `kokoro-ane build encoder --checkpoint " in error
     assert not (tmp_path / "a.wav").exists()
 
 
 def test_missing_level_names_the_command_that_makes_it(checkpoint: Checkpoint, build: Path) -> None:
-    with pytest.raises(InputError, match=r"run `python -m quantize.apply --method w8a8 --checkpoint .* --build .*`"):
-        open_stages("mlprogram", checkpoint, build, "w8a8")
+    with pytest.raises(InputError, match=r"run `kokoro-ane quantize --method w8a8 --checkpoint .* --build .*`"):
+        open_runtime("mlprogram", Request(checkpoint, build, "w8a8"))
 
 
 def test_a_changed_package_is_refused(checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
@@ -89,7 +95,7 @@ def test_a_changed_package_is_refused(checkpoint: Checkpoint, build: Path, tmp_p
     data = json.loads(manifest.read_text(encoding="utf-8"))
     manifest.write_text(json.dumps(data | {"package_sha256": "0" * 64}), encoding="utf-8")
     with pytest.raises(InputError, match="its manifest says 000000000000"):
-        open_stages("mlprogram", checkpoint, copy, "fp16")
+        open_runtime("mlprogram", Request(checkpoint, copy))
 
 
 def test_a_vocoder_alone_speaks_and_says_who_encodes(
@@ -109,7 +115,7 @@ def test_an_ios_17_pair_speaks_the_same(checkpoint: Checkpoint, build: Path, tmp
     for path in copy.glob("KokoroEncoder-*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     flags = ["--checkpoint", str(checkpoint.folder), "--out", str(copy), "--buckets", "40,160,640", "--token-buckets", "16,64"]
-    assert convert_encoder([*flags, "--target", "iOS17"]) == 0
+    assert build_stage(["encoder", *flags, "--target", "iOS17"]) == 0
     assert np.array_equal(said(checkpoint, copy, tmp_path / "a.wav"), said(checkpoint, build, tmp_path / "b.wav"))
 
 
@@ -139,7 +145,7 @@ def test_an_encoder_of_two_layers_is_built(tmp_path: Path) -> None:
     """The demo voice's depth: fewer LSTMs than Kokoro's."""
     shallow = write_checkpoint(tmp_path / "shallow", tiny_config() | {"vocab": {"a": 1}, "n_layer": 2}, encoder=True)
     flags = ["--checkpoint", str(shallow), "--out", str(tmp_path), "--buckets", "40,160", "--token-buckets", "16"]
-    assert convert_encoder(flags) == 0
+    assert build_stage(["encoder", *flags]) == 0
 
 
 def test_compute_units_by_chip() -> None:

@@ -1,14 +1,12 @@
 """What the exported program is made of: the structural promises of the vocoder, read off the executed package.
 
-facts = ProgramFacts.of(Program(path)); facts.require(precision="fp16")
+facts = VocoderFacts.of(Program(path)); facts.require(precision="fp16", buckets=14)
 """
 
-from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from core.contract import FEATURES
-from core.errors import CheckFailed
+from core.facts import ProgramFacts, computing, require
 from mlprogram import Program
 from mlprogram.graph import Operation
 
@@ -33,56 +31,39 @@ FORBIDDEN = (
     "cond",
     "while_loop",
 )
-_STORAGE = ("const", "constexpr_affine_dequantize", "constexpr_blockwise_shift_scale", "constexpr_lut_to_dense")
 
 
 @dataclass(frozen=True)
-class ProgramFacts:
-    """Counts over the operations that compute (constants and weight decompression left out)."""
+class VocoderFacts(ProgramFacts):
+    """Also the ranks, and where fp16 ends and the fp32 tail begins."""
 
-    operations: dict[str, int]
-    forbidden: dict[str, int]
     not_rank_4: int
     fp32_outside_tail: tuple[str, ...]
     fp16_inside_tail: tuple[str, ...]
     tail_operations: int
-    enumerated_shapes: int
 
     @classmethod
-    def of(cls, program: Program) -> "ProgramFacts":
+    def of(cls, program: Program) -> "VocoderFacts":
         """Walk the program. The tail is conv_post (the convolution that feeds exp), all that is computed from it, and the envelope."""
-        operations = [op for op in program.operations if op.op_type not in _STORAGE]
-        counts = Counter(op.op_type for op in operations)
+        operations = computing(program)
         tail = _tail(operations)
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
         return cls(
-            operations=dict(sorted(counts.items())),
-            forbidden={name: counts[name] for name in FORBIDDEN if counts[name]},
+            **vars(ProgramFacts.of(program, FEATURES, FORBIDDEN)),
             not_rank_4=sum(len(value.shape) != 4 for _, value in floats),
             fp32_outside_tail=tuple(op.name for op, value in floats if value.dtype.name == "fp32" and op.name not in tail),
             fp16_inside_tail=tuple(op.name for op, value in floats if value.dtype.name == "fp16" and op.name in tail),
             tail_operations=len(tail),
-            enumerated_shapes=len(program.inputs[FEATURES].shapes),
         )
 
     def require(self, precision: str, buckets: int) -> None:
         """Raise CheckFailed naming the first promise that is broken."""
-        promises = {
-            f"operations that do not belong on the engine: {self.forbidden}": not self.forbidden,
+        own = {
             f"{self.not_rank_4} tensors are not of rank 4": not self.not_rank_4,
-            f"{self.enumerated_shapes} enumerated shapes for {buckets} buckets": self.enumerated_shapes == buckets or buckets == 1,
             f"fp16 inside the fp32 tail: {self.fp16_inside_tail[:3]}": not self.fp16_inside_tail,
             f"fp32 outside the tail: {self.fp32_outside_tail[:3]}": precision == "fp32" or not self.fp32_outside_tail,
         }
-        for message, kept in promises.items():
-            if not kept:
-                raise CheckFailed(f"program structure: {message}")
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the manifest, without the operation counts it holds elsewhere."""
-        data = asdict(self)
-        del data["operations"]
-        return data
+        require(self.promises(precision, buckets) | own, "the program")
 
 
 def _tail(operations: list[Operation]) -> set[str]:

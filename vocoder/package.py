@@ -5,52 +5,61 @@ samples = package.render(inputs)             # [600 F] float32 at 24 kHz
 reference = render_reference(vocoder, inputs)
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from core.contract import FEATURES, FRAME_SAMPLES, STYLE, WAVEFORM, PackedLayout, bucket_for
+from core.contract import FEATURES, STYLE, WAVEFORM, bucket_for
 from core.errors import InputError
 from core.manifest import Manifest
 from mlprogram import Program, ProgramError
 from vocoder.decoder import Vocoder
-from vocoder.packing import VocoderInputs, pack
-from vocoder.windowed.geometry import Windows
-from vocoder.windowed.packing import joined_rows, pack_rows
+from vocoder.forms import Form, form_recorded
+from vocoder.packing import VocoderInputs
+from vocoder.source import HarmonicSource
 
 
-def in_rows(program: Program, hidden_dim: int) -> bool:
-    """Whether a program is the engine variant, whose features have one channel more than the literal vocoder's."""
-    return program.inputs[FEATURES].shape[1] != PackedLayout(hidden_dim).channels
-
-
-def run_program(program: Program, inputs: VocoderInputs, bucket: int, hook=None) -> np.ndarray:
-    """Pack into `bucket` as this program wants it, execute, trim: [600 F] float32."""
-    rows = in_rows(program, inputs.asr.shape[1])
-    half = program.inputs[FEATURES].dtype == "fp16"
-    features = pack_rows(inputs, bucket, half) if rows else pack(inputs, bucket)
+def run_program(
+    program: Program, form: Form, inputs: VocoderInputs, bucket: int, hook: Callable[..., None] | None = None
+) -> np.ndarray:
+    """Pack into `bucket`, execute, join: [600 F] float32."""
+    features = form.pack(inputs, bucket, half=program.inputs[FEATURES].dtype == "fp16")
     waveform = program({FEATURES: features, STYLE: inputs.style[:, :, None, None].float()}, hook=hook)[WAVEFORM].float()
-    if rows:
-        return joined_rows(waveform, Windows.of(inputs.frames, bucket)).numpy()
-    return waveform.flatten()[: FRAME_SAMPLES * inputs.frames].numpy()  # of [1, 1, 1, 600 * bucket]
+    return form.join(waveform, inputs.frames, bucket).numpy()
 
 
 class VocoderPackage:
-    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. bucket, pack, execute, trim."""
+    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. pack, execute, join: a VocoderBackend."""
 
-    def __init__(self, manifest_path: Path, precision: str = "declared") -> None:
+    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Callable[[Path], Any] | None = None) -> None:
+        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open the package, Core ML's own."""
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = self.manifest.buckets
+        self.form = form_recorded(self.manifest.form, self.manifest.inputs[FEATURES])
         try:
-            self.program = Program(self.manifest.package_path, precision=precision)
+            path = self.manifest.package_path
+            self.program = opened(path) if opened else Program(path, precision=precision)
         except ProgramError as problem:
             raise InputError(str(problem)) from None
+        self.source = HarmonicSource.recorded(self.manifest.source)
+
+    def pack(self, inputs: VocoderInputs) -> Tensor:
+        """See vocoder.steps.VocoderBackend."""
+        return self.form.pack(inputs, bucket_for(inputs.frames, self.buckets), half=self.program.inputs[FEATURES].dtype == "fp16")
+
+    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+        """See vocoder.steps.VocoderBackend."""
+        waveform = self.program({FEATURES: features, STYLE: style.float()})[WAVEFORM].float()
+        return self.form.join(waveform, frames, bucket_for(frames, self.buckets))
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
-        return run_program(self.program, inputs, bucket_for(inputs.frames, self.buckets))
+        return self.run(self.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
 
 
 @torch.no_grad()

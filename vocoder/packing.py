@@ -57,10 +57,10 @@ class VocoderInputs:
 
 
 def pack(inputs: VocoderInputs, bucket: int) -> Tensor:
-    """Lay the seam tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] float32, zeros in the padding."""
+    """Lay the seam tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype, zeros in the padding."""
     if inputs.frames > bucket:
         raise InputError(f"features hold {inputs.frames} frames, bucket is {bucket}")
-    mask = torch.ones(1, 1, inputs.frames)
+    mask = torch.ones(1, 1, inputs.frames, dtype=inputs.asr.dtype)
     parts = (inputs.asr, inputs.f0_hz[:, None], inputs.energy[:, None], mask, inputs.spectrum)
     per_frame = (1, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, COLUMNS_PER_FRAME)
     rows = [_rows(part, rate * (bucket + 1), bucket + 1) for part, rate in zip(parts, per_frame, strict=True)]
@@ -69,7 +69,19 @@ def pack(inputs: VocoderInputs, bucket: int) -> Tensor:
 
 def _rows(part: Tensor, length: int, width: int) -> Tensor:
     # [1, R, n] -> [1, R, length] -> [1, R * length / width, width]
-    return F.pad(part.float(), (0, length - part.shape[-1])).reshape(1, -1, width)
+    return F.pad(part, (0, length - part.shape[-1])).reshape(1, -1, width)
+
+
+def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """features [1, channels, 1, B + 1] -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask [1, 1, 1, B], the spectrum.
+
+    The spectrum is [1, 22, 1, 120B + 1].
+    """
+    asr, f0, energy, mask, spectrum = features.split(sizes, dim=1)
+    f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
+    energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
+    return asr[..., :-1], f0, energy, mask[..., :-1], spectrum
 
 
 class PackedVocoder(nn.Module):
@@ -82,8 +94,5 @@ class PackedVocoder(nn.Module):
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
         """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
-        asr, f0, energy, mask, spectrum = features.split(self.sizes, dim=1)
-        f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
-        energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]
-        spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
-        return self.vocoder(asr[..., :-1], f0, energy, style, spectrum, Mask.of(mask[..., :-1]))
+        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
+        return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))

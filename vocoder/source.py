@@ -6,6 +6,9 @@ Upstream (SineGen, SourceModuleHnNSF) draws three times. The initial phase is ad
 interpolation never reads, and the last draw is returned unused; so one draw, the sine noise, is all that can be heard. It is an argument.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -49,6 +52,15 @@ class HarmonicSource(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.l_linear = nn.Linear(HARMONICS, 1)
+
+    @classmethod
+    def recorded(cls, weights: Mapping[str, Any]) -> "HarmonicSource":
+        """With the ten weights of a vocoder's manifest."""
+        source = cls()
+        with torch.no_grad():
+            source.l_linear.weight.copy_(torch.tensor(weights["weights"]).reshape(1, HARMONICS))
+            source.l_linear.bias.fill_(weights["bias"])
+        return source
 
     def excitation(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
         """f0_hz [B, 2F], noise [B, 600F, 9] standard normal -> excitation [B, 600F] in float64."""

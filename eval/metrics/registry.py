@@ -35,12 +35,12 @@ class Metric:
     source: str
     limits: str
     function: Callable[[Trial], float]
-    needs_redraw: bool = False
+    needs_other_seed: bool = False
     needs_tone: bool = False
 
     def fits(self, trial: Trial) -> bool:
         """Whether the trial has what this metric needs."""
-        return (trial.redraw is not None or not self.needs_redraw) and (trial.tone is not None or not self.needs_tone)
+        return (trial.other_seed is not None or not self.needs_other_seed) and (trial.tone is not None or not self.needs_tone)
 
     def worst(self, values: Iterable[float]) -> float:
         """The value of the worst clip."""
@@ -104,7 +104,7 @@ _ALL = (
         source="definition",
         limits="errors smaller than the seed's own spread hardly move it, so MCD stands beside it",
         function=mcd_increase_db,
-        needs_redraw=True,
+        needs_other_seed=True,
     ),
     Metric(
         "lsd_db",
@@ -179,7 +179,7 @@ _ALL = (
         formula="root mean square of 1200 log2(f_t / f_r) over frames voiced in both and within 20 %",
         silence=_VOICED,
         source="Boersma 1993 (autocorrelation); definition",
-        limits="the tracker's own jitter is in it: compare with the redraw",
+        limits="the tracker's own jitter is in it: compare with the seed floor",
         function=f0_rmse_cents,
     ),
     Metric(
@@ -191,7 +191,7 @@ _ALL = (
         formula="share of frames (50 ms, 10 ms apart) whose voicing flips by more than 0.1 of periodicity or whose F0 is over 20 % apart",
         silence=_VOICED,
         source="Chu and Alwan 2009 (F0 frame error)",
-        limits="creaky frames flip under any noise: compare with the redraw",
+        limits="creaky frames flip under any noise: compare with the seed floor",
         function=voicing_error_percent,
     ),
     Metric(

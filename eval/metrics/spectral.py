@@ -24,11 +24,11 @@ def _distance_db(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def mcd_increase_db(trial: Trial) -> float:
-    """MCD of redraw and test, less MCD of redraw and reference: how much farther the test is from a third rendition of the sentence.
+    """MCD of other seed and test, less that of other seed and reference: how much farther the test is from a third rendition.
 
     Never more than mcd_db (a distance obeys the triangle inequality), so mcd_db bounds it for any third party, a recording included.
     """
-    return _distance_db(trial.redraw_cepstrum, trial.test_cepstrum) - _distance_db(trial.redraw_cepstrum, trial.reference_cepstrum)
+    return _distance_db(trial.other_seed_cepstrum, trial.test_cepstrum) - _distance_db(trial.other_seed_cepstrum, trial.reference_cepstrum)
 
 
 def log_spectral_distance_db(trial: Trial) -> float:

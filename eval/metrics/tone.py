@@ -1,7 +1,7 @@
 """THD+N on a sustained voiced tone: what a package adds to a vowel held at one pitch.
 
     tone = Tone(f0_hz=150.0, reference=held_vowel, test=held_vowel_of_the_package)
-    thd_n_db(Trial(reference, test, redraw, tone))
+    thd_n_db(Trial(reference, test, other_seed, tone))
 
 The wanted tone is the reference's harmonics, amplitude and phase. Distortion is what the test's harmonics differ by, noise is everything of
 the test that is no harmonic. The window holds a whole number of periods, so no window leaks.
@@ -17,7 +17,7 @@ from eval.metrics.trial import TONE_WINDOW, Tone, Trial, decibels
 def tone_of(trial: Trial) -> Tone:
     """The trial's tone, or InputError."""
     if trial.tone is None:
-        raise InputError("this metric needs a sustained tone: Trial(reference, test, redraw, tone)")
+        raise InputError("this metric needs a sustained tone: Trial(reference, test, other_seed, tone)")
     return trial.tone
 
 

@@ -47,16 +47,16 @@ class Tone:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What trials of one reference and redraw share whatever is tested: both mel-cepstra [active, 25] and the reference's F0."""
+    """What trials of one reference and other_seed share whatever is tested: both mel-cepstra [active, 25] and the reference's F0."""
 
     reference_cepstrum: np.ndarray
-    redraw_cepstrum: np.ndarray
+    other_seed_cepstrum: np.ndarray
     reference_pitch: PitchTrack
 
 
 @dataclass(frozen=True)
 class Trial:
-    """`reference` is the truth, `test` is judged, `redraw` the truth under another noise seed (the scale), `tone` a held vowel (for THD+N),
+    """`reference` is the truth, `test` is judged, `other_seed` the truth under another seed (the scale), `tone` a held vowel (for THD+N),
     `known` what was computed for another test of the same reference.
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at 24 kHz.
@@ -64,12 +64,12 @@ class Trial:
 
     reference: np.ndarray
     test: np.ndarray
-    redraw: np.ndarray | None = None
+    other_seed: np.ndarray | None = None
     tone: Tone | None = None
     known: Known | None = None
 
     def __post_init__(self) -> None:
-        signals = {"reference": self.reference, "test": self.test, "redraw": self.redraw}
+        signals = {"reference": self.reference, "test": self.test, "other_seed": self.other_seed}
         for role, signal in signals.items():
             if signal is None:
                 continue
@@ -82,7 +82,7 @@ class Trial:
             object.__setattr__(self, role, np.ascontiguousarray(signal, dtype=np.float64))
 
     def shared(self) -> Known:
-        """For further trials: this one's test is their redraw."""
+        """For further trials: this one's test is their other_seed."""
         return Known(self.reference_cepstrum, self.test_cepstrum, self.reference_pitch)
 
     @cached_property
@@ -120,13 +120,13 @@ class Trial:
         return mel_cepstrum(self.test_spectrum)
 
     @cached_property
-    def redraw_cepstrum(self) -> np.ndarray:
-        """Mel-cepstrum of the redraw at the same frames [active, 25]."""
+    def other_seed_cepstrum(self) -> np.ndarray:
+        """Mel-cepstrum of the other seed at the same frames [active, 25]."""
         if self.known:
-            return self.known.redraw_cepstrum
-        if self.redraw is None:
-            raise InputError("this metric needs the reference under another noise seed: Trial(reference, test, redraw)")
-        return mel_cepstrum(self._floored(self.redraw))
+            return self.known.other_seed_cepstrum
+        if self.other_seed is None:
+            raise InputError("this metric needs the reference under another noise seed: Trial(reference, test, other_seed)")
+        return mel_cepstrum(self._floored(self.other_seed))
 
     @cached_property
     def reference_pitch(self) -> PitchTrack:

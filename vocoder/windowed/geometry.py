@@ -152,4 +152,4 @@ def require_architecture(config: KokoroConfig) -> None:
     found = (net.upsample_rates, net.upsample_kernel_sizes, net.resblock_kernel_sizes, net.resblock_dilation_sizes)
     made_for = (RATES, tuple(2 * rate for rate in RATES), KERNELS, (DILATIONS,) * len(KERNELS))
     if tuple(tuple(map(tuple, v)) if isinstance(v[0], (list, tuple)) else tuple(v) for v in found) != made_for:
-        raise InputError(f"istftnet rates, kernels, block kernels and dilations are {found}: the engine variant is made for {made_for}")
+        raise InputError(f"istftnet rates, kernels, block kernels and dilations are {found}: the windowed form is made for {made_for}")

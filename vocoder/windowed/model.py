@@ -1,6 +1,6 @@
 """The variant itself: packed windows to the waveform of every row, built from a Vocoder and equal to it up to rounding.
 
-model = EngineVocoder(vocoder, hidden_dim)
+model = WindowedVocoder(vocoder, hidden_dim)
 waveform = model(pack_rows(inputs, bucket=362), style)      # [1, 1, R, 600 * pitch + 1260], put together by packing.joined_rows
 """
 
@@ -64,7 +64,7 @@ class Stage(nn.Module):
         return total
 
 
-class EngineVocoder(nn.Module):
+class WindowedVocoder(nn.Module):
     """A frozen copy of a Vocoder's weights on windows; see the module. `apart`: ready for int8 inputs, see SnakeConv."""
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int, form: nn.Module | None = None, apart: bool = False) -> None:

@@ -1,0 +1,165 @@
+"""Is the voice understood? Word error rate of pocketsphinx on the unseen sentences, PyTorch and the executed packages side by side.
+
+    python -m bench.recognizer [--checkpoint kokoro-int8] [--voices af_heart,am_adam,bf_emma] [--levels torch,fp16,w8] [--sentences 102]
+
+Voices take turns over the sentences; every level says the same sentence in the same voice with the same noise seed, so levels are compared
+in pairs. core/data/unseen.txt is in no training and no choice. Exit 1 when a level is above --limit per cent.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.arguments import checkpoint_argument, form_argument
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from core.checkpoint import Checkpoint
+    from pipeline.conductor import Pipeline
+
+SPEECH_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
+RECOGNIZER_RATE_HZ = 16_000
+RESAMPLES, CONFIDENCE = 2000, 0.95  # of the paired bootstrap over sentences
+
+
+@dataclass(frozen=True)
+class Count:
+    """Errors of the recognizer in one reading of one sentence."""
+
+    voice: str
+    reading: str
+    errors: int
+    words: int
+    heard: str
+
+
+def heard(text: str, voice: str, reading: str, samples: "np.ndarray") -> Count:
+    """What a fresh recognizer makes of samples at 16 kHz, against the text. A fresh one: its cepstral mean would carry over."""
+    import numpy as np
+    import pocketsphinx
+
+    from g2p.rates import edit_distance
+
+    level = SPEECH_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
+    audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
+    decoder = pocketsphinx.Decoder(samprate=RECOGNIZER_RATE_HZ, loglevel="FATAL")
+    decoder.start_utt()
+    decoder.process_raw(audio.tobytes(), full_utt=True)
+    decoder.end_utt()
+    hypothesis = decoder.hyp()
+    found = re.sub(r"\(\d+\)", "", hypothesis.hypstr).split() if hypothesis else []
+    wanted = re.findall(r"[a-z']+", text.lower())
+    return Count(voice, reading, edit_distance(found, wanted), len(wanted), " ".join(found))
+
+
+def rate(counts: list[Count]) -> float:
+    """Word error rate, 0 to 1."""
+    return round(sum(count.errors for count in counts) / sum(count.words for count in counts), 4)
+
+
+def difference_interval(one: list[Count], other: list[Count], seed: int = 0) -> tuple[float, float]:
+    """Paired bootstrap over sentences: where the difference of word error rates (other - one) lies, at CONFIDENCE."""
+    import numpy as np
+
+    words = np.array([count.words for count in one])
+    extra = np.array([b.errors - a.errors for a, b in zip(one, other, strict=True)])
+    drawn = np.random.default_rng(seed).integers(len(words), size=(RESAMPLES, len(words)))
+    found = extra[drawn].sum(axis=1) / words[drawn].sum(axis=1)
+    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def pipelines(checkpoint: "Checkpoint", levels: tuple[str, ...], form: str, build: Path) -> "Iterator[tuple[str, Pipeline]]":
+    """A pipeline for each level; torch is PyTorch."""
+    from pipeline.conductor import Pipeline
+    from pipeline.reading import TextReader
+    from pipeline.runtimes import Request, open_runtime
+
+    reader = TextReader.load("us", None)
+    for level in levels:
+        runtime, method = ("torch", "fp16") if level == "torch" else ("mlprogram", level)
+        opened = open_runtime(runtime, Request(checkpoint, build, method, form))
+        yield level, Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
+
+
+def listened(checkpoint: "Checkpoint", arguments: argparse.Namespace, texts: list[str]) -> dict[str, list[Count]]:
+    """Every sentence at every level, one voice a sentence in turn."""
+    import numpy as np
+    from rich.console import Console
+    from rich.progress import track
+    from scipy.signal import resample_poly
+
+    from core.contract import SAMPLE_RATE_HZ
+    from pipeline.conductor import SpeechOptions
+
+    voices, counts = arguments.voices or checkpoint.voices, {}
+    for level, pipeline in pipelines(checkpoint, arguments.levels, arguments.form, arguments.build):
+        counts[level] = []
+        for index, text in enumerate(track(texts, level, console=Console(stderr=True))):
+            voice = voices[index % len(voices)]
+            spoken = pipeline.speak(text, checkpoint.voice(voice), SpeechOptions(seed=arguments.seed))
+            samples = resample_poly(np.concatenate([speech.audio for speech in spoken]), RECOGNIZER_RATE_HZ, SAMPLE_RATE_HZ)
+            counts[level].append(heard(text, voice, level, samples))
+    return counts
+
+
+def print_table(counts: dict[str, list[Count]]) -> dict[str, dict[str, float]]:
+    """One line a level; the figures."""
+    from rich.console import Console
+    from rich.table import Table
+
+    first, figures = next(iter(counts)), {}
+    table = Table("level", "word error rate", f"more than {first}", title="pocketsphinx en-us, unseen sentences")
+    for level, found in counts.items():
+        low, high = difference_interval(counts[first], found)
+        figures[level] = {"wer": rate(found), "difference_low": round(low, 4), "difference_high": round(high, 4)}
+        table.add_row(level, f"{100 * rate(found):.1f} %", "" if level == first else f"{100 * low:+.1f} to {100 * high:+.1f} points")
+    Console().print(table)
+    return figures
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.recognizer", description=__doc__.splitlines()[0])
+    checkpoint_argument(parser)
+    form_argument(parser)
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="American voices (default: all of the checkpoint)")
+    parser.add_argument("--levels", type=lambda text: tuple(text.split(",")), default=("torch", "fp16"), help="default: torch,fp16")
+    parser.add_argument("--sentences", type=int, default=102, help="how many of the unseen sentences (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the source noise (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=5.0, help="per cent a level may reach (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="write every sentence and what was heard as JSON")
+    arguments = parser.parse_args(argv)
+    from core.checkpoint import open_checkpoint
+    from core.corpus import frozen_sentences
+    from core.staging import write_json
+
+    texts = frozen_sentences("unseen")
+    if not 1 <= arguments.sentences <= len(texts):
+        raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    counts = listened(checkpoint, arguments, texts[: arguments.sentences])
+    figures = print_table(counts)
+    if arguments.out is not None:
+        write_json(arguments.out, {level: [vars(count) for count in found] for level, found in counts.items()})
+    reached = all(figure["wer"] <= arguments.limit / 100 for figure in figures.values())
+    print(json.dumps({"checkpoint": checkpoint.name, "sentences": arguments.sentences, "reached": reached, "levels": figures}))
+    return EXIT_GOOD if reached else EXIT_REJECTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from bench.recognizer import main  # one module identity, however it was started
+
+    raise SystemExit(main())

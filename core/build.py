@@ -1,0 +1,110 @@
+"""The one builder: a stage traced, converted, written aside, executed, compared, renamed; its manifests last.
+
+    manifests = build(stage, Path("build"))          # raises CheckFailed where a limit is missed; nothing is left then
+    print_report(manifests)
+
+The command is `python -m pipeline.build STAGE`.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.config import not_releasable
+from core.errors import CheckFailed
+from core.export import convert, save_functions
+from core.facts import ProgramFacts
+from core.figures import Figure
+from core.manifest import Manifest, describe_package, tool_versions
+from core.stage import Function, Part, Stage
+from core.staging import staged
+from mlprogram import Program
+
+if TYPE_CHECKING:
+    import coremltools as ct
+
+
+def build(stage: Stage, out: Path) -> tuple[Manifest, ...]:
+    """Write the stage's packages into `out`. Raises CheckFailed: a broken promise or a missed limit; InputError: bad input."""
+    parts = stage.parts()
+    with ExitStack() as aside:
+        programs: dict[str, Program] = {}
+        for part in parts:
+            programs |= _written(stage, part, aside.enter_context(staged(out / f"{part.file}.mlpackage")))
+        facts = {name: stage.facts(name, program) for name, program in programs.items()}
+        figures = all_held(stage.figures(programs))
+        for part in parts:
+            (out / f"{part.file}.json").unlink(missing_ok=True)  # from here until it is written again there is no package
+    return tuple(manifest_of(stage, part, figures, facts, out / f"{part.file}.mlpackage").save(out / f"{part.file}.json") for part in parts)
+
+
+def _written(stage: Stage, part: Part, path: Path) -> dict[str, Program]:
+    """Convert the part's functions, save them as `path` and open what was saved, by contract name."""
+    models = {}
+    for name, inside in part.functions.items():
+        models[inside] = stage.finish(converted(stage.function(name), stage.precision, stage.target))
+    save_functions(models, path)
+    return {name: Program(path, function=inside) for name, inside in part.functions.items()}
+
+
+def converted(function: Function, precision: str, target: str) -> "ct.models.MLModel":
+    """One function as a Core ML model."""
+    inputs, outputs = list(function.inputs), list(function.outputs)
+    kept = function.keep_fp32
+    return convert(function.module, function.example, inputs=inputs, outputs=outputs, precision=precision, keep_fp32=kept, target=target)
+
+
+def all_held(figures: list[Figure]) -> list[Figure]:
+    """The figures, or CheckFailed naming the first that misses its limit."""
+    for figure in figures:
+        if not figure.holds:
+            value, limit = figure.text()
+            raise CheckFailed(f"{figure.name} is {value}, limit {limit}; the package was not kept")
+    return figures
+
+
+def manifest_of(stage: Stage, part: Part, figures: list[Figure], facts: Mapping[str, ProgramFacts], package: Path) -> Manifest:
+    """Describe a package that stands at its final place."""
+    own = {name: facts[name] for name in part.functions}
+    operations: dict[str, int] = {}
+    for found in own.values():
+        for op_type, count in found.operations.items():
+            operations[op_type] = operations.get(op_type, 0) + count
+    checks = {"figures": [asdict(figure) for figure in figures], "structure": {name: found.as_dict() for name, found in own.items()}}
+    return Manifest(
+        stage=part.stage,
+        precision=stage.precision,
+        target=stage.target,
+        functions=dict(part.functions),
+        operations=dict(sorted(operations.items())),
+        checks=checks,
+        tools=tool_versions(),
+        **stage.contract(part),
+        **describe_package(package),
+    )
+
+
+def print_report(manifests: tuple[Manifest, ...]) -> None:
+    """Human table, then one JSON line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    first = manifests[0]
+    titles = ", ".join(f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests)
+    table = Table(title=f"{titles}  {len(first.buckets)} lengths, {first.target}", title_justify="left")
+    for heading in ("check on the executed package", "figure", "limit", ""):
+        table.add_column(heading)
+    for figure in first.checks["figures"]:
+        table.add_row(figure["name"], *Figure(**figure).text(), "holds")
+    for manifest in manifests:
+        for name, structure in manifest.checks["structure"].items():
+            forbidden = sum(structure["forbidden"].values())
+            table.add_row(f"operations of `{name}`; forbidden ones", f"{structure['count']}; {forbidden}", "; 0", "holds")
+    Console().print(table)
+    if not first.releasable:
+        print(not_releasable(first.checkpoint["name"]))
+    report = {"manifests": [str(manifest.path) for manifest in manifests], "package_bytes": sum(m.package_bytes for m in manifests)}
+    print(json.dumps(report | {"releasable": first.releasable, "checks": first.checks}))

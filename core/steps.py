@@ -1,0 +1,58 @@
+"""The chain as a list: steps that read and write named tensors, whoever computes them.
+
+    tensors = run(STEPS, context, {"phonemes": ..., "speed": ..., "seed": ...})      # every tensor of one utterance, by name
+    tensors["waveform"]                                                              # [600F]
+
+The steps stand in encoder/steps.py, vocoder/steps.py and pipeline/steps.py; docs/conductor.md says the same in words. Each is a function of
+named tensors alone, so one that goes wrong is found by itself (python -m pipeline.vectors --check).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+Tensors = dict[str, np.ndarray]
+EQUAL = float("inf")  # the tolerance of what is counted, moved or padded, but not computed
+
+
+@dataclass(frozen=True)
+class Step:
+    """`stage`: whose time it counts to. `writes`: tensor -> least SNR in dB that a port has to reach; EQUAL = every element."""
+
+    name: str
+    stage: str
+    says: str
+    reads: tuple[str, ...]
+    writes: Mapping[str, float]
+    run: Callable[[Any, Tensors], Tensors]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For index.json."""
+        tolerance = {name: "equal" if limit == EQUAL else {"snr_db_at_least": limit} for name, limit in self.writes.items()}
+        return {"name": self.name, "says": self.says, "reads": list(self.reads), "writes": tolerance}
+
+
+def run(
+    steps: Iterable[Step], context: Any, given: Tensors, clock: Callable[[], float] | None = None, seconds: dict[str, float] | None = None
+) -> Tensors:
+    """Every tensor of one utterance. A step whose tensors are all given is skipped: recorded durations, another run's F0.
+
+    `clock` and `seconds`: where the time of each stage is added up.
+    """
+    tensors = dict(given)
+    for step in steps:
+        if all(name in given for name in step.writes):
+            continue
+        started = clock() if clock else 0.0
+        tensors |= step.run(context, {name: tensors[name] for name in step.reads})
+        if clock and seconds is not None:
+            seconds[step.stage] = seconds.get(step.stage, 0.0) + clock() - started
+    return tensors
+
+
+def as_torch(tensors: Tensors, *names: str) -> list[torch.Tensor]:
+    """The named tensors for PyTorch, memory shared."""
+    return [torch.from_numpy(tensors[name]) for name in names]

@@ -1,0 +1,162 @@
+"""Phonemes to features, step by step: vocabulary, style row, durations, alignment by gather, prosody.
+
+    encoded = encode(EncoderBackend(torch_functions(encoder), limits), ids, style, speed=1.0)
+    encoded.asr, encoded.f0_hz, encoded.energy      # what the vocoder reads
+
+T = tokens with the boundary at both ends, F = frames. The backend is PyTorch at exact length or padded, or the executed package.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.contract import PADDING_ID, PROSODY_PER_FRAME, bucket_for
+from core.steps import EQUAL, Step, Tensors, as_torch, run
+from core.voices import style_row
+from encoder.alignment import AlignmentLimits, whole_frames
+from encoder.functions import Buckets, Functions
+from encoder.model import pack_frames
+from encoder.vocab import check_speed, input_ids
+
+STAGE = "encoder"
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderBackend:
+    """Who computes the two functions, and at which lengths.
+
+    buckets None: at exact length. first_frames: cut behind the alignment, for checks on texts longer than any bucket.
+    """
+
+    functions: Functions
+    limits: AlignmentLimits
+    buckets: Buckets | None = None
+    first_frames: int | None = None
+
+    def token_width(self, tokens: int) -> int:
+        """Length that so many tokens are padded to. Raises UtteranceTooLong."""
+        return tokens if self.buckets is None else self.buckets.for_tokens(tokens)
+
+    def frame_width(self, frames: int) -> int:
+        """The same for frames."""
+        return frames if self.buckets is None else bucket_for(frames, self.buckets.frames)
+
+
+class Context(Protocol):
+    """What these steps work with: the vocabulary, one voice [510, 1, 256], the backend."""
+
+    vocab: Mapping[str, int]
+    voice: np.ndarray
+    encoder: EncoderBackend
+
+
+def _ids(context: Context, given: Tensors) -> Tensors:
+    return {"ids": np.array(input_ids("".join(map(chr, given["phonemes"])), context.vocab), np.int32)}
+
+
+def _pad(context: Context, given: Tensors) -> Tensors:
+    ids = given["ids"]
+    return {"input_ids": np.pad(ids, (0, context.encoder.token_width(len(ids)) - len(ids)), constant_values=PADDING_ID)[None]}  # [1, T]
+
+
+def _style(context: Context, given: Tensors) -> Tensors:
+    row = style_row(torch.from_numpy(context.voice), len(given["phonemes"])).numpy()  # [1, 256]
+    half = row.shape[1] // 2
+    return {"style_decoder": row[:, :half], "style_prosody": row[:, half:]}
+
+
+@torch.no_grad()
+def _duration(context: Context, given: Tensors) -> Tensors:
+    input_ids, style, speed = as_torch(given, "input_ids", "style_prosody", "speed")
+    raw, hidden, text = context.encoder.functions.duration(input_ids, style, speed.to(style.dtype))
+    count = len(given["ids"])
+    return {"raw": raw[0, :count].numpy(), "hidden": hidden[..., :count].numpy(), "text": text[..., :count].numpy()}
+
+
+def _round(context: Context, given: Tensors) -> Tensors:
+    return {"durations": whole_frames(torch.from_numpy(given["raw"]), context.encoder.limits).numpy()}
+
+
+def _align(context: Context, given: Tensors) -> Tensors:
+    durations = given["durations"]
+    return {"token_of_frame": np.repeat(np.arange(len(durations)), durations)[: context.encoder.first_frames]}
+
+
+def _asr(_: Context, given: Tensors) -> Tensors:
+    return {"asr": given["text"][..., given["token_of_frame"]][:, :, 0]}  # [1, C, 1, F] -> [1, C, F]
+
+
+def _frames(context: Context, given: Tensors) -> Tensors:
+    aligned = given["hidden"][..., given["token_of_frame"]]  # [1, C, 1, F]
+    return {"frames": pack_frames(torch.from_numpy(aligned), context.encoder.frame_width(aligned.shape[-1])).numpy()}
+
+
+@torch.no_grad()
+def _prosody(context: Context, given: Tensors) -> Tensors:
+    f0_hz, energy = context.encoder.functions.prosody(*as_torch(given, "frames", "style_prosody"))
+    valid = PROSODY_PER_FRAME * len(given["token_of_frame"])
+    return {"f0_hz": f0_hz[:, :valid].numpy(), "energy": energy[:, :valid].numpy()}
+
+
+STEPS = (
+    Step("ids", STAGE, "symbols to numbers, 0 at both ends", ("phonemes",), {"ids": EQUAL}, _ids),
+    Step("pad", STAGE, "smallest token bucket, -1 behind", ("ids",), {"input_ids": EQUAL}, _pad),
+    Step("style", STAGE, "row n - 1 of the voice; columns 0:128 and 128:256", ("phonemes",),
+         {"style_decoder": EQUAL, "style_prosody": EQUAL}, _style),
+    Step("duration", STAGE, "package KokoroEncoder, function duration; cut to n + 2 columns",
+         ("ids", "input_ids", "style_prosody", "speed"), {"raw": 80.0, "hidden": 80.0, "text": 40.0}, _duration),
+    Step("round", STAGE, "half to even, at least 1", ("raw",), {"durations": EQUAL}, _round),
+    Step("align", STAGE, "token i stands durations[i] times", ("durations",), {"token_of_frame": EQUAL}, _align),
+    Step("asr", STAGE, "gather of the text", ("text", "token_of_frame"), {"asr": EQUAL}, _asr),
+    Step("frames", STAGE, "gather of hidden; mask as last row, zeros up to the frame bucket", ("hidden", "token_of_frame"),
+         {"frames": EQUAL}, _frames),
+    Step("prosody", STAGE, "package KokoroEncoder, function prosody; cut to 2F", ("frames", "style_prosody", "token_of_frame"),
+         {"f0_hz": 80.0, "energy": 40.0}, _prosody),
+)  # fmt: skip
+FROM_IDS = tuple(step for step in STEPS if step.name not in ("ids", "style"))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One utterance of n tokens and F frames, cut to length.
+
+    raw [n] frames before rounding, durations [n] int64; hidden and text [1, C, n]; asr [1, C, F]; f0_hz and energy [1, 2F];
+    frames [1, C, F]: hidden, aligned.
+    """
+
+    raw: Tensor
+    durations: Tensor
+    hidden: Tensor
+    text: Tensor
+    frames: Tensor
+    asr: Tensor
+    f0_hz: Tensor
+    energy: Tensor
+
+    @classmethod
+    def of(cls, tensors: Tensors) -> "Encoded":
+        """From the steps' tensors."""
+        given: dict[str, Any] = {name: torch.from_numpy(tensors[name]) for name in ("raw", "durations", "asr", "f0_hz", "energy")}
+        hidden, text, frames = as_torch(tensors, "hidden", "text", "frames")
+        count = given["asr"].shape[-1]
+        return cls(hidden=hidden[:, :, 0], text=text[:, :, 0], frames=frames[:, :-1, 0, :count], **given)
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    vocab: Mapping[str, int]
+    voice: np.ndarray
+    encoder: EncoderBackend
+
+
+def encode(backend: EncoderBackend, ids: tuple[int, ...], style: Tensor, speed: float) -> Encoded:
+    """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the dtype to compute in.
+
+    Raises InputError for a speed or a length that is out of range.
+    """
+    given = {"ids": np.array(ids, np.int32), "style_prosody": style.numpy(), "speed": np.array([check_speed(speed)], np.float32)}
+    return Encoded.of(run(FROM_IDS, _Encoding({}, np.zeros(0, np.float32), backend), given))

@@ -1,0 +1,52 @@
+"""The package to judge: found, or built by the commands that a user would type.
+
+manifest = built_package(method_named("w8a8"), "windowed", checkpoint, "demo", Path("build"))
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from core.checkpoint import Checkpoint
+from core.contract import WINDOWED, WINDOWED_POLYNOMIAL
+from core.errors import CheckFailed, InputError
+from core.manifest import Manifest
+from quantize.methods import Method, method_named
+from quantize.packages import command_of, find_package, manifest_path
+
+
+def built_package(method: Method, form: str, checkpoint: Checkpoint, source: str | None, build: Path) -> Manifest:
+    """The package's manifest, after building it and its parent where they are missing; each build is told on stderr.
+
+    source: --checkpoint as given. Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that
+    was refused).
+    """
+    if method.parent and not manifest_path(build, checkpoint, method, form).is_file():
+        built_package(method_named(method.parent), form, checkpoint, source, build)
+    if not manifest_path(build, checkpoint, method, form).is_file():
+        _run(build_arguments(method, form, source, build))
+    return find_package(build, checkpoint, method, form)
+
+
+def build_arguments(method: Method, form: str, source: str | None, build: Path) -> list[str]:
+    """What follows `python -m`."""
+    given = ["--checkpoint", source] if source else []
+    if method.parent:
+        return ["quantize.apply", "--method", method.name, "--form", form, "--build", str(build), *given]
+    chips = ["--chips", "m3,m4,m5"] if form == WINDOWED else []  # every chip, the default, makes it windowed-poly
+    kind = WINDOWED if form == WINDOWED_POLYNOMIAL else form
+    return ["pipeline.build", "vocoder", "--form", kind, *chips, "--out", str(build), *given]
+
+
+def _run(arguments: list[str]) -> None:
+    print(f"not built yet: python -m {' '.join(arguments)}", file=sys.stderr)
+    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit {done.returncode}"]
+        raise (CheckFailed if done.returncode == 1 else InputError)(said[-1].removeprefix("error: ").removeprefix("rejected: "))
+
+
+def missing(method: Method, form: str, checkpoint: Checkpoint, build: Path) -> str | None:
+    """The command for a package that is not there; None where it is."""
+    there = manifest_path(build, checkpoint, method, form).is_file()
+    return None if there else f"not built; `{command_of(method, form)}` builds it"

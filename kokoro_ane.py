@@ -1,0 +1,61 @@
+"""The console command: every verb of the project under one name, with or without a Makefile.
+
+    kokoro-ane build vocoder --form windowed
+    kokoro-ane speak "Hello." -o hello.wav
+    kokoro-ane doctor
+
+Each subcommand is one module's main(argv); `kokoro-ane VERB --help` is that command's own help.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import MappingProxyType
+
+__version__ = "0.2.0"
+COMMANDS = MappingProxyType(
+    {
+        "build": ("pipeline.build", "a stage's packages: g2p, encoder, vocoder"),
+        "quantize": ("quantize.apply", "a compressed level from the fp16 package"),
+        "speak": ("pipeline.synthesize", "text to a .wav or .flac file, or a stream"),
+        "quality": ("eval.quality", "judge one level; builds it where it is missing"),
+        "release": ("eval.release", "judge every level and name the one to release"),
+        "report": ("eval.report", "the page of a release decision"),
+        "bundle": ("pipeline.bundle", "one folder for an app"),
+        "validate": ("pipeline.validate", "one utterance through upstream, PyTorch and the packages, seam by seam"),
+        "vectors": ("pipeline.vectors", "test vectors of every step"),
+        "sensitivity": ("quantize.sensitivity", "measure every layer, find a recipe for `mixed`"),
+        "controls": ("eval.controls", "prove that the gates reject known errors"),
+        "g2p": ("g2p.__main__", "text to phonemes"),
+        "describe": ("mlprogram.__main__", "what a package is made of"),
+        "ane": ("mlprogram.__main__", "what a chip's Neural Engine takes of a package"),
+        "doctor": ("pipeline.doctor", "what is installed, which checkpoint is at hand, what is built"),
+    }
+)
+OWN_VERB = ("describe", "ane")  # mlprogram's own subcommands
+
+
+def usage() -> str:
+    """The list of verbs."""
+    rows = "\n".join(f"  {name:<12} {says}" for name, (_, says) in COMMANDS.items())
+    return f"usage: kokoro-ane VERB ...\n\n{rows}\n\n`kokoro-ane VERB --help` tells more; --version prints the version."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code of the verb; 2 where there is no such verb."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if not given or given[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if given else 2
+    if given[0] == "--version":
+        print(__version__)
+        return 0
+    if given[0] not in COMMANDS:
+        print(f"error: no verb {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(COMMANDS[given[0]][0])
+    return module.main(given if given[0] in OWN_VERB else given[1:])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

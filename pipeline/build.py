@@ -1,0 +1,138 @@
+"""Build the packages of a stage: checkpoint to .mlpackage, executed and compared before it gets its name.
+
+    python -m pipeline.build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--form windowed] [--out build]
+    python -m pipeline.build encoder [--target iOS17]        # iOS 17: two packages, because functions came with iOS 18
+    python -m pipeline.build g2p [--method fp16]
+
+Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.arguments import buckets_argument, checkpoint_argument
+from core.contract import DEFAULT_BUCKETS, LITERAL, MAX_PHONEMES, TOKEN_BUCKETS, WINDOWED
+from core.errors import EXIT_GOOD, InputError, run_cli
+
+if TYPE_CHECKING:
+    from core.checkpoint import Checkpoint
+    from core.stage import Stage
+    from vocoder.forms import Form
+    from vocoder.stage import VocoderStage
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="pipeline.build", description=__doc__.splitlines()[0])
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE", help="g2p, encoder or vocoder")
+    _vocoder_flags(stages.add_parser("vocoder", help="features to waveform, for the Neural Engine"))
+    _encoder_flags(stages.add_parser("encoder", help="phonemes to features, for CPU and GPU"))
+    _g2p_flags(stages.add_parser("g2p", help="words outside the lexicon to phonemes, for the CPU"))
+    return parser.parse_args(argv)
+
+
+def _shared_flags(parser: argparse.ArgumentParser, target: str) -> None:
+    parser.add_argument("--target", choices=("iOS17", "iOS18"), default=target, help="minimum deployment target (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build"), help="folder for packages and manifests (default: %(default)s)")
+
+
+def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
+    checkpoint_argument(parser)
+    parser.add_argument(
+        "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
+    )
+    parser.add_argument("--form", choices=(LITERAL, WINDOWED), default=LITERAL, help="windowed: time in rows (default: %(default)s)")
+    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="windowed: chips it must suit, m1,m2 ...; default all")
+    parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; windowed: rows * pitch + 2")
+    _shared_flags(parser, "iOS17")
+
+
+def _encoder_flags(parser: argparse.ArgumentParser) -> None:
+    checkpoint_argument(parser)
+    parser.add_argument(
+        "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp32 wherever a duration needs it; fp32: a reference package"
+    )
+    parser.add_argument("--buckets", type=buckets_argument, default=DEFAULT_BUCKETS, help="enumerated lengths in frames, rising")
+    parser.add_argument("--token-buckets", type=token_buckets, default=TOKEN_BUCKETS, help="enumerated lengths in tokens (phonemes + 2)")
+    _shared_flags(parser, "iOS18")
+
+
+def _g2p_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--method", choices=("w8", "fp16"), default="w8", help="w8: 8-bit weights in float32 arithmetic; fp16: all 16 bits")
+    parser.add_argument("--weights", type=Path, help="a .npz of g2p.training.train with its .json; default: the bundled one")
+    _shared_flags(parser, "iOS17")
+
+
+def token_buckets(text: str) -> tuple[int, ...]:
+    """Lengths within ALBERT's positions: 3 to 512."""
+    buckets = buckets_argument(text)
+    if buckets[0] < 3 or buckets[-1] > MAX_PHONEMES + 2:
+        raise argparse.ArgumentTypeError(f"token buckets {text!r} are not within 3..{MAX_PHONEMES + 2} (phonemes + 2)")
+    return buckets
+
+
+def stage_of(arguments: argparse.Namespace) -> "Stage":
+    """The stage that the flags describe. Raises InputError."""
+    if arguments.stage == "g2p":
+        return _g2p_stage(arguments)
+    from core.checkpoint import open_checkpoint
+    from core.export import quiet_coremltools
+
+    if arguments.stage == "vocoder":
+        from vocoder.forms import form_named
+
+        form = form_named(arguments.form, arguments.chips)  # before seconds go into a checkpoint
+        return vocoder_stage(open_checkpoint(arguments.checkpoint), form, arguments.buckets, arguments.precision, arguments.target)
+    with quiet_coremltools():
+        from encoder.functions import Buckets
+        from encoder.stage import EncoderStage
+    buckets = Buckets(arguments.token_buckets, arguments.buckets)
+    return EncoderStage(open_checkpoint(arguments.checkpoint), buckets, arguments.precision, arguments.target)
+
+
+def vocoder_stage(
+    checkpoint: "Checkpoint", form: "Form", buckets: tuple[int, ...] | None = None, precision: str = "fp16", target: str = "iOS17"
+) -> "VocoderStage":
+    """The vocoder, checked with a second of a calibration sentence in this checkpoint's voice. Raises InputError."""
+    from quantize.features import check_speech
+    from vocoder.stage import VocoderStage
+
+    lengths = form.lengths(checkpoint.config, buckets)
+    return VocoderStage(checkpoint, form, lengths, precision, target, check_speech(checkpoint, min(form.check_frames, lengths[-1])))
+
+
+def _g2p_stage(arguments: argparse.Namespace) -> "Stage":
+    if arguments.weights is not None and arguments.weights.suffix != ".npz":
+        raise InputError(f"--weights {arguments.weights}: a .npz file that `python -m g2p.training.train` wrote")
+    from g2p.stage import G2PStage
+    from g2p.weights import WEIGHTS
+
+    return G2PStage(arguments.weights or WEIGHTS, arguments.method, arguments.target)
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    stage = stage_of(arguments)
+    from core.build import build, print_report
+
+    print_report(build(stage, arguments.out))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from pipeline.build import main  # one module identity, however it was started
+
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""What is at hand: versions, checkpoints, built packages, and what each missing thing needs.
+
+    python -m pipeline.doctor [--build build]
+
+Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing. The last line of stdout is one JSON
+object.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from core.errors import EXIT_GOOD, EXIT_UNDECIDED, run_cli
+
+NEEDED = ("torch", "coremltools", "numpy", "scipy", "misaki", "pesq", "pystoi", "rich", "soundfile", "safetensors")
+EXTRAS = {
+    "onnx": "kokoro-int8: real Kokoro from registry packages",
+    "matplotlib": "plot: curves of a report and of validate",
+    "kokoro": "upstream, for validate (make venv)",
+    "transformers": "upstream's ALBERT, for validate (test)",
+    "pocketsphinx": "bench: words of a recognizer",
+}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="pipeline.doctor", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def installed(name: str) -> str | None:
+    """A distribution's version, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def checkpoints() -> dict[str, bool]:
+    """Homes of a checkpoint and whether each answers without a network."""
+    from core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, KOKORO_INT8
+    from core.kokoro_int8.cache import available
+
+    return {HUB_REPOSITORY: hub_is_cached(), KOKORO_INT8: available(), "demo": DEMO_FOLDER.is_dir()}
+
+
+def hub_is_cached() -> bool:
+    """Whether the hub's weights at the pinned revision are in its cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    from core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
+
+    return all(isinstance(try_to_load_from_cache(HUB_REPOSITORY, name, revision=HUB_REVISION), str) for name in HUB_FILES[:2])
+
+
+def packages(build: Path) -> dict[str, str]:
+    """Built packages by manifest: "whole", or what is wrong with it."""
+    from core.errors import InputError
+    from core.manifest import Manifest
+
+    found = {}
+    for path in sorted(build.glob("*.json")) if build.is_dir() else ():
+        if path.with_suffix(".mlpackage").is_dir():
+            try:
+                Manifest.load(path).verify()
+                found[path.stem] = "whole"
+            except InputError as problem:
+                found[path.stem] = str(problem)
+    return found
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from rich.console import Console
+    from rich.table import Table
+
+    versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
+    homes, built = checkpoints(), packages(arguments.build)
+    table = Table(title=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}", title_justify="left")
+    for heading in ("what", "found", "for"):
+        table.add_column(heading)
+    for name, found in versions.items():
+        table.add_row(name, found or "missing", EXTRAS.get(name, "every build"))
+    for name, there in homes.items():
+        table.add_row(f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint")
+    for name, state in built.items():
+        table.add_row(name, state, f"package in {arguments.build}")
+    Console().print(table)
+    missing = [name for name in NEEDED if versions[name] is None]
+    print(json.dumps({"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}))
+    return EXIT_UNDECIDED if missing else EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from pipeline.doctor import main  # one module identity, however it was started
+
+    raise SystemExit(main())

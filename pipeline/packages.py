@@ -1,0 +1,71 @@
+"""Where the packages of a chain stand: found by name, refused when they belong to another checkpoint.
+
+    encoders, vocoder = package_manifests(checkpoint, Path("build"), method="w8a8", form="windowed")
+"""
+
+from pathlib import Path
+from typing import Any
+
+from core.checkpoint import Checkpoint
+from core.commands import build_command, quantize_command
+from core.contract import DURATION, ENCODER_NAME, LITERAL, PROSODY, VOCODER_NAME
+from core.errors import InputError
+from core.manifest import level_name, package_name
+from core.staging import read_json
+from quantize.methods import CONVERTED
+
+ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
+
+
+def vocoder_alone(checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> Path | None:
+    """The vocoder's manifest where no encoder stands beside it (after `make vocoder`): PyTorch then encodes, and the user is told."""
+    encoders, vocoder = _places(checkpoint, build, method, form)
+    if any(path.is_file() for path in encoders) or not vocoder.is_file():
+        return None
+    check_same_checkpoint(vocoder, checkpoint, build, method, form)
+    return vocoder
+
+
+def package_manifests(checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> tuple[tuple[Path, ...], Path]:
+    """Manifests of the encoder (one, or two of an iOS 17 build) and of the vocoder at `method`, of this checkpoint."""
+    encoders, vocoder = _places(checkpoint, build, method, form)
+    for path in (*encoders, vocoder):
+        if not path.is_file():
+            raise InputError(f"{path} does not exist: run `{maker(path, checkpoint, build, method, form)}` (or speak with --runtime torch)")
+        check_same_checkpoint(path, checkpoint, build, method, form)
+    return encoders, vocoder
+
+
+def _places(checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> tuple[tuple[Path, ...], Path]:
+    """Where the manifests stand, or would."""
+    named = {stage: build / f"{_name(checkpoint, stage, method, form)}.json" for stage in (ENCODER_NAME, VOCODER_NAME)}
+    pair = tuple(build / f"{_name(checkpoint, ENCODER_NAME + part.capitalize(), method, form)}.json" for part in (DURATION, PROSODY))
+    encoders = pair if not named[ENCODER_NAME].is_file() and any(path.is_file() for path in pair) else (named[ENCODER_NAME],)
+    return encoders, named[VOCODER_NAME]
+
+
+def _name(checkpoint: Checkpoint, stage: str, method: str, form: str) -> str:
+    if stage == VOCODER_NAME:
+        return package_name(stage, checkpoint.name, checkpoint.releasable, level_name(method, form))
+    return package_name(stage, checkpoint.name, checkpoint.releasable, "fp32" if method == "fp32" else "fp16")  # never compressed
+
+
+def maker(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: str) -> str:
+    """The command that builds the package of that manifest, for the user to type."""
+    source = checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else str(checkpoint.folder)
+    if path.stem.startswith(ENCODER_NAME):
+        return build_command("encoder", precision="fp32" if method == "fp32" else "fp16", checkpoint=source, out=build)
+    if method in CONVERTED:
+        return build_command("vocoder", form, method, source, build)
+    return quantize_command(method, form, source, build)
+
+
+def check_same_checkpoint(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> None:
+    """InputError when the package was built from other weights than the voices and the vocabulary come from."""
+    data: Any = read_json(path, "no package was built there")
+    built = data["checkpoint"]["sha256"] if isinstance(data, dict) and isinstance(data.get("checkpoint"), dict) else "unknown"
+    if built != checkpoint.sha256:
+        raise InputError(
+            f"{path} was built from checkpoint {built[:12]}, but {checkpoint.weights} is {checkpoint.sha256[:12]}: packages of different "
+            f"checkpoints do not fit together; run `{maker(path, checkpoint, build, method, form)}`"
+        )

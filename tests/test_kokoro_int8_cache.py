@@ -1,0 +1,186 @@
+"""The cache of kokoro-int8: written once, by one process, whole or not at all; what is half-written or altered is found and mended."""
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from core.checkpoint import open_checkpoint
+from core.errors import InputError
+from core.kokoro_int8 import cache, decode
+from core.kokoro_int8.cache import CACHE_VARIABLE, CHECKED, WEIGHTS, cache_folder, cache_root, cached
+
+STATE = {"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": np.ones((2, 3), np.float32)}
+SHA256 = hashlib.sha256(save(STATE)).hexdigest()
+STAND_IN = f"""
+import time
+from core.kokoro_int8 import cache, decode
+import numpy as np
+cache.WEIGHTS_SHA256 = {SHA256!r}
+cache.installed = lambda: True
+cache.read_parts = lambda: b""
+def slowly(_):
+    time.sleep(0.5)
+    return {{"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": np.ones((2, 3), np.float32)}}
+decode.decode = slowly
+print(cache.cached())
+"""
+
+
+@pytest.fixture(autouse=True)
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Two small tensors in place of the network, a cache of this test's own; returns one entry for each decoding."""
+    decoded: list[bytes] = []
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "WEIGHTS_SHA256", SHA256)
+    monkeypatch.setattr(cache, "installed", lambda: True)
+    monkeypatch.setattr(cache, "read_parts", lambda: b"onnx")
+    monkeypatch.setattr(decode, "decode", lambda content: decoded.append(content) or STATE)
+    return decoded
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_decoded_once_and_opened_like_any_checkpoint(small: list[bytes], capsys: pytest.CaptureFixture) -> None:
+    folder = cached()
+    assert cached() == folder == cache_folder() and len(small) == 1
+    assert names(folder) >= {"config.json", WEIGHTS, CHECKED, "voices/af_heart.bin"}
+    assert "decoding 81,763,410 weights" in capsys.readouterr().err
+    checkpoint = open_checkpoint("kokoro-int8")
+    assert (checkpoint.name, checkpoint.releasable) == ("kokoro-int8", False)
+    assert checkpoint.part("decoder")["x"].shape == (2, 3) and checkpoint.part_names == ("bert", "decoder")
+    assert checkpoint.voices == ("af_bella", "af_heart", "am_adam", "am_michael", "bf_emma", "bf_isabella", "bm_fable", "bm_george")
+    assert all(checkpoint.voice(name).shape == (510, 1, 256) for name in checkpoint.voices)
+
+
+def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    from pipeline import checkpoint as module
+
+    def no_hub() -> Path:
+        raise InputError("the hub did not answer")
+
+    monkeypatch.setattr(module, "_download", no_hub)
+    assert open_checkpoint().name == "kokoro-int8"
+    said = capsys.readouterr().err
+    assert "8-bit grids" in said and "CHECKPOINT=hexgrad/Kokoro-82M" in said and "DEMO" not in said
+
+
+def test_an_existing_cache_needs_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cached()
+    monkeypatch.setattr(cache, "installed", lambda: False)
+    assert cached() == folder and cache.available()
+    (folder / WEIGHTS).unlink()
+    assert not cache.available()
+    with pytest.raises(InputError, match="kokoro-int8 is not installed: `make venv`"):
+        cached()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, Path.unlink], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", [WEIGHTS, "config.json", "voices/bf_emma.bin"])
+def test_half_written_and_altered_files_are_mended(small: list[bytes], name: str, damage: object) -> None:
+    folder = cached()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != CHECKED}
+    damage(folder / name)
+    assert cached() == folder
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(small) == (2 if name == WEIGHTS else 1)
+
+
+def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_check(small: list[bytes]) -> None:
+    folder = cached()
+    status = (folder / WEIGHTS).stat()
+    flip(folder / WEIGHTS)
+    os.utime(folder / WEIGHTS, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert cached() and len(small) == 1  # what the quick check cannot see
+    assert cached(thorough=True) and len(small) == 2
+
+
+def test_a_copied_cache_is_read_once_and_noted(small: list[bytes]) -> None:
+    folder = cached()
+    os.utime(folder / WEIGHTS, ns=(1, 1))
+    (folder / CHECKED).write_text("{half", encoding="utf-8")
+    assert cached() and len(small) == 1
+    assert json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
+
+
+def test_voices_that_were_added_stay(small: list[bytes]) -> None:
+    folder = cached()
+    (folder / "voices" / "zz_mine.bin").write_bytes((folder / "voices" / "af_heart.bin").read_bytes())
+    cut(folder / WEIGHTS)
+    assert (cached() / "voices" / "zz_mine.bin").is_file()
+
+
+def test_leftovers_of_a_killed_process_go() -> None:
+    left = cache_folder() / ".staged-killed"
+    left.mkdir(parents=True)
+    (left / WEIGHTS).write_bytes(b"half")
+    assert not [path for path in names(cached()) if ".staged" in path]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
+def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Full in the middle of the weights, read-only: one line that says where, how much, and how to choose another place."""
+    real = Path.write_bytes
+
+    def failing(path: Path, data: bytes) -> int:
+        if path.name == WEIGHTS:
+            real(path, data[:50])
+            raise OSError(code, os.strerror(code), str(path))
+        return real(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", failing)
+    with pytest.raises(InputError, match=f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB; KOKORO_ANE_CACHE=FOLDER"):
+        cached()
+    assert not [path for path in names(cache_folder()) if WEIGHTS in path]
+    monkeypatch.undo()
+
+
+def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way", encoding="utf-8")
+    with pytest.raises(InputError, match="kokoro-int8 cannot be written to"):
+        cached()
+
+
+def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
+    with pytest.raises(InputError, match="decoded to SHA-256 .* is not one of constraints.txt"):
+        cached()
+    assert WEIGHTS not in names(cache_folder())
+
+
+def test_two_processes_decode_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STAND_IN]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert sum(err.count("decoding") for _, err in said) == 1
+    assert {out.strip() for out, _ in said} == {str(cache_folder())} and WEIGHTS in names(cache_folder())
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache_root() == tmp_path / "cache"
+    monkeypatch.delenv(CACHE_VARIABLE)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_root() == tmp_path / "xdg" / "kokoro-ane"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_root().parts[-3:] == ("Library", "Caches", "kokoro-ane")

@@ -1,0 +1,202 @@
+"""The forms of the vocoder: one network, two layouts of time. A form says what is traced, its lengths, how speech goes in and out.
+
+    form = form_named("windowed", chips=("m3", "m4"))
+    features = form.pack(inputs, bucket=362, half=True)
+    samples = form.join(waveform, frames=300, bucket=362)          # [600F]
+
+literal: time on one axis, padded to an enumerated length under a prefix mask. windowed: time folded into rows that overlap, so no axis
+grows with the length (vocoder/windowed). Both give the same audio (docs/vocoder.md).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from core.config import KokoroConfig
+from core.contract import DEFAULT_BUCKETS, FORMS, FRAME_SAMPLES, LITERAL, WINDOWED, WINDOWED_POLYNOMIAL, PackedLayout
+from core.errors import InputError
+from mlprogram.errors import ProgramError
+from mlprogram.examine.rules import Rules, load_rules
+from vocoder.decoder import Vocoder
+from vocoder.packing import PackedVocoder, VocoderInputs, pack
+from vocoder.windowed import geometry
+from vocoder.windowed.layers import CosineSnake, PolynomialSnake
+from vocoder.windowed.model import WindowedVocoder
+from vocoder.windowed.packing import joined_rows, pack_rows
+
+
+class Form(Protocol):
+    """What the builder, the chain and compression ask of a form."""
+
+    @property
+    def name(self) -> str:
+        """One of FORMS; part of the package's name unless literal."""
+
+    @property
+    def check_frames(self) -> int:
+        """Frames of the utterance that a build is checked with: as short as the form's shapes allow."""
+
+    def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
+        """The lengths to build, in frames; None: the form's default ones. InputError where it cannot have one, or not this checkpoint."""
+
+    def module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """What is traced: (features, style) -> waveform. `int8_inputs`: with every scale where quantize can reach it."""
+
+    def shapes(self, buckets: tuple[int, ...], hidden_dim: int) -> tuple[tuple[int, ...], ...]:
+        """Shape of `features` at every length."""
+
+    def holds(self, frames: int, bucket: int) -> bool:
+        """Whether an utterance of so many frames goes into the bucket."""
+
+    def pack(self, inputs: VocoderInputs, bucket: int, *, half: bool) -> Tensor:
+        """`features`, float32. `half`: the package takes fp16. InputError where the bucket does not hold the utterance."""
+
+    def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
+        """The package's output -> [600F]."""
+
+    def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
+        """`features` in words, for the manifest."""
+
+    def waveform_contract(self) -> dict[str, Any]:
+        """`waveform` in words, for the manifest."""
+
+
+@dataclass(frozen=True)
+class LiteralForm:
+    """Upstream's graph as it is, in (B, C, 1, S), under a prefix mask."""
+
+    name = LITERAL
+    check_frames = 40  # one second: long enough for every receptive field, short enough for the full-size model on two cores
+
+    def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
+        """See Form."""
+        return buckets or DEFAULT_BUCKETS
+
+    def module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """See Form."""
+        return PackedVocoder(vocoder, PackedLayout(hidden_dim))
+
+    def shapes(self, buckets: tuple[int, ...], hidden_dim: int) -> tuple[tuple[int, ...], ...]:
+        """See Form."""
+        return tuple((1, PackedLayout(hidden_dim).channels, 1, bucket + 1) for bucket in buckets)
+
+    def holds(self, frames: int, bucket: int) -> bool:
+        """See Form."""
+        return frames <= bucket
+
+    def pack(self, inputs: VocoderInputs, bucket: int, *, half: bool) -> Tensor:
+        """See Form."""
+        return pack(inputs, bucket)
+
+    def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
+        """waveform [1, 1, 1, 600 bucket] -> [600F]."""
+        return waveform.flatten()[: FRAME_SAMPLES * frames]
+
+    def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
+        """See Form."""
+        layout = PackedLayout(hidden_dim)
+        return {
+            "shape": [1, layout.channels, 1, "bucket + 1"],
+            "rows": dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True)),
+            "packing": "each tensor padded with zeros to rows * (bucket + 1) values a channel group, row after row",
+        }
+
+    def waveform_contract(self) -> dict[str, Any]:
+        """See Form."""
+        return {"shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"], "valid": f"first {FRAME_SAMPLES} * frames samples"}
+
+
+@dataclass(frozen=True)
+class WindowedForm:
+    """Rows of overlapping windows, every column a real one; made for `chips`. `polynomial`: Snake without a cosine."""
+
+    chips: tuple[str, ...]
+    polynomial: bool
+    check_frames = 140  # its shapes need whole windows, and this length fills four of the default ones
+
+    @classmethod
+    def of(cls, chips: tuple[str, ...] | None = None) -> "WindowedForm":
+        """For these chips, every chip of the rules file unless told otherwise. InputError lists the chips."""
+        rules = load_rules()
+        try:
+            names = tuple(dict.fromkeys(chip.lower() for chip in chips or rules.chips if rules.chip(chip)))
+        except ProgramError as problem:
+            raise InputError(str(problem)) from None
+        return cls(names, bool(chips_without_cosine(rules) & set(names)))
+
+    @property
+    def name(self) -> str:
+        """See Form."""
+        return WINDOWED_POLYNOMIAL if self.polynomial else WINDOWED
+
+    def snake(self) -> nn.Module:
+        """The Snake of these chips."""
+        return PolynomialSnake() if self.polynomial else CosineSnake()
+
+    def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
+        """See Form."""
+        geometry.require_architecture(config)
+        return geometry.check_row_buckets(buckets) if buckets else geometry.default_row_buckets()
+
+    def module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """See Form."""
+        return WindowedVocoder(vocoder, hidden_dim, self.snake(), int8_inputs)
+
+    def shapes(self, buckets: tuple[int, ...], hidden_dim: int) -> tuple[tuple[int, ...], ...]:
+        """See Form."""
+        return tuple(geometry.features_shape(bucket, hidden_dim) for bucket in buckets)
+
+    def holds(self, frames: int, bucket: int) -> bool:
+        """Every row must be full of real frames."""
+        return geometry.shortest(bucket) <= frames <= bucket
+
+    def pack(self, inputs: VocoderInputs, bucket: int, *, half: bool) -> Tensor:
+        """See Form."""
+        return pack_rows(inputs, bucket, half)
+
+    def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
+        """waveform [1, 1, R, n] -> [600F]."""
+        return joined_rows(waveform, geometry.Windows.of(frames, bucket))
+
+    def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
+        """See Form."""
+        names = ("asr", "f0_hz", "energy", "mask", "weight", "weight_20", "weight_120", "factors", "spectrum")
+        sizes = geometry.row_sizes(hidden_dim)
+        return {
+            "shape": [1, sum(sizes), "rows", f"pitch + {geometry.MARGIN_WIDTH}"],
+            "rows": dict(zip(names, sizes, strict=True)),
+            "packing": "every row a window of the utterance, zeros beyond it; what runs faster than the frames has its phases as channels "
+            "(vocoder/windowed/packing.py)",
+            "shapes": {str(bucket): list(geometry.shape_of(bucket)) for bucket in buckets},
+            "chips": list(self.chips),
+            "windows": geometry.described(),
+        }
+
+    def waveform_contract(self) -> dict[str, Any]:
+        """See Form."""
+        wide = f"{FRAME_SAMPLES} * pitch + {FRAME_SAMPLES // geometry.LOW_RATE * 2 * geometry.HALO_LAST}"
+        return {"shape": [1, 1, "rows", wide], "valid": "of every row the frames it owns, see features.windows"}
+
+
+def chips_without_cosine(rules: Rules) -> frozenset[str]:
+    """Chips on which cos leaves the engine, or may, by the rules file."""
+    named = [rule for rule in rules.rules if rule.kind == "op_types" and "cos" in rule.params["ops"]]
+    return frozenset(chip for rule in named for chip in (*rule.chips, *rule.maybe_chips))
+
+
+def form_named(name: str, chips: tuple[str, ...] | None = None) -> Form:
+    """The form of that name for these chips. InputError: unknown, or chips given to the literal form."""
+    if name == LITERAL:
+        if chips is not None:
+            raise InputError(f"--chips belongs to --form {WINDOWED}; the {LITERAL} form has no such choice")
+        return LiteralForm()
+    if name not in FORMS:
+        raise InputError(f"unknown form {name!r}; there are: {', '.join(FORMS)}")
+    return WindowedForm.of(chips)
+
+
+def form_recorded(name: str, features: Mapping[str, Any]) -> Form:
+    """The form of a built package, from its manifest's name of it and description of `features`."""
+    return LiteralForm() if name == LITERAL else WindowedForm.of(tuple(features["chips"]))
