@@ -9,6 +9,7 @@ OUT ?= build
 BUCKETS ?=
 FORM ?=
 CHIPS ?=
+WORKERS ?= 2
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
 export OMP_NUM_THREADS ?= 1
 form_flag = $(if $(FORM),--form $(FORM))
@@ -66,11 +67,11 @@ bench: venv ## speed and memory: full-size build, executor against eager PyTorch
 	$(RUN) -m bench.build
 	$(RUN) -m bench.executor
 
-test: venv ## fast tests
-	$(RUN) -m pytest -q
+test: venv ## fast tests, in two processes (WORKERS=)
+	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile
 
-test-slow: venv ## full-size parity, minutes
-	$(RUN) -m pytest -q -m slow
+test-slow: venv ## full-size parity, in two processes
+	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile
 
 lint: venv ## ruff
 	$(RUN) -m ruff check .

@@ -5,7 +5,7 @@
 Builds the 53 M-parameter vocoder with random weights (one bucket), converts it in fp32 and in fp16 with an fp32 tail, and runs both
 packages and the PyTorch module on the same input, in turns. Peak memory is what the process holds at most during a call above what it
 held before (Linux: the high-water mark of resident memory, reset before each call). The last line of stdout is one JSON object. Exit 0:
-measured. `--folder` keeps the packages for a next run.
+speed and memory are within their limits; 1: not. `--folder` keeps the packages for a next run.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not bench/, first on sys.path
@@ -146,7 +146,8 @@ def main(argv: list[str] | None = None) -> int:
         cells = [figures[key].get(name, float("nan")) for key in ("seconds", "speed_ratio", "peak_mib", "memory_ratio")]
         print(f"{name:16}{cells[0]:9.3f}{cells[1]:7.2f}{cells[2]:10.1f}{cells[3]:7.2f}{snr:15.1f}")
     print(json.dumps(figures, allow_nan=False))
-    return 0
+    ratios = (("speed_ratio", SPEED_LIMIT), ("memory_ratio", MEMORY_LIMIT))
+    return int(any(figures[key][name] > limit for key, limit in ratios for name in ("fp32 declared", "fp16 declared")))
 
 
 if __name__ == "__main__":

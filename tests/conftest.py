@@ -1,30 +1,49 @@
 """Fixtures that several test files share: a tiny random checkpoint with Kokoro's vocabulary, and its packages."""
 
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: threads that fight over busy cores are many times slower
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
-from core.config import KokoroConfig
-from pipeline.build import main as build
+from core.checkpoint import Checkpoint
+from pipeline.vectors import main as write_vectors
+from tests.builds import VECTORS_VOICE, checkpoint_once, once, packages_once, small_config, without_self_checks
 
 pytest_plugins = ["tests.quantize_build"]
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """Upstream's architecture, 1/16 as wide, random weights, not releasable."""
-    config = tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
-    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("tiny"), config, encoder=True)))
+def quick_conversion() -> Iterator[None]:
+    """Conversions in this process without coremltools' checks of itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_self_checks(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
-def tiny_build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Encoder and vocoder packages of it, fp16 and fp32, three lengths each."""
-    out = tmp_path_factory.mktemp("build")
-    common = ["--checkpoint", str(tiny_checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
-    for precision in ("fp16", "fp32"):
-        assert build(["encoder", *common, "--precision", precision, "--token-buckets", "16,64"]) == 0
-        assert build(["vocoder", *common, "--precision", precision]) == 0
-    return out
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """Upstream's architecture, 1/16 as wide, one residual block a stage, random weights, not releasable."""
+    return checkpoint_once(tmp_path_factory, small_config(), encoder=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_build(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before writing."""
+    stages = (["encoder", "--token-buckets", "16,64,192"], ["vocoder"])
+    builds = [[*stage, "--buckets", "40,160,640", "--precision", precision] for stage in stages for precision in ("fp16", "fp32")]
+    return packages_once(tmp_path_factory, tiny_checkpoint, builds)
+
+
+@pytest.fixture(scope="session")
+def tiny_vectors(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The conductor's test vectors of it. Shared, too."""
+    given = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tiny_build), *VECTORS_VOICE]
+
+    def make(aside: Path) -> None:
+        assert write_vectors([*given, "--out", str(aside / "vectors")]) == 0
+
+    return once(tmp_path_factory, ["vectors", tiny_checkpoint.sha256], make) / "vectors"

@@ -6,12 +6,10 @@ conftest.py makes the fixtures known to every test file.
 import dataclasses
 import shutil
 from pathlib import Path
-from typing import Any
 
 import coremltools as ct
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.build import build as build_stage
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
@@ -24,6 +22,7 @@ from quantize.layers import program_layers
 from quantize.methods import METHODS, Activations, Method
 from quantize.packages import find_package
 from quantize.recipe import Recipe
+from tests.builds import checkpoint_once, once, small_config
 from vocoder.decoder import Vocoder
 from vocoder.forms import LiteralForm
 
@@ -38,13 +37,6 @@ def quick(name: str) -> Method:
     return dataclasses.replace(METHODS[name], **changes.get(name, {}))
 
 
-def small_config() -> dict[str, Any]:
-    """The tiny architecture with one residual block a stage instead of three: half the operations."""
-    config = tiny_config()
-    config["istftnet"] |= {"resblock_kernel_sizes": [11], "resblock_dilation_sizes": [[1, 3, 5]]}
-    return config
-
-
 def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
     """Every level in turn; AdaIN affines and the pitch and energy filters w8."""
     layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), Vocoder.of(checkpoint))
@@ -54,14 +46,16 @@ def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and a build folder with its packages."""
-    folder = tmp_path_factory.mktemp("quantize")
-    checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", small_config(), seed=SPEAKS))
-    build_stage(vocoder_stage(checkpoint, LiteralForm(), (40, 280)), folder / "build")
-    for name in COMPRESSED:
-        build_compressed(quick(name), checkpoint, folder / "build", recipe_of(checkpoint, folder / "build"))
-    return checkpoint, folder / "build"
+def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written in."""
+    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS)
+
+    def make(out: Path) -> None:
+        build_stage(vocoder_stage(checkpoint, LiteralForm(), (80, 280)), out)
+        for name in COMPRESSED:
+            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
+
+    return checkpoint, once(tmp_path_factory, [checkpoint.sha256, COMPRESSED], make)
 
 
 @pytest.fixture

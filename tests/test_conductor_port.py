@@ -12,17 +12,14 @@ import pytest
 
 from core.checkpoint import Checkpoint
 from core.figures import snr_db
-from pipeline.vectors import main
 
 Tensors = dict[str, np.ndarray]
 UTTERANCES = ("short", "sentence")
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("port") / "vectors"
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tiny_build), "--out", str(out)]) == 0
-    return out
+def folder(tiny_vectors: Path) -> Path:
+    return tiny_vectors
 
 
 @pytest.fixture(scope="module", params=UTTERANCES)

@@ -16,19 +16,18 @@ from pipeline.runtimes import Request, open_runtime
 from pipeline.steps import STEPS
 from pipeline.vector_files import UTTERANCES, load_index, load_tensors
 from pipeline.vectors import main
+from tests.builds import VECTORS_VOICE
 
 DOC = Path(__file__).resolve().parents[1] / "docs" / "conductor.md"
 
 
 def flags(checkpoint: Checkpoint, build: Path) -> list[str]:
-    return ["--checkpoint", str(checkpoint.folder), "--build", str(build), "--voice", "slt:0.6,rms:0.4"]
+    return ["--checkpoint", str(checkpoint.folder), "--build", str(build), *VECTORS_VOICE]
 
 
-@pytest.fixture(scope="module")
-def written(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("vectors") / "vectors"
-    assert main([*flags(tiny_checkpoint, tiny_build), "--out", str(out)]) == 0
-    return out
+@pytest.fixture
+def written(tiny_vectors: Path) -> Path:
+    return tiny_vectors
 
 
 def check(written: Path, checkpoint: Checkpoint, build: Path) -> int:

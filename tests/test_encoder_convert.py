@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from bench.encoder_parity import real_styles
-from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
+from core.checkpoint import DEMO_FOLDER, Checkpoint
 from core.errors import InputError
 from core.export import package_sha256
 from core.facts import ProgramFacts
@@ -28,21 +27,24 @@ from pipeline.build import main
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"
-VOCAB = {chr(0x61 + index): index + 1 for index in range(100)}
-BUCKETS = ["--buckets", "40,160,640", "--token-buckets", "16,64,192"]
+BUCKETS = ["--buckets", "40,160,640", "--token-buckets", "16,64,192"]  # of the shared packages: tests/conftest.py
+pytestmark = pytest.mark.usefixtures("quick_conversion")
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    config = tiny_config() | {"vocab": VOCAB}
-    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True)))
+@pytest.fixture
+def checkpoint(tiny_checkpoint: Checkpoint) -> Checkpoint:
+    return tiny_checkpoint
 
 
-@pytest.fixture(scope="module")
-def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("build")
-    assert build(checkpoint, out) == 0
-    return out
+@pytest.fixture
+def built(tiny_build: Path) -> Path:
+    return tiny_build
+
+
+def some_ids(checkpoint: Checkpoint, count: int) -> list[int]:
+    """Ids of `count` symbols, one after another in the order of the vocabulary, every seventh of it."""
+    symbols = sorted(checkpoint.config.vocab)
+    return input_ids("".join(symbols[(7 * i + count) % len(symbols)] for i in range(count)), checkpoint.config.vocab)
 
 
 def build(checkpoint: Checkpoint, out: Path, *flags: str) -> int:
@@ -62,7 +64,6 @@ def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
     assert manifest.source["kept_fp32"] == {"duration": ["duration_predictor"], "prosody": ["f0_predictor"]}
     assert manifest.inputs["duration"]["input_ids"]["padding"] == -1
     assert manifest.checkpoint_sha256 == checkpoint.sha256 and not manifest.releasable
-    assert left_behind(built) == [f"{NAME}.json", f"{NAME}.mlpackage"]
 
 
 @pytest.mark.parametrize(("function", "lstms", "lengths"), [("duration", 5, {16, 64, 192}), ("prosody", 1, {40, 160, 640})])
@@ -94,7 +95,7 @@ def test_any_length_through_the_package(built: Path, checkpoint: Checkpoint) -> 
     """Durations of every token equal PyTorch's; features within fp16's rounding."""
     package, twin = EncoderPackage((built / f"{NAME}.json",)), torch_functions(Encoder.of(checkpoint))
     for length in (1, 14, 15, 33):
-        ids = input_ids("".join(chr(0x61 + (7 * i + length) % 100) for i in range(length)), VOCAB)
+        ids = some_ids(checkpoint, length)
         style = real_styles()[length % 6][:, 128:]
         wanted, got = (encode(backend, ids, style, 1.0) for backend in (EncoderBackend(twin, package.limits), package.backend))
         assert torch.equal(wanted.durations, got.durations)
@@ -102,9 +103,8 @@ def test_any_length_through_the_package(built: Path, checkpoint: Checkpoint) -> 
         assert all(figure.holds for figure in figures), figures
 
 
-def test_fp32_package_equals_pytorch(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    assert build(checkpoint, tmp_path, "--precision", "fp32") == 0
-    manifest = Manifest.load(tmp_path / "KokoroEncoder-tiny-fp32.json")
+def test_fp32_package_equals_pytorch(built: Path) -> None:
+    manifest = Manifest.load(built / "KokoroEncoder-tiny-fp32.json")
     assert min(f["value"] for f in manifest.checks["figures"] if f["unit"] == "dB") >= 100
     assert all(structure["fp16_operations"] == 0 for structure in manifest.checks["structure"].values())
 
@@ -114,7 +114,7 @@ def test_ios17_gives_two_packages_that_work_together(built: Path, checkpoint: Ch
     names = ("KokoroEncoderDuration-tiny-fp16", "KokoroEncoderProsody-tiny-fp16")
     assert left_behind(tmp_path) == sorted(f"{name}.{kind}" for name in names for kind in ("json", "mlpackage"))
     paths = tuple(tmp_path / f"{name}.json" for name in names)
-    ids, style = input_ids("abcdefg", VOCAB), real_styles()[0][:, 128:]
+    ids, style = some_ids(checkpoint, 7), real_styles()[0][:, 128:]
     one = encode(EncoderPackage((built / f"{NAME}.json",)).backend, ids, style, 1.0)
     assert torch.equal(encode(EncoderPackage(paths).backend, ids, style, 1.0).f0_hz, one.f0_hz)
     with pytest.raises(InputError, match="holds no function 'prosody'"):

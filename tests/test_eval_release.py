@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.build import build as build_stage
 from core.checkpoint import Checkpoint
 from core.corpus import calibration, heldout
 from core.errors import InputError
@@ -27,8 +26,6 @@ from eval.metrics.registry import METRICS
 from eval.release import main, parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
-from pipeline.build import vocoder_stage
-from vocoder.forms import LiteralForm
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
@@ -74,14 +71,11 @@ class TestChoice:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and its fp16 package."""
-    folder = tmp_path_factory.mktemp("release")
-    config = tiny_config()
-    config["istftnet"] |= {"resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3, 5]]}
-    checkpoint = Checkpoint.from_folder(write_checkpoint(folder / "checkpoint", config))
-    build_stage(vocoder_stage(checkpoint, LiteralForm(), (80, 320)), folder / "build")
-    return checkpoint, folder / "build"
+def built(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny checkpoint and its fp16 vocoder."""
+    out = tmp_path_factory.mktemp("release") / "build"
+    shutil.copytree(tiny_build, out, ignore=shutil.ignore_patterns("*Encoder*", "*fp32*"))
+    return tiny_checkpoint, out
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The commands: tables, the JSON line, files, exit codes, one clear line for each mistake, and a --help that loads nothing heavy."""
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -162,7 +161,7 @@ def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.Captur
     assert main(["rules", "--write", str(page)]) == 2
 
 
-def test_help_loads_nothing_heavy_and_is_quick() -> None:
+def test_help_loads_nothing_heavy() -> None:
     """The command itself, as far as it lies with __main__.py: whatever mlprogram/__init__.py loads comes on top."""
     script = (
         "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram']; sys.modules['mlprogram'] = p\n"
@@ -170,13 +169,4 @@ def test_help_loads_nothing_heavy_and_is_quick() -> None:
         "try:\n    main(['ane', '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
         "assert not {'torch', 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n"
     )
-    best = min(_seconds(script) for _ in range(3))
-    assert best < 0.3, best
-
-
-def _seconds(script: str) -> float:
-    """Processor seconds, so that a busy machine does not count."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=ROOT)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,6 +1,7 @@
 """The house: import direction, sizes, CLI heads, names, and nothing of a machine in the tree."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -119,29 +120,38 @@ def test_every_make_target_is_phony() -> None:
     assert wanted <= phony
 
 
-@pytest.mark.parametrize("module", CLIS)
-def test_help_needs_no_heavy_import(module: str) -> None:
-    """--help answers before torch, coremltools, numpy or scipy are imported."""
-    code = f"""
-import sys
-from {module} import main
-try:
-    main(["--help"])
-except SystemExit as stop:
-    assert stop.code == 0
-heavy = sorted({{"torch", "coremltools", "numpy", "scipy", "sklearn", "matplotlib"}} & set(sys.modules))
-assert not heavy, heavy
+@pytest.fixture(scope="module")
+def help_as_module() -> dict[str, str]:
+    """What `python -m MODULE --help` prints, for every command, all in one process."""
+    code = """
+import contextlib, io, json, runpy, sys
+said = {}
+for module in sys.argv[1:]:
+    sys.argv, out = [module, "--help"], io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        assert not stop.code, module
+    said[module] = out.getvalue()
+print(json.dumps(said))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, "-c", code, *CLIS], cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("module", CLIS)
-def test_runs_as_module_as_file_and_from_another_folder(module: str, tmp_path: Path) -> None:
-    for command, folder in ((["-m", module], ROOT), ([CLIS[module]], ROOT), ([str(ROOT / CLIS[module])], tmp_path)):
-        done = subprocess.run([sys.executable, *command, "--help"], cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "usage:" in done.stdout
+def test_help_as_file_from_another_folder_and_as_module_without_a_heavy_import(
+    module: str, help_as_module: dict[str, str], tmp_path: Path
+) -> None:
+    """--help answers before torch, coremltools, numpy or scipy are imported."""
+    command = [sys.executable, "-X", "importtime", str(ROOT / CLIS[module]), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "argparse" in imported
+    assert not imported & {"torch", "coremltools", "numpy", "scipy", "sklearn", "matplotlib"}
+    assert done.stdout.startswith("usage: ") and done.stdout == help_as_module[module]
 
 
 @pytest.mark.parametrize("module", CLIS)

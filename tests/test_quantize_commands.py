@@ -19,7 +19,8 @@ from quantize.methods import METHODS
 from quantize.plan import plan_for
 from quantize.recipe import load_recipe
 from quantize.sensitivity import main as sensitivity
-from tests.quantize_build import manifest_of, program_of, small_config
+from tests.builds import small_config
+from tests.quantize_build import manifest_of, program_of
 from vocoder.decoder import Vocoder
 
 

@@ -4,17 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import Checkpoint, open_checkpoint
+from bench.random_checkpoint import tiny_config
+from core.checkpoint import Checkpoint
 from core.corpus import heldout
 from core.errors import InputError
 from core.figures import snr_db
 from core.manifest import Manifest
 from mlprogram.examine.forecast import forecast_residency
-from mlprogram.examine.profile import open_program, profile_program
+from mlprogram.examine.profile import Profile, open_program, profile_program
 from mlprogram.examine.rules import load_rules
 from pipeline.build import main
 from quantize.features import excerpt, text_encoder, vocoder_inputs
+from tests.builds import checkpoint_once, packages_once
 from vocoder.decoder import Vocoder
 from vocoder.forms import WindowedForm, form_recorded
 from vocoder.package import VocoderPackage, render_reference
@@ -22,15 +23,20 @@ from vocoder.package import VocoderPackage, render_reference
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return open_checkpoint(str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), tiny_config())))
+    return checkpoint_once(tmp_path_factory, tiny_config())
 
 
 @pytest.fixture(scope="module")
-def built(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("build")
+def built(checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["--form", "windowed", "--chips", "m1,M2", "--buckets", "41,62,119"]
-    assert main(["vocoder", "--checkpoint", str(checkpoint.folder), "--out", str(out), *flags]) == 0
-    return out / "KokoroVocoder-tiny-windowed-poly-fp16.json"
+    return packages_once(tmp_path_factory, checkpoint, [["vocoder", *flags]]) / "KokoroVocoder-tiny-windowed-poly-fp16.json"
+
+
+@pytest.fixture(scope="module")
+def profiles(built: Path) -> list[Profile]:
+    """The program at each of its lengths."""
+    program = open_program(Manifest.load(built).package_path)
+    return [profile_program(program, shapes) for shapes in program.all_shapes()]
 
 
 def test_the_manifest_tells_the_form_and_the_package_speaks(built: Path, checkpoint: Checkpoint) -> None:
@@ -45,11 +51,10 @@ def test_the_manifest_tells_the_form_and_the_package_speaks(built: Path, checkpo
 
 
 @pytest.mark.parametrize("chip", ["m1", "m2", "m3", "m4", "m5"])
-def test_no_trunk_operation_leaves_any_chip(built: Path, chip: str) -> None:
-    program = open_program(Manifest.load(built).package_path)
-    for shapes in program.all_shapes():
-        reading = forecast_residency(profile_program(program, shapes), load_rules(), chip).hopeful
-        assert reading.cut.engine_segments == 1
+def test_no_trunk_operation_leaves_any_chip(profiles: list[Profile], chip: str) -> None:
+    assert len(profiles) == 3
+    for profile in profiles:
+        assert forecast_residency(profile, load_rules(), chip).hopeful.cut.engine_segments == 1
 
 
 def test_chips_decide_the_snake() -> None:

@@ -78,8 +78,12 @@ def _tail(operations: list[Operation]) -> set[str]:
     for op in operations:
         if any(name in producer and producer[name].name in tail for name in _sources(op)):
             tail.add(op.name)
+    read_by: dict[str, list[Operation]] = {}
+    for op in operations:
+        for name in _sources(op):
+            read_by.setdefault(name, []).append(op)
     for op in reversed(operations):
-        readers = [other for other in operations if {value.name for value in op.outputs} & set(_sources(other))]
+        readers = [reader for value in op.outputs for reader in read_by.get(value.name, ())]
         if readers and op.outputs[0].dtype.name == "fp32" and all(reader.name in tail for reader in readers):
             tail.add(op.name)
     return tail
