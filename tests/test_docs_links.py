@@ -13,7 +13,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SOURCES = sorted(path for room in ROOT.iterdir() if (room / "__init__.py").exists() for path in room.rglob("*.py"))
 HISTORY = ("log.md", "findings.md", "CHANGELOG.md")  # may name what is gone
 ROOMS = "core|demo|g2p|encoder|vocoder|quantize|pipeline|mlprogram|eval|bench|tests"
-LINK = re.compile(r"\]\((?!https?:|/)([^)#]*)(?:#([^)]*))?\)")  # [word](/fənˈimz/) is a pronunciation
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+CODE = re.compile(r"`[^`\n]*`")  # `[word](/fənˈimz/)` is a pronunciation, no link
 FILE = re.compile(rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt))\b")
 MODULE = re.compile(rf"python -m ((?:{ROOMS})(?:\.\w+)*)")
 
@@ -31,7 +32,7 @@ def exists(module: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_resolve(page: Path) -> None:
-    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+    for target, anchor in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
         file = page.parent / target if target else page
         assert file.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(file), f"{page.name}: {target}#{anchor}"
