@@ -51,9 +51,9 @@ def summary(rules: Rules) -> str:
             "",
             *listed,
             "",
-            "| chip | fp16 TFLOPS | GB/s | segment ms | on-chip MiB | CPU GFLOPS | CPU GB/s |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-            *(f"| {chip.name} ({chip.generation}) | {_bands(chip)} |" for chip in rules.chips.values()),
+            "| chip | fp16 TFLOPS | GB/s | segment ms | on-chip MiB |",
+            "| --- | --- | --- | --- | --- |",
+            *(f"| {chip.name} ({chip.generation}) | {_bands(*_engine(chip))} |" for chip in rules.chips.values()),
             "",
             "Sources: " + ", ".join(f"[{key}]({s.url})" if s.url else key for key, s in rules.sources.items()) + ".",
         ]
@@ -103,9 +103,13 @@ def _limits(rule: Rule) -> str:
 
 
 def _chip_row(chip: Chip) -> str:
-    return f"| {chip.name} | {chip.generation} | {_bands(chip)} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"
+    bands = _bands(*_engine(chip), chip.cpu_gflops, chip.cpu_gb_s)
+    return f"| {chip.name} | {chip.generation} | {bands} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"
 
 
-def _bands(chip: Chip) -> str:
-    bands = (chip.fp16_tflops, chip.bandwidth_gb_s, chip.segment_ms, chip.on_chip_mib, chip.cpu_gflops, chip.cpu_gb_s)
+def _engine(chip: Chip) -> tuple[tuple[float, float], ...]:
+    return chip.fp16_tflops, chip.bandwidth_gb_s, chip.segment_ms, chip.on_chip_mib
+
+
+def _bands(*bands: tuple[float, float]) -> str:
     return " | ".join(f"{low:g} to {high:g}" for low, high in bands)
