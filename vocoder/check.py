@@ -16,7 +16,7 @@ from vocoder.package import render_reference, run_program
 from vocoder.packing import VocoderInputs
 
 LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}  # random weights reach 51 and 122: a package below these is broken, not imprecise
-LIMIT_FLAT_DB = 1.0  # the SNR is the same however full the bucket is
+LIMIT_FLAT_DB = 1.0  # SNR may not hang on how full the bucket is
 CHECK_FRAMES = 40  # one second: long enough for every receptive field, short enough for the full-size model on two cores
 CHECK_ROW_FRAMES = 140  # the engine variant: its shapes need whole windows, and this length fills four of the default ones
 MAX_CHECK_FRAMES = 480
