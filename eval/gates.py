@@ -2,7 +2,7 @@
 
     for gate in gates_for("w8"): print(gate.name, gate.rule(gate.limit), gate.reason)
 
-Change a limit only with a new reason, never because a level missed it. docs/metrics.md holds the same table; eval/verdict.py applies them.
+Change a limit only with a new reason, never because a level missed it. eval/verdict.py applies them; docs/metrics.md states them.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Write docs/mlprogram_ops.md, the list of operations mlprogram executes, from the code.
+"""The operations mlprogram executes, from the code: their names in docs/mlprogram_ops.md, what each computes on standard output.
 
     python -m mlprogram.ops_doc            # writes docs/mlprogram_ops.md
-    python -m mlprogram.ops_doc --print    # to standard output
+    python -m mlprogram.ops_doc --print    # prints every operation with its result
 
 tests/test_mlprogram_docs.py holds the file against the code and refuses an operation that no test covers.
 """
@@ -19,33 +19,48 @@ from mlprogram.ops import CONTROL, FAMILIES
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "mlprogram_ops.md"
 _HEAD = """# Operations that mlprogram executes
 
-Written by `python -m mlprogram.ops_doc`; do not edit. Every operation here has a test that runs it from a package on disk.
+Written by `python -m mlprogram.ops_doc`; do not edit. `--print` says what each computes.
+Each has a test that runs it from a package on disk.
 
-fp16: *native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once); *widened* ones
-get fp32 copies and their result is rounded to the declared type. engine: *model* marks the operations that mlprogram/engine.py replaces
-under `precision="engine"`.
+*Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once). *Widened* ones
+get fp32 copies, and their result is rounded to the declared type. \\* : mlprogram/engine.py replaces it under `precision="engine"`.
 """
 
 
 def render() -> str:
-    """The document."""
+    """The document: names by family."""
     count = sum(map(len, FAMILIES.values())) + len(CONSTEXPR) + len(CONTROL)
     parts = [_HEAD, f"{count} operations.\n"]
+    for family, kernels in FAMILIES.items():
+        native = [_marked(name) for name, kernel in sorted(kernels.items()) if kernel.half]
+        widened = [_marked(name) for name, kernel in sorted(kernels.items()) if not kernel.half]
+        lines = [f"{kind}: {', '.join(names)}." for kind, names in (("Native", native), ("Widened", widened)) if names]
+        parts.append(_section(family, "\n\n".join(lines)))
+    parts.append(_section("constexpr, evaluated once when a program is loaded", f"{', '.join(sorted(CONSTEXPR))}."))
+    parts.append(_section("control flow and states", f"{', '.join(CONTROL)}."))
+    return "\n".join(parts)
+
+
+def render_in_full() -> str:
+    """Every operation with its result, for the terminal."""
+    parts = []
     for family, kernels in FAMILIES.items():
         rows = [
             f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ENGINE_KERNELS else ''} | {_first_line(k.run)} |"
             for name, k in sorted(kernels.items())
         ]
-        parts.append(_table(family, "| operation | fp16 | engine | result |\n| --- | --- | --- | --- |", rows))
-    rows = [f"| {name} | {_first_line(function)} |" for name, function in sorted(CONSTEXPR.items())]
-    head = "| operation | result |\n| --- | --- |"
-    parts.append(_table("constexpr, evaluated once when a program is loaded", head, rows))
-    parts.append(_table("control flow and states", head, [f"| {name} | {text} |" for name, text in CONTROL.items()]))
+        parts.append(_section(family, "\n".join(["| operation | fp16 | engine | result |", "| --- | --- | --- | --- |", *rows])))
+    results = {name: _first_line(function) for name, function in sorted(CONSTEXPR.items())} | dict(CONTROL)
+    parts.append(_section("constexpr, control flow and states", "\n".join(f"{name}: {text}" for name, text in results.items())))
     return "\n".join(parts)
 
 
-def _table(title: str, head: str, rows: list[str]) -> str:
-    return f"## {title[0].upper() + title[1:]}\n\n{head}\n" + "\n".join(rows) + "\n"
+def _marked(name: str) -> str:
+    return f"{name}\\*" if name in ENGINE_KERNELS else name
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title[0].upper() + title[1:]}\n\n{body}\n"
 
 
 def _first_line(function: Callable) -> str:
@@ -55,9 +70,9 @@ def _first_line(function: Callable) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Write or print the document."""
     parser = argparse.ArgumentParser(prog="mlprogram.ops_doc", description=__doc__.splitlines()[0])
-    parser.add_argument("--print", action="store_true", help="print instead of writing")
+    parser.add_argument("--print", action="store_true", help="print every operation with its result instead of writing")
     if parser.parse_args(argv).print:
-        print(render())
+        print(render_in_full())
     else:
         DOCUMENT.write_text(render(), encoding="utf-8")
         print(DOCUMENT.name)

@@ -3,7 +3,7 @@
     from eval.metrics.registry import METRICS, measure
     measure(Trial(reference, test))  # {"pesq": 4.64, ...}
 
-docs/metrics.md holds the same table (tests/test_eval_docs.py keeps them equal).
+docs/metrics.md explains the choice.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,6 @@
-"""The rules and chips as Markdown, for docs/neural-engine.md: `python -m mlprogram rules [--write FILE | --check FILE]`.
+"""The rules and chips as Markdown: in full on stdout, in short for docs/neural-engine.md.
+
+    python -m mlprogram rules [--write FILE | --check FILE]
 
 The generated part of a file stands between two marker lines; everything else in the file is left as it is.
 """
@@ -21,23 +23,45 @@ _EFFECTS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print, write or check the page; the last line of stdout is one JSON object."""
+    """Print every rule in full, or write or check the page's summary; the last line of stdout is one JSON object."""
     rules = load_rules()
-    page = render(rules)
     current = True
     if arguments.write:
-        arguments.write.write_text(with_generated_part(arguments.write, COMMAND, page), encoding="utf-8")
+        arguments.write.write_text(with_generated_part(arguments.write, COMMAND, summary(rules)), encoding="utf-8")
     elif arguments.check:
-        current = arguments.check.read_text(encoding="utf-8") == with_generated_part(arguments.check, COMMAND, page)
+        current = arguments.check.read_text(encoding="utf-8") == with_generated_part(arguments.check, COMMAND, summary(rules))
         print(f"{arguments.check}: {'current' if current else 'out of date; renew it with --write'}")
     else:
-        print(page)
+        print(render(rules))
     last_line({"rules": len(rules.rules), "chips": len(rules.chips), "reviewed": rules.reviewed, "current": current})
     return 0 if current else 1
 
 
+def summary(rules: Rules) -> str:
+    """The part of the page: rules by effect with the chips they hold for, rates of the chips, sources."""
+    listed = []
+    for effect, words in _EFFECTS.items():
+        found = [rule for rule in rules.rules if rule.effect == effect]
+        groups = {chips: [r.id for r in found if _chips(r, rules) == chips] for chips in dict.fromkeys(_chips(r, rules) for r in found)}
+        listed.append(f"- **{words}**. " + " ".join(f"On {chips}: {', '.join(names)}." for chips, names in groups.items()))
+    return "\n".join(
+        [
+            f"Reviewed {rules.reviewed}. In brackets: the rule may hold for this chip.",
+            "`python -m mlprogram rules` prints what each rule says, with its sources and confidence.",
+            "",
+            *listed,
+            "",
+            "| chip | fp16 TFLOPS | GB/s | segment ms | on-chip MiB |",
+            "| --- | --- | --- | --- | --- |",
+            *(f"| {chip.name} ({chip.generation}) | {_bands(*_engine(chip))} |" for chip in rules.chips.values()),
+            "",
+            "Sources: " + ", ".join(f"[{key}]({s.url})" if s.url else key for key, s in rules.sources.items()) + ".",
+        ]
+    )
+
+
 def render(rules: Rules) -> str:
-    """The whole generated part."""
+    """Everything, for the terminal: rules, chips, sources."""
     return "\n".join(
         [
             f"Rules reviewed {rules.reviewed}. A chip in brackets: the rule may hold for it, so an operation at most may leave.",
@@ -59,8 +83,12 @@ def render(rules: Rules) -> str:
 
 def _rule_row(rule: Rule, rules: Rules) -> str:
     says = f"{rule.says}.{f' {_sentence(rule.remark)}' if rule.remark else ''}{_limits(rule)}"
-    chips = "all" if set(rule.chips) == set(rules.chips) else ", ".join((*rule.chips, *(f"({c})" for c in rule.maybe_chips)))
-    return f"| {rule.id} | {says} | {_EFFECTS[rule.effect]} | {chips} | {', '.join(rule.sources)} | {rule.confidence} |"
+    return f"| {rule.id} | {says} | {_EFFECTS[rule.effect]} | {_chips(rule, rules)} | {', '.join(rule.sources)} | {rule.confidence} |"
+
+
+def _chips(rule: Rule, rules: Rules) -> str:
+    """`all`, or the chips; in brackets those it may hold for."""
+    return "all" if set(rule.chips) == set(rules.chips) else ", ".join((*rule.chips, *(f"({c})" for c in rule.maybe_chips)))
 
 
 def _sentence(text: str) -> str:
@@ -75,6 +103,13 @@ def _limits(rule: Rule) -> str:
 
 
 def _chip_row(chip: Chip) -> str:
-    bands = (chip.fp16_tflops, chip.bandwidth_gb_s, chip.segment_ms, chip.on_chip_mib, chip.cpu_gflops, chip.cpu_gb_s)
-    cells = " | ".join(f"{low:g} to {high:g}" for low, high in bands)
-    return f"| {chip.name} | {chip.generation} | {cells} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"
+    bands = _bands(*_engine(chip), chip.cpu_gflops, chip.cpu_gb_s)
+    return f"| {chip.name} | {chip.generation} | {bands} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"
+
+
+def _engine(chip: Chip) -> tuple[tuple[float, float], ...]:
+    return chip.fp16_tflops, chip.bandwidth_gb_s, chip.segment_ms, chip.on_chip_mib
+
+
+def _bands(*bands: tuple[float, float]) -> str:
+    return " | ".join(f"{low:g} to {high:g}" for low, high in bands)
