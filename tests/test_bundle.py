@@ -92,7 +92,7 @@ def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, ca
     [
         (["--out", "{build}/release-1.0"], 2, "tiny is not releasable and its bundle has to say so: --out"),
         (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"),
-        (["--method", "w8"], 2, "run `python -m quantize.apply --method w8"),
+        (["--method", "w8"], 2, "run `kokoro-ane quantize --method w8"),
         (["--method", "w9"], 2, "w9"),
         (["--verify", "{build}/nothing"], 2, "does not exist"),
     ],

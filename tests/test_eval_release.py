@@ -123,7 +123,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "tools", "seed", "seed_floor_seed", "bootstrap"}
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
-    assert w8["failed"] == "not built; `python -m quantize.apply --method w8` builds it"
+    assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["levels"]["fp16"] == "SHIP"
 
@@ -159,7 +159,7 @@ class TestBadInput:
 
     def test_nothing_built(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert release((built[0], tmp_path), "--methods", "w8") == 2
-        assert "`python -m quantize.apply --method w8` builds it" in capsys.readouterr().err
+        assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", tiny_config(), seed=1))

@@ -36,7 +36,7 @@ class TestApplyCommand:
 
     def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert apply(["--method", "w8a8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
-        assert "the fp16 package is not built; `make vocoder` builds it" in capsys.readouterr().err
+        assert "the fp16 package is not built; `kokoro-ane build vocoder` builds it" in capsys.readouterr().err
         assert not list(tmp_path.iterdir())
 
     def test_unknown_method_lists_the_methods(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +112,7 @@ class TestSensitivityCommand:
 
     def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert sensitivity(["--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
-        assert "the fp16 package is not built; `make vocoder` builds it" in capsys.readouterr().err
+        assert "the fp16 package is not built; `kokoro-ane build vocoder` builds it" in capsys.readouterr().err
 
     def test_a_budget_that_is_no_share(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
@@ -155,7 +155,7 @@ class TestQualityCommand:
 
     def test_not_built(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert self.run((built[0], tmp_path)) == 2
-        assert "the w8 package is not built; `python -m quantize.apply --method w8` builds it" in capsys.readouterr().err
+        assert "the w8 package is not built; `kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
 
     def test_a_variant_that_is_not_built(self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
         assert self.run(built, "--form", "windowed", method="fp16") == 2

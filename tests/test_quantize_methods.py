@@ -17,6 +17,7 @@ from quantize.methods import (
     method_named,
     with_settings,
 )
+from quantize.packages import command_of
 from quantize.plan import int8_share, plan_for
 from quantize.recipe import Recipe, load_recipe
 
@@ -67,8 +68,8 @@ def test_impossible_configurations(kind: type, options: dict[str, float], messag
 
 
 def test_commands_build_what_they_name() -> None:
-    assert METHODS["fp16"].command == "make vocoder"
-    assert METHODS["w8a8"].command == "python -m quantize.apply --method w8a8"
+    assert command_of(METHODS["fp16"]) == "kokoro-ane build vocoder"
+    assert command_of(METHODS["w8a8"], "windowed") == "kokoro-ane quantize --method w8a8 --form windowed"
 
 
 @pytest.mark.parametrize(("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)])

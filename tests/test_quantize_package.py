@@ -130,7 +130,7 @@ class TestBuild:
         assert not list(build.glob("*w8.mlpackage")) + list(build.glob(".staged*"))
 
     def test_fp16_is_not_a_compression(self, built: tuple[Checkpoint, Path]) -> None:
-        with pytest.raises(InputError, match="method 'fp16' compresses nothing: `make vocoder`"):
+        with pytest.raises(InputError, match="method 'fp16' compresses nothing: `kokoro-ane build vocoder`"):
             build_compressed(METHODS["fp16"], *built)
 
     def test_a_recipe_of_other_weights_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
