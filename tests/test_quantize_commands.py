@@ -1,6 +1,7 @@
 """The commands of quantize/ and eval.quality on tiny packages: exit codes, last lines, refusals."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,14 @@ from bench.random_checkpoint import write_checkpoint
 from core.checkpoint import Checkpoint
 from eval import judge
 from eval.metrics.registry import METRICS as METRICS_JUDGED
+from eval.packages import build_arguments
 from eval.quality import main as quality
 from quantize import measure
 from quantize.activations import calibration_inputs
 from quantize.apply import main as apply
 from quantize.layers import program_layers
 from quantize.measure import Bench
-from quantize.methods import METHODS
+from quantize.methods import METHODS, method_named
 from quantize.plan import plan_for
 from quantize.recipe import load_recipe
 from quantize.sensitivity import main as sensitivity
@@ -153,14 +155,31 @@ class TestQualityCommand:
         assert data["verdict"] == "REJECT"
         assert "the package's output is silent" in data["reasons"][0]
 
-    def test_not_built(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run((built[0], tmp_path)) == 2
-        assert "the w8 package is not built; `kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
+    def test_what_is_missing_is_built_first(
+        self, built: tuple[Checkpoint, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """w8 where nothing is built: its parent, then itself, by the commands that a user would type; then it is judged."""
+        asked = []
 
-    def test_a_variant_that_is_not_built(self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run(built, "--form", "windowed", method="fp16") == 2
-        said = capsys.readouterr().err
-        assert "windowed-fp16 package is not built; `kokoro-ane build vocoder --form windowed` builds it" in said
+        def build(arguments: list[str]) -> None:  # stands for the child process
+            asked.append(arguments[0])
+            manifest = manifest_of(built, "w8" if arguments[0] == "quantize.apply" else "fp16")
+            shutil.copytree(manifest.package_path, tmp_path / manifest.package)
+            shutil.copy(manifest.path, tmp_path)
+
+        monkeypatch.setattr("eval.packages._run", build)
+        monkeypatch.setattr(judge, "judge_clip", measured_as(None))
+        assert self.run((built[0], tmp_path)) == 0
+        assert asked == ["pipeline.build", "quantize.apply"]
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
+
+    def test_the_windowed_form_is_built_for_the_chips_of_its_name(self) -> None:
+        fp16, w8a8 = method_named("fp16"), method_named("w8a8")
+        assert build_arguments(fp16, "windowed", None, Path("b")) == [
+            "pipeline.build", "vocoder", "--form", "windowed", "--chips", "m3,m4,m5", "--out", "b"
+        ]  # fmt: skip
+        assert build_arguments(fp16, "windowed-poly", "demo", Path("b"))[2:4] == ["--form", "windowed"]
+        assert build_arguments(w8a8, "windowed-poly", None, Path("b"))[1:5] == ["--method", "w8a8", "--form", "windowed-poly"]
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1))
