@@ -67,9 +67,9 @@ def _ours(form: str, polynomial: bool, folder: Path) -> list[Sample]:
     """The literal form, or the engine variant for the chips that need the polynomial or for those that do not."""
     from bench.forecast import build_vocoder, held_seconds
     from bench.random_checkpoint import kokoro_config
-    from vocoder.engine.options import EngineOptions, chips_without_cosine
+    from vocoder.engine.options import EngineOptions, chips_without_sine
 
-    without = chips_without_cosine(load_rules())
+    without = chips_without_sine(load_rules())
     chips = _all_chips() if form == LITERAL else tuple(chip for chip in _all_chips() if (chip in without) == polynomial)
     options = None if form == LITERAL else EngineOptions.of(chips)
     program = open_program(build_vocoder(kokoro_config(), tuple(s * FRAMES_PER_SECOND for s in SECONDS), folder, options))

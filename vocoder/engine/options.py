@@ -13,15 +13,15 @@ from torch import nn
 from mlprogram.errors import ProgramError
 from mlprogram.examine.rules import Rules, load_rules
 from pipeline.errors import InputError
-from vocoder.engine.layers import CosineSnake, PolynomialSnake
+from vocoder.engine.layers import PolynomialSnake, SineSnake
 
 LITERAL, ENGINE = "literal", "engine"
 VARIANTS = (LITERAL, ENGINE)
 
 
-def chips_without_cosine(rules: Rules) -> frozenset[str]:
-    """Chips on which cos leaves the engine, or may, by the rules file."""
-    named = [rule for rule in rules.rules if rule.kind == "op_types" and "cos" in rule.params["ops"]]
+def chips_without_sine(rules: Rules) -> frozenset[str]:
+    """Chips on which sin leaves the engine, or may, by the rules file."""
+    named = [rule for rule in rules.rules if rule.kind == "op_types" and "sin" in rule.params["ops"]]
     return frozenset(chip for rule in named for chip in (*rule.chips, *rule.maybe_chips))
 
 
@@ -41,7 +41,7 @@ class EngineOptions:
             names = tuple(dict.fromkeys(chip.lower() for chip in chips or rules.chips if rules.chip(chip)))
         except ProgramError as problem:
             raise InputError(str(problem)) from None
-        return cls(names, bool(chips_without_cosine(rules) & set(names)))
+        return cls(names, bool(chips_without_sine(rules) & set(names)))
 
     @classmethod
     def chosen(cls, variant: str, chips: tuple[str, ...] | None) -> "EngineOptions | None":
@@ -64,4 +64,4 @@ class EngineOptions:
 
     def form(self) -> nn.Module:
         """The Snake of these chips."""
-        return PolynomialSnake() if self.polynomial else CosineSnake()
+        return PolynomialSnake() if self.polynomial else SineSnake()
