@@ -22,7 +22,7 @@ from mlprogram.examine.rules import Rules, load_rules
 from vocoder.decoder import Vocoder
 from vocoder.packing import PackedVocoder, VocoderInputs, pack
 from vocoder.windowed import geometry
-from vocoder.windowed.layers import CosineSnake, PolynomialSnake
+from vocoder.windowed.layers import PolynomialSnake, SineSnake
 from vocoder.windowed.model import WindowedVocoder
 from vocoder.windowed.packing import joined_rows, pack_rows
 
@@ -115,7 +115,7 @@ class LiteralForm:
 
 @dataclass(frozen=True)
 class WindowedForm:
-    """Rows of overlapping windows, every column a real one; made for `chips`. `polynomial`: Snake without a cosine."""
+    """Rows of overlapping windows, every column a real one; made for `chips`. `polynomial`: Snake without a sine."""
 
     chips: tuple[str, ...]
     polynomial: bool
@@ -132,7 +132,7 @@ class WindowedForm:
             names = tuple(dict.fromkeys(chip.lower() for chip in chips or rules.chips if rules.chip(chip)))
         except ProgramError as problem:
             raise InputError(str(problem)) from None
-        return cls(names, bool(chips_without_cosine(rules) & set(names)))
+        return cls(names, bool(chips_without_sine(rules) & set(names)))
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class WindowedForm:
 
     def snake(self) -> nn.Module:
         """The Snake of these chips."""
-        return PolynomialSnake() if self.polynomial else CosineSnake()
+        return PolynomialSnake() if self.polynomial else SineSnake()
 
     def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
         """See Form."""
@@ -188,9 +188,9 @@ class WindowedForm:
         return {"shape": [1, 1, "rows", wide], "valid": "of every row the frames it owns, see features.windows"}
 
 
-def chips_without_cosine(rules: Rules) -> frozenset[str]:
-    """Chips on which cos leaves the engine, or may, by the rules file."""
-    named = [rule for rule in rules.rules if rule.kind == "op_types" and "cos" in rule.params["ops"]]
+def chips_without_sine(rules: Rules) -> frozenset[str]:
+    """Chips on which sin leaves the engine, or may, by the rules file."""
+    named = [rule for rule in rules.rules if rule.kind == "op_types" and "sin" in rule.params["ops"]]
     return frozenset(chip for rule in named for chip in (*rule.chips, *rule.maybe_chips))
 
 

@@ -22,8 +22,8 @@ class RowBlock(nn.Module):
     def forward(self, x: Tensor, found: Moments, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, C, R, W] -> the same shape; spoiled columns hold anything finite."""
         for index, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
-            h = first(x, found if index == 0 else moments(x, rows), styles)
-            change = second(h, moments(h, rows), styles)  # a name of its own: coremltools finds no operation that it calls var_N itself
+            h = first(found if index == 0 else moments(x, rows), styles)
+            change = second(moments(h, rows), styles)  # a name of its own: coremltools finds no operation that it calls var_N itself
             x = change + x
         return x
 
@@ -61,11 +61,11 @@ class FrameBlock(nn.Module):
 
     def forward(self, x: Tensor, rows: Rows, wide: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, in, R, W] -> [1, out, R, W or 2W]; `wide` are the masks at the rate of the result."""
-        h = F.leaky_relu(self.norm1(x, moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
+        h = F.leaky_relu(self.norm1(moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
         if self.pool is None:
             shortcut = F.conv2d(x, self.shortcut)
         else:
             h, shortcut = self.pool(h) * wide.inside, F.conv_transpose2d(x, self.shortcut, None, (1, 2))
         h = self.conv1(h)
-        change = self.conv2(F.leaky_relu(self.norm2(h, moments(h, wide), styles), LEAKY_SLOPE) * wide.inside)
+        change = self.conv2(F.leaky_relu(self.norm2(moments(h, wide), styles), LEAKY_SLOPE) * wide.inside)
         return change + shortcut

@@ -1,12 +1,10 @@
-"""The variant's layers: statistics in two reductions, AdaIN as one multiply-add, Snake as u - cos(u), all built from a Vocoder's weights.
+"""The windowed form's layers: statistics about a mean that is taken off first, AdaIN as one multiply-add, Snake as u + sin(u)^2.
 
     rows = Rows(weight, root, power)                # how columns count, [1, 1, R, W]
-    found = moments(x, rows)                        # mean and 1 / deviation of the utterance, [1, C, 1, 1] each
+    found = moments(x, rows)                        # x less its rounded mean, what the rounding left, 1 / deviation
 
-Snake: with z = alpha AdaIN(x) it is (z + sin(z)^2) / alpha. sin(z)^2 = (1 - cos 2z) / 2, so with u = 2z it is (u - cos u + 1) / (2 alpha):
-2 alpha goes into the affine, 1 / (2 alpha) into the next convolution. The 1 may not go into that convolution's bias, because beyond the
-ends of the utterance a zero is meant, not a 1. So one channel more has gain 0 and a steady shift: its u - cos u is the same number in every
-column and 0 beyond the ends, and its weights are the sums of the others, divided by that number.
+Snake: with u = alpha AdaIN(x) it is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into the next convolution. A form by
+cosine would be a pass less; but where alpha is small it rounds against 1 what 1 / alpha then makes loud (real Kokoro: alphas to 9.5e-5).
 """
 
 import math
@@ -18,7 +16,6 @@ from torch import Tensor, nn
 
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
 
-STEADY = -4.0  # u of the channel that carries the constant: of the size of the others, so that int8 loses nothing by it
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)  # a, b, c, d of PolynomialSnake, exact in fp16
 
 
@@ -37,19 +34,25 @@ class Rows(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Mean and 1 / deviation of every channel, [1, C, 1, 1] each."""
+    """x less its rounded mean [1, C, R, W]; the mean of that and 1 / deviation of every channel, [1, C, 1, 1] each."""
 
-    mean: Tensor
+    centred: Tensor
+    rest: Tensor
     inverse: Tensor
 
 
 def moments(x: Tensor, rows: Rows) -> Moments:
-    """Statistics of x [1, C, R, W] over the counted columns."""
-    counted = x * rows.weight
-    mean = counted.mean(dim=(2, 3), keepdim=True)
+    """Statistics of x [1, C, R, W] over the counted columns.
+
+    The mean that is taken off is one over all columns, halos too: it need not be right, only near, since `rest` holds what it missed.
+    Power less squared mean without it would be a difference of fp16 numbers that agree: means are up to 117 deviations.
+    """
+    centred = x - x.mean(dim=(2, 3), keepdim=True)
+    counted = centred * rows.weight
+    rest = counted.mean(dim=(2, 3), keepdim=True)
     root = torch.linalg.vector_norm(counted, dim=3, keepdim=True) * rows.root  # [1, C, R, 1]
     power = (root * root).mean(dim=2, keepdim=True) * rows.power
-    return Moments(mean, torch.rsqrt(F.relu(power - mean * mean) + NORM_EPSILON))
+    return Moments(centred, rest, torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON))
 
 
 class StyleRows:
@@ -60,20 +63,13 @@ class StyleRows:
         self.biases: list[Tensor] = []
         self.sizes: list[int] = []
 
-    def add(self, norm: AdaIN1d, factor: Tensor | float = 1.0, steady: bool = False) -> int:
-        """Register `norm`, its result multiplied by `factor` [C]; the index of its gain, its shift is the next one.
-
-        steady: one channel more, of gain 0 and shift STEADY.
-        """
+    def add(self, norm: AdaIN1d, factor: Tensor | float = 1.0) -> int:
+        """Register `norm`, its result multiplied by `factor` [C]; the index of its gain, its shift is the next one."""
         scale = torch.ones(norm.fc.channels, dtype=torch.float64) * factor
         both = scale.repeat(2)  # [2C]
-        weight = norm.fc.weight.detach().flatten(1).double() * both[:, None]  # [2C, style_dim]
-        bias = norm.fc.bias.detach().double() * both
-        for part, end in zip(range(2), (0.0, STEADY), strict=True):
-            rows = slice(part * len(scale), (part + 1) * len(scale))
-            self.weights.append(F.pad(weight[rows], (0, 0, 0, int(steady))))
-            self.biases.append(F.pad(bias[rows], (0, int(steady)), value=end))
-            self.sizes.append(len(scale) + int(steady))
+        self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])  # [2C, style_dim]
+        self.biases.append(norm.fc.bias.detach().double() * both)
+        self.sizes += [len(scale), len(scale)]
         return len(self.sizes) - 2
 
     def product(self) -> "StyleProduct":
@@ -97,33 +93,28 @@ class StyleProduct(nn.Module):
 class Norm(nn.Module):
     """AdaIN as scale and shift of a multiply-add."""
 
-    def __init__(self, norm: AdaIN1d, styles: StyleRows, factor: Tensor | float = 1.0, steady: bool = False) -> None:
+    def __init__(self, norm: AdaIN1d, styles: StyleRows, factor: Tensor | float = 1.0) -> None:
         super().__init__()
-        self.index = styles.add(norm, factor, steady)
+        self.index = styles.add(norm, factor)
 
-    def forward(self, x: Tensor, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
-        """x [1, C, R, W] -> the same shape."""
+    def forward(self, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
+        """Of the tensor whose moments these are, [1, C, R, W]."""
         gain, shift = styles[self.index], styles[self.index + 1]
         scale = gain * found.inverse
-        return x * scale + (shift - found.mean * scale)
-
-
-def widened(weight: Tensor, outputs: int, inputs: int) -> Tensor:
-    """weight [out, in, 1, k] with so many more channels of zeros: [out + outputs, in + inputs, 1, k]."""
-    return F.pad(weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
+        return found.centred * scale + (shift - found.rest * scale)
 
 
 class FoldedConv(nn.Module):
-    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input, `more`: zero channels that it adds."""
+    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input."""
 
-    def __init__(self, conv: Conv, inner: Tensor | None = None, more: int = 0) -> None:
+    def __init__(self, conv: Conv, inner: Tensor | None = None) -> None:
         super().__init__()
         weight = conv.weight.detach().double()  # [out, in, 1, k]
         if inner is not None:
             weight = weight / inner.double().view(1, -1, 1, 1)
         bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
-        self.register_buffer("weight", widened(weight, more, 0).float())
-        self.register_buffer("bias", F.pad(bias, (0, more)).float())
+        self.register_buffer("weight", weight.float())
+        self.register_buffer("bias", bias.float())
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -131,13 +122,14 @@ class FoldedConv(nn.Module):
         return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
 
 
-class CosineSnake(nn.Module):
-    """u - cos(u): 2 Snake - 1 on u = 2z."""
+class SineSnake(nn.Module):
+    """u + sin(u)^2: alpha Snake on u = z."""
 
-    factor, constant, steady = 2.0, 1.0, True
+    factor = 1.0
 
     def forward(self, u: Tensor) -> Tensor:
-        return u - torch.cos(u)
+        wave = torch.sin(u)
+        return wave * wave + u
 
 
 class PolynomialSnake(nn.Module):
@@ -148,7 +140,7 @@ class PolynomialSnake(nn.Module):
     of a product and a sum with constants a channel; docs/neural-engine.md compares it with other forms.
     """
 
-    factor, constant, steady = 1 / math.pi, 0.0, False
+    factor = 1 / math.pi
 
     def forward(self, u: Tensor) -> Tensor:
         a, b, c, d = (u.new_full((1, u.shape[1], 1, 1), value) for value in POLYNOMIAL)
@@ -160,7 +152,7 @@ class PolynomialSnake(nn.Module):
 
 
 class SnakeConv(nn.Module):
-    """AdaIN, Snake, convolution. A form with a constant has one channel more in its input and in its result, see the module.
+    """AdaIN, Snake, convolution.
 
     `apart`: what divides the convolution's input channels is not folded into its weights but stands before it as a multiplication. So the
     convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input.
@@ -169,17 +161,11 @@ class SnakeConv(nn.Module):
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
-        self.norm, self.form = Norm(norm, styles, inner, form.steady), form
-        self.conv = FoldedConv(conv, inner, int(form.steady))
-        if form.steady:
-            constant = form.constant / float(form(torch.tensor(STEADY, dtype=torch.float64)))
-            weight = self.conv.weight.double()
-            self.conv.weight = torch.cat([weight, constant * weight.sum(dim=1, keepdim=True)], dim=1).float()  # [C + 1, C + 1, 1, k]
-            inner = torch.cat([inner, inner.median()[None]])
-        self.conv.weight = self.conv.weight * (inner.float().view(1, -1, 1, 1) if apart else 1.0)
+        self.norm, self.form = Norm(norm, styles, inner), form
+        self.conv = FoldedConv(conv, None if apart else inner)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
 
-    def forward(self, x: Tensor, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
-        """x [1, C, R, W] with its moments -> the same shape."""
-        u = self.form(self.norm(x, found, styles))
+    def forward(self, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
+        """Moments of x [1, C, R, W] -> the same shape."""
+        u = self.form(self.norm(found, styles))
         return self.conv(u if self.scale is None else u * self.scale)

@@ -14,18 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.layers import Conv, ConvTranspose
-from vocoder.windowed.layers import widened
 
 FACTORS = MappingProxyType({20: (4, 5), 10: (2, 5), 6: (2, 3)})  # of the rates, for kernels within every chip's limit; 5 is not native
 
 
 def phase_channel(phase: int, rate: int) -> int:
-    """Where phase `phase` of `rate` stands among the channels that LayDown takes."""
+    """Where phase `phase` of `rate` stands among the channels that Interleave takes."""
     outer, inner = FACTORS[rate]
     return phase % inner * outer + phase // inner
 
 
-class LayDown(nn.Module):
+class Interleave(nn.Module):
     """Phases among channels become columns: [1, rate * C, R, W] -> [1, C, R, rate * W]. Transposed convolutions with ones and zeros."""
 
     def __init__(self, channels: int, rate: int) -> None:
@@ -44,8 +43,7 @@ class LayDown(nn.Module):
 class RowUpsample(nn.Module):
     """A transposed convolution of kernel twice its stride; beyond a row's edges it sees zeros, as upstream's does at its ends."""
 
-    def __init__(self, up: ConvTranspose, divisor: float = 1.0, more: int = 0, idle: int = 0) -> None:
-        """`more` channels of zeros in the result, `idle` channels of the input that count for nothing."""
+    def __init__(self, up: ConvTranspose, divisor: float = 1.0) -> None:
         super().__init__()
         rate, channels = up.stride[1], up.weight.shape[1]
         given = up.weight.detach().double() / divisor  # [in, out, 1, 2s]
@@ -55,23 +53,22 @@ class RowUpsample(nn.Module):
                 tap = phase + rate // 2 - rate * neighbour
                 if 0 <= tap < 2 * rate:
                     weight[:, phase_channel(phase, rate), :, neighbour + 1] = given[:, :, 0, tap].T
-        weight = weight.flatten(0, 1)[:, :, None].float()
-        self.register_buffer("weight", widened(weight, more * rate, idle))  # [out * s, in, 1, 3]
-        self.register_buffer("bias", F.pad(up.bias.detach(), (0, more)).repeat_interleave(rate))
-        self.lay_down = LayDown(channels + more, rate)
+        self.register_buffer("weight", weight.flatten(0, 1)[:, :, None].float())  # [out * s, in, 1, 3]
+        self.register_buffer("bias", up.bias.detach().repeat_interleave(rate))
+        self.lay_down = Interleave(channels, rate)
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, R, W] -> [1, out, R, s W]."""
         return self.lay_down(F.conv2d(x, self.weight, self.bias, padding=(0, 1)))
 
 
-class PhaseConv(nn.Module):
+class PolyphaseConv(nn.Module):
     """A strided convolution on phases kept as channels: one output a column, kernel 3, so two columns fewer.
 
-    `phases` [stride]: where phase p stands among the channels of one input. `more` channels of zeros in the result.
+    `phases` [stride]: where phase p stands among the channels of one input.
     """
 
-    def __init__(self, conv: Conv, phases: tuple[int, ...], more: int) -> None:
+    def __init__(self, conv: Conv, phases: tuple[int, ...]) -> None:
         super().__init__()
         out, inner, _, kernel = conv.weight.shape
         stride = len(phases)
@@ -79,8 +76,8 @@ class PhaseConv(nn.Module):
         for tap in range(kernel):
             neighbour, phase = divmod(tap - conv.padding[1], stride)
             weight[:, :, phases[phase], neighbour + 1] = conv.weight.detach()[:, :, 0, tap]
-        self.register_buffer("weight", widened(weight.flatten(1, 2)[:, :, None], more, 0))  # [out, in * stride, 1, 3]
-        self.register_buffer("bias", F.pad(conv.bias.detach(), (0, more)))
+        self.register_buffer("weight", weight.flatten(1, 2)[:, :, None])  # [out, in * stride, 1, 3]
+        self.register_buffer("bias", conv.bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in * stride, R, W] -> [1, out, R, W - 2]."""
