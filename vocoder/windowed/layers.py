@@ -84,6 +84,9 @@ class StyleRows:
 class StyleProduct(nn.Module):
     """style [1, style_dim, 1, 1] -> all gains and shifts, [1, C, 1, 1] each, in registration order."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, weight: Tensor, bias: Tensor, sizes: list[int]) -> None:
         super().__init__()
         self.register_buffer("weight", weight[:, :, None, None].float())  # [rows, style_dim, 1, 1]
@@ -116,6 +119,9 @@ def widened(weight: Tensor, outputs: int, inputs: int) -> Tensor:
 class FoldedConv(nn.Module):
     """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input, `more`: zero channels that it adds."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, conv: Conv, inner: Tensor | None = None, more: int = 0) -> None:
         super().__init__()
         weight = conv.weight.detach().double()  # [out, in, 1, k]
@@ -131,7 +137,15 @@ class FoldedConv(nn.Module):
         return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
 
 
-class CosineSnake(nn.Module):
+class SnakeForm(nn.Module):
+    """Snake of u = factor * z, up to a factor and a constant, which the next convolution takes. `steady`: it needs the steady channel."""
+
+    factor: float
+    constant: float
+    steady: bool
+
+
+class CosineSnake(SnakeForm):
     """u - cos(u): 2 Snake - 1 on u = 2z."""
 
     factor, constant, steady = 2.0, 1.0, True
@@ -140,7 +154,7 @@ class CosineSnake(nn.Module):
         return u - torch.cos(u)
 
 
-class PolynomialSnake(nn.Module):
+class PolynomialSnake(SnakeForm):
     """u + P(q), q = (u - round u)^2: Snake / pi on u = z / pi, for chips without sin and cos.
 
     sin(z)^2 has period pi, so it is a function of r = u - round(u) in -1/2..1/2, and an even one: P(q) = q (c (a q + b)^2 + d)^2, the
@@ -166,7 +180,9 @@ class SnakeConv(nn.Module):
     convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input.
     """
 
-    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module, apart: bool) -> None:
+    scale: Tensor | None
+
+    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: SnakeForm, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
         self.norm, self.form = Norm(norm, styles, inner, form.steady), form
