@@ -73,8 +73,9 @@ test: venv ## fast tests, in two processes (WORKERS=)
 test-slow: venv ## full-size parity, in two processes
 	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile
 
-lint: venv ## ruff
+lint: venv ## ruff, then mypy (a minute the first time)
 	$(RUN) -m ruff check .
+	$(RUN) -m mypy
 
 clean: ## remove what was built, keep the virtual environment
-	rm -rf build .pytest_cache .ruff_cache .hypothesis
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.config import KokoroConfig, not_releasable
 from core.errors import InputError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from core.voices import VoiceLibrary
 
+LoadedModule = TypeVar("LoadedModule", bound="nn.Module")
 HUB_REPOSITORY = "hexgrad/Kokoro-82M"
 HUB_REVISION = "f3ff3571791e39611d31c381e3a41a3af07b4987"
 HUB_SHA256 = "496dba118d1a58f5f3db2efc88dbdc216e0483fc89fe6e47ee1f2c53f18ad1e4"  # of kokoro-v1_0.pth at that revision
@@ -189,7 +190,7 @@ class Checkpoint:
             raise InputError(f"{self.weights} has no part {name!r}; it holds {', '.join(self._parts)}")
         return self._parts[name]
 
-    def load_part(self, module: "nn.Module", name: str) -> "nn.Module":
+    def load_part(self, module: LoadedModule, name: str) -> LoadedModule:
         """Load part `name` into `module`, strictly, and return it in eval mode."""
         try:
             missing, extra = module.load_state_dict(self.part(name), strict=False)

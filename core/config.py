@@ -134,7 +134,7 @@ def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
             _require(optional, f"key {prefix}{name} is missing")
             continue
         value = data[name]
-        if dataclasses.is_dataclass(spec.type):
+        if isinstance(spec.type, type) and dataclasses.is_dataclass(spec.type):
             _require(isinstance(value, dict), f"{prefix}{name} is not an object")
             value = _build(spec.type, value, f"{prefix}{name}.")
         elif spec.type is int:

@@ -7,6 +7,7 @@ data/heldout/ (24 with recordings) and data/calibration/ (24) are bundled; `pyth
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def load(file: Path) -> Utterance:
 
     with np.load(file, allow_pickle=False) as stored:
         fields = {name: stored[name] for name in ("input_ids", "durations", "f0_hz", "energy")}
-        texts = {name: str(stored[name]) for name in ("id", "voice", "text", "phonemes")}
+        texts: dict[str, Any] = {name: str(stored[name]) for name in ("id", "voice", "text", "phonemes")}
     flac = file.with_suffix(".flac")
     recording = None
     if flac.exists():

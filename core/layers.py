@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.modules import Modules
+
 NORM_EPSILON = 1e-5  # torch.nn.InstanceNorm1d's default, which upstream uses
 _WEIGHT_NORM_NAMES = (("weight_g", "weight_v"), ("parametrizations.weight.original0", "parametrizations.weight.original1"))
 
@@ -44,7 +46,7 @@ def weight_norm_folded(g: Tensor, v: Tensor) -> Tensor:
     return (g.double() * wide / norm).to(v.dtype)
 
 
-class _UpstreamWeight:
+class _UpstreamWeight(nn.Module):
     """Load hook shared by both convolutions: fold weight norm, insert the height axis.
 
     `weight_norm=True` means upstream stores g and v; the folded weight is then not accepted in their place, and the other way round.
@@ -52,6 +54,7 @@ class _UpstreamWeight:
 
     weight_norm: bool
     weight: Tensor
+    bias: Tensor | None
     upstream_dim: int
 
     def _load_from_state_dict(
@@ -109,6 +112,7 @@ class Conv(_UpstreamWeight, nn.Conv2d):
     """Conv1d as Conv2d (1, k) on [B, C, 1, S]."""
 
     upstream_dim = 3
+    padding: tuple[int, ...]
 
     def __init__(
         self,
@@ -134,12 +138,14 @@ class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
 
     upstream_dim = 3
     weight_norm = True
+    bias: Tensor
+    padding: tuple[int, ...]
 
     def __init__(self, inner: int, out: int, kernel: int, *, stride: int, padding: int, output_padding: int = 0, groups: int = 1) -> None:
         super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), groups=groups)
         self.zero_taps = output_padding
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: the length follows from the stride
         """[B, inner, 1, S] -> [B, out, 1, stride * S] for the paddings used here."""
         weight = F.pad(self.weight, (0, self.zero_taps)) if self.zero_taps else self.weight
         return F.conv_transpose2d(x, weight, self.bias, self.stride, self.padding, 0, self.groups)
@@ -150,6 +156,7 @@ class Linear(_UpstreamWeight, nn.Conv2d):
 
     upstream_dim = 2
     weight_norm = False
+    bias: Tensor
 
     def __init__(self, inner: int, out: int) -> None:
         super().__init__(inner, out, (1, 1))
@@ -174,7 +181,7 @@ class StyleAffine(Linear):
         return state
 
 
-class SnakeList(nn.ModuleList):
+class SnakeList(Modules["Snake"]):
     """Upstream's ParameterList of alphas: key `alpha1.0` there is `alpha1.0.alpha` here."""
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
@@ -186,7 +193,7 @@ class SnakeList(nn.ModuleList):
 
 def upstream_state(module: nn.Module) -> dict[str, Tensor]:
     """The state dict upstream's class would hold for `module`: every load hook above, undone."""
-    state = {}
+    state: dict[str, Tensor] = {}
     for path, layer in module.named_modules():
         own = (
             layer.upstream_state()
@@ -238,6 +245,8 @@ class Snake(nn.Module):
 
     Source: Ziyin et al., arXiv 2006.08195. In training the quotient follows alpha; `eval()` and loading freeze it.
     """
+
+    inverse_alpha: Tensor
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -45,8 +45,13 @@ class Part:
 class Stage(Protocol):
     """One model at one precision for one deployment target."""
 
-    precision: str
-    target: str
+    @property
+    def precision(self) -> str:
+        """fp16 or fp32; of the G2P: w8 or fp16."""
+
+    @property
+    def target(self) -> str:
+        """iOS17 or iOS18."""
 
     def parts(self) -> tuple[Part, ...]:
         """The packages; one, but for an encoder of iOS 17, which knows no functions."""

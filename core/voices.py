@@ -69,7 +69,8 @@ class VoiceLibrary:
 
     def blend(self, text: str) -> "Tensor":
         """The weighted mean of the packs that `text` names: [510, 1, 256]."""
-        return sum(weight * self.pack(name) for name, weight in parse_blend(text))
+        first, *others = (weight * self.pack(name) for name, weight in parse_blend(text))
+        return sum(others, start=first)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.5)

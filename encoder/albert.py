@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.config import PlbertConfig
+from core.modules import Modules
 
 EMBEDDING_SIZE, TOKEN_TYPES, NORM_EPSILON = 128, 2, 1e-12  # AlbertConfig's defaults, which upstream does not change
 EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
@@ -82,7 +83,7 @@ class LayerGroup(nn.Module):
 
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
-        self.albert_layers = nn.ModuleList([Layer(config)])
+        self.albert_layers = Modules([Layer(config)])
 
 
 class Transformer(nn.Module):
@@ -91,7 +92,7 @@ class Transformer(nn.Module):
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
         self.embedding_hidden_mapping_in = nn.Linear(EMBEDDING_SIZE, config.hidden_size)
-        self.albert_layer_groups = nn.ModuleList([LayerGroup(config)])
+        self.albert_layer_groups = Modules([LayerGroup(config)])
         self.repeats = config.num_hidden_layers
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:

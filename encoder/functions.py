@@ -24,7 +24,8 @@ from core.contract import (
 )
 from core.errors import UtteranceTooLong
 from encoder.model import DurationFunction, Encoder, ProsodyFunction
-from mlprogram import Program
+
+Executed = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # a Program, or Core ML: named inputs to named outputs
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def torch_functions(encoder: Encoder) -> Functions:
     return Functions(DurationFunction(encoder).eval(), ProsodyFunction(encoder).eval())
 
 
-def package_functions(programs: Mapping[str, Program]) -> Functions:
+def package_functions(programs: Mapping[str, Executed]) -> Functions:
     """The executed package, or two: programs by function name."""
 
     def duration(ids: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from core.blocks import AdainResBlk1d
 from core.config import KokoroConfig
 from core.contract import PADDING_ID
 from core.errors import InputError
 from core.layers import Conv, Mask
+from core.modules import Modules
 from encoder.albert import Albert
 from encoder.predictor import ProsodyPredictor, with_style
 from encoder.text_encoder import TextEncoder
@@ -87,7 +89,7 @@ class DurationFunction(nn.Module):
 class CurvePredictor(nn.Module):
     """One curve at twice the frame rate: three AdaIN blocks and a projection."""
 
-    def __init__(self, blocks: nn.ModuleList, projection: Conv) -> None:
+    def __init__(self, blocks: Modules[AdainResBlk1d], projection: Conv) -> None:
         super().__init__()
         self.blocks, self.projection = blocks, projection
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from core.blocks import AdainResBlk1d
 from core.config import KokoroConfig
 from core.layers import Conv
+from core.modules import Modules
 from encoder.prefix_lstm import PrefixLSTM
 
 NORM_EPSILON = 1e-5
@@ -81,9 +82,9 @@ class ProsodyPredictor(nn.Module):
         self.F0_proj, self.N_proj = (Conv(width // 2, 1, 1, weight_norm=False) for _ in range(2))
 
     @staticmethod
-    def _branch(width: int, style_dim: int) -> nn.ModuleList:
+    def _branch(width: int, style_dim: int) -> Modules[AdainResBlk1d]:
         half = width // 2
-        return nn.ModuleList(
+        return Modules(
             [
                 AdainResBlk1d(width, width, style_dim),
                 AdainResBlk1d(width, half, style_dim, upsample=True),

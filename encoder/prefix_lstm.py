@@ -17,10 +17,12 @@ _DIRECTIONS = ("l0", "l0_reverse")
 class PrefixLSTM(nn.LSTM):
     """One layer, two directions, upstream's parameters and keys; the padding column exists in the graph only."""
 
+    weight_ih_l0: Tensor
+
     def __init__(self, inner: int, hidden: int) -> None:
         super().__init__(inner, hidden, batch_first=True, bidirectional=True)
 
-    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:  # type: ignore[override]  # always from zeros: no first state
         """x [B, T, inner], inside [B, T, 1] or None at exact length -> [B, T, 2 hidden], zero in the padding."""
         if inside is None:
             return super().forward(x)[0]
@@ -33,7 +35,7 @@ class PrefixLSTM(nn.LSTM):
         weight, so that a scale per row still fits the rest of the row."""
         gate = torch.arange(4 * self.hidden_size, device=self.weight_ih_l0.device) < self.hidden_size
         column = -gate[:, None].to(self.weight_ih_l0.dtype)  # [4 hidden, 1]
-        weights = []
+        weights: list[Tensor] = []
         for end in _DIRECTIONS:
             inward = torch.cat([getattr(self, f"weight_ih_{end}"), column], dim=1)
             weights += [inward, *(getattr(self, f"{kind}_{end}") for kind in ("weight_hh", "bias_ih", "bias_hh"))]

@@ -142,7 +142,7 @@ def encoder_function(encoder: Encoder, name: str, buckets: Buckets, keep_fp32: t
             style,
             TensorType(SPEED, np.float32, shape=(1,)),
         )
-        example = (ids, torch.zeros(1, style_dim), torch.ones(1))
+        example: tuple[torch.Tensor, ...] = (ids, torch.zeros(1, style_dim), torch.ones(1))
         return Function(DurationFunction(encoder), example, inputs, _float_outputs(DURATIONS, HIDDEN, TEXT), kept)
     shapes = tuple((1, hidden + 1, 1, frames) for frames in buckets.frames)
     example = (torch.ones(shapes[0]), torch.zeros(1, style_dim))

@@ -7,7 +7,7 @@ T = tokens with the boundary at both ends, F = frames. The backend is PyTorch at
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,11 +47,19 @@ class EncoderBackend:
 
 
 class Context(Protocol):
-    """What these steps work with: the vocabulary, one voice [510, 1, 256], the backend."""
+    """What these steps work with."""
 
-    vocab: Mapping[str, int]
-    voice: np.ndarray
-    encoder: EncoderBackend
+    @property
+    def vocab(self) -> Mapping[str, int]:
+        """Symbol to number."""
+
+    @property
+    def voice(self) -> np.ndarray:
+        """[510, 1, 256]."""
+
+    @property
+    def encoder(self) -> EncoderBackend:
+        """Who computes."""
 
 
 def _ids(context: Context, given: Tensors) -> Tensors:
@@ -147,10 +155,12 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class _Encoding:
-    vocab: Mapping[str, int]
-    voice: np.ndarray
+class Encoding:
+    """What the steps from `ids` on work with: neither vocabulary nor voice."""
+
     encoder: EncoderBackend
+    vocab: Mapping[str, int] = field(default_factory=dict)
+    voice: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 def encode(backend: EncoderBackend, ids: tuple[int, ...], style: Tensor, speed: float) -> Encoded:
@@ -159,4 +169,4 @@ def encode(backend: EncoderBackend, ids: tuple[int, ...], style: Tensor, speed: 
     Raises InputError for a speed or a length that is out of range.
     """
     given = {"ids": np.array(ids, np.int32), "style_prosody": style.numpy(), "speed": np.array([check_speed(speed)], np.float32)}
-    return Encoded.of(run(FROM_IDS, _Encoding({}, np.zeros(0, np.float32), backend), given))
+    return Encoded.of(run(FROM_IDS, Encoding(backend), given))

@@ -108,7 +108,7 @@ class Truth:
 def _keep(path: Path, signals: dict[str, np.ndarray | float]) -> None:
     """Write by rename: a file that is there is whole."""
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez(stream, **signals)
+        np.savez(stream, allow_pickle=False, **signals)
 
 
 def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]:

@@ -5,6 +5,7 @@ write_json(out, decision_record(levels, choice, context, seed_floors, objective=
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,18 +34,23 @@ def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
             renders.append(render_reference(truth.vocoder, truth.inputs(utterance)).astype("float64"))
     finally:
         torch.set_num_threads(before)
-    return measure(Trial(*renders))
+    one, two = renders
+    return measure(Trial(one, two))
 
 
-def seed_floors(context: JudgeContext) -> dict[str, dict[str, float]]:
+def seed_floors(context: JudgeContext) -> dict[str, dict[str, float | None]]:
     """The reference's own spread: another noise seed over all clips, another thread count on the first."""
     store, truth = context.store, context.truth
-    other_seed = [store.figures(f"seed_floor/{clip.id}", lambda clip=clip: truth.of(clip).seed_floor()) for clip in context.clips]
+    other_seed = [store.figures(f"seed_floor/{clip.id}", partial(_seed_floor, truth, clip)) for clip in context.clips]
     threads = [context.store.figures("seed_floor/threads", lambda: thread_floor(context.truth, context.clips[0]))]
     return {name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))}
 
 
-def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _seed_floor(truth: Truth, clip: Utterance) -> dict[str, float]:
+    return truth.of(clip).seed_floor()
+
+
+def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
     known = figures[0]
     means = {name: statistic(name, MEAN, figures) for name in known}
     return means | {f"{name}_worst": statistic(name, WORST, figures) for name in known}
@@ -73,8 +79,9 @@ def decision_record(
 
 def level_record(level: JudgedLevel) -> dict[str, Any]:
     """One level: what it is, what was measured, what was forecast."""
-    own = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit, "bytes": level.bytes}
-    own |= {"int8_macs_share": level.int8_macs_share, "forecast_ms_per_second": level.forecast, "verdict": level.verdict}
+    own: dict[str, Any] = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit}
+    own |= {"bytes": level.bytes, "int8_macs_share": level.int8_macs_share}
+    own |= {"forecast_ms_per_second": level.forecast, "verdict": level.verdict}
     return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable")}
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from core.checkpoint import Checkpoint
 from core.contract import DEFAULT_BUCKETS, N_FFT, SAMPLE_RATE_HZ, bucket_for
-from eval.broken_tail import HALVED, LATE, UNNORMALIZED, BrokenTail, dropout_columns
+from eval.broken_tail import HALVED, LATE, NONE, UNNORMALIZED, BrokenTail, dropout_columns
 from eval.damage import clipped, low_pass
 from quantize.features import style_for
 from vocoder.decoder import Vocoder
@@ -44,10 +44,10 @@ class Faults:
         """The harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
         return self.vocoder.generator.m_source(f0_hz, noise).squeeze(2).float()
 
-    def with_tail(self, **fault: object) -> Vocoder:
+    def with_tail(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> Vocoder:
         """A copy whose inverse STFT has a fault."""
         copy = deepcopy(self.vocoder)
-        copy.generator.stft = BrokenTail(**fault)
+        copy.generator.stft = BrokenTail(fault, silent)
         return copy.eval()
 
     @cached_property

@@ -45,7 +45,7 @@ def headings(chip: str) -> tuple[str, ...]:
     return ("level", "MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "floors", f"ms/s {chip}", "verdict", "broken or open")
 
 
-def print_release(levels: Sequence[JudgedLevel], choice: Choice, seed_floors: Mapping[str, Mapping[str, float]], chip: str) -> None:
+def print_release(levels: Sequence[JudgedLevel], choice: Choice, seed_floors: Mapping[str, Mapping[str, float | None]], chip: str) -> None:
     """Table, decision, notes."""
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)

@@ -25,6 +25,7 @@ from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
+    from g2p.result import Dialect
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -34,7 +35,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, or BUILD/bundle-demo-METHOD)")
+    parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-demo-windowed-METHOD)")
     parser.add_argument("--dialects", default="us", help="lexicons to include: us, gb, or us,gb (default: %(default)s)")
     parser.add_argument("--verify", type=Path, metavar="FOLDER", help="check this bundle instead")
     return parser.parse_args(argv)
@@ -42,23 +43,24 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
     """Where the bundle goes. InputError for a name that hides that it is not releasable."""
-    from core.manifest import package_name
+    from core.manifest import level_name, package_name
 
     releasable = checkpoint.releasable and arguments.method != "fp32"
-    name = package_name("bundle", checkpoint.name, releasable, arguments.method)
+    name = package_name("bundle", checkpoint.name, releasable, level_name(arguments.method, arguments.form))
     out = arguments.out or arguments.build / name
     if not releasable and checkpoint.name not in out.name:
         raise InputError(f"{checkpoint.name} is not releasable and its bundle has to say so: --out {out.with_name(name)}")
     return out
 
 
-def dialects_of(text: str) -> tuple[str, ...]:
+def dialects_of(text: str) -> "tuple[Dialect, ...]":
     """'us,gb' -> both."""
+    known: dict[str, Dialect] = {"us": "us", "gb": "gb"}
     found = tuple(part.strip() for part in text.split(","))
-    unknown = next((part for part in found if part not in ("us", "gb")), None)
+    unknown = next((part for part in found if part not in known), None)
     if unknown is not None:
         raise InputError(f"--dialects {text}: {unknown!r} is neither us nor gb")
-    return found
+    return tuple(known[part] for part in found)
 
 
 def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) -> None:
@@ -99,7 +101,7 @@ def run(argv: list[str] | None) -> int:
     out = folder_for(arguments, checkpoint)
     from pipeline.bundle_files import verify_bundle, write_bundle
 
-    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects)
+    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, arguments.form)
     data, checked = verify_bundle(out)
     print_report(out, data, checked)
     return EXIT_GOOD

@@ -17,6 +17,7 @@ from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
 from core.staging import read_json, sha256_of, staged, write_json
 from encoder.package import EncoderPackage
+from g2p.result import Dialect
 from pipeline.assembly import NAME, Assembly, Parts
 from pipeline.lexicon_file import write_lexicon
 from pipeline.model_card import decision_for, model_card
@@ -39,7 +40,7 @@ CONTENTS = [
 
 
 def write_bundle(
-    folder: Path, checkpoint: Checkpoint, build: Path, method: str, dialects: tuple[str, ...], form: str = LITERAL
+    folder: Path, checkpoint: Checkpoint, build: Path, method: str, dialects: tuple[Dialect, ...], form: str = LITERAL
 ) -> None:
     """Everything into `folder`, which appears when it is complete. CheckFailed: a rejected level. InputError: missing or mixed parts."""
     parts = Parts.found(checkpoint, build, method, form)

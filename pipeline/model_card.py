@@ -53,7 +53,7 @@ def model_card(data: dict[str, Any], decision: dict[str, Any] | None, level: dic
         size = f"{entry['package_bytes'] / 1e6:.2f}"
         lines.append(f"| {entry['package']} | {size} | {entry['target']} | {units} | `{entry['package_sha256'][:16]}` |")
     lines += ["", "## Quality", ""]
-    lines += [NOT_JUDGED] if level is None else [*_judged(decision, level), "", *decision_table(decision, method)]
+    lines += [NOT_JUDGED] if level is None or decision is None else [*_judged(decision, level), "", *decision_table(decision, method)]
     lines += ["", "## Not measured", "", "No Apple device was used: latency, placement and memory on a device are not known.", ""]
     lines += ["## Contents", "", *contents, "", "Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with", ""]
     lines += ["    python -m pipeline.bundle --verify FOLDER", "", f"Weights: `{data['checkpoint']['sha256']}`. Licences: LICENSES.md.", ""]

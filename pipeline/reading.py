@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from core.errors import InputError
-from g2p.result import PUNCTUATION, US, Dialect, Result, Word
+from g2p.result import PUNCTUATION, US, Dialect, Result, Source, Word
 
 if TYPE_CHECKING:
     from g2p import G2P
@@ -27,10 +27,12 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
         raise InputError("give either a text, or --file FILE, or - for standard input" + (", not both" if file else ""))
     if argument is not None and argument != STDIN:
         return argument
-    where = "standard input" if STDIN in (argument, str(file)) else str(file)
-    if where != "standard input" and not file.is_file():
+    if file is None or str(file) == STDIN:
+        where, data = "standard input", stdin.read()
+    elif file.is_file():
+        where, data = str(file), file.read_bytes()
+    else:
         raise InputError(f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist")
-    data = stdin.read() if where == "standard input" else file.read_bytes()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -91,5 +93,5 @@ def dialect_of(voice: str) -> Dialect:
 
 def _word(text: str, start: int, symbols: str) -> Word:
     end = start + len(symbols)
-    source = "punctuation" if symbols in PUNCTUATION else "override"
+    source: Source = "punctuation" if symbols in PUNCTUATION else "override"
     return Word(symbols, start, end, symbols, symbols, source, space=text[end : end + 1].isspace())

@@ -22,7 +22,7 @@ from encoder.alignment import AlignmentLimits
 from encoder.functions import Buckets, torch_functions
 from encoder.model import Encoder
 from encoder.package import EncoderPackage
-from encoder.steps import FROM_IDS, EncoderBackend
+from encoder.steps import FROM_IDS, EncoderBackend, Encoding
 from pipeline.steps import Chain
 from pipeline.upstream import Silence, injected_noise, upstream_of, upstream_seams
 from vocoder.decoder import Vocoder
@@ -52,7 +52,8 @@ class Spoken:
         """What the steps start from, in the dtype to compute in."""
         half = self.style.shape[1] // 2
         style = self.style.to(dtype).numpy()
-        start = {"ids": np.array(self.ids, np.int32), "speed": np.array([self.speed], np.float32), "seed": np.array([self.seed], np.int64)}
+        start: Tensors = {"ids": np.array(self.ids, np.int32), "speed": np.array([self.speed], np.float32)}
+        start["seed"] = np.array([self.seed], np.int64)
         return start | {"style_decoder": style[:, :half], "style_prosody": style[:, half:]}
 
 
@@ -61,6 +62,7 @@ class TorchBackend:
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source, self.packed = vocoder.generator.m_source, PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
+        self.buckets = BUCKETS.frames
         self.trunk: Tensor | None = None
         vocoder.generator.conv_post.register_forward_pre_hook(self._keep)
 
@@ -85,7 +87,7 @@ def upstream_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype) -> 
     width = checkpoint.config.hidden_dim
     kept = {name: seams[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
     kept["frames"] = seams["frames"][..., :width].transpose(1, 2)  # without the style that upstream appends
-    names = ("durations", "text", "asr", "f0_hz", "energy")
+    names: tuple[str, ...] = ("durations", "text", "asr", "f0_hz", "energy")
     if not isinstance(model.decoder, Silence):
         names += ("spectrum", "trunk", "waveform")
     arrays = _arrays(kept | {name: seams[name] for name in names})
@@ -106,10 +108,11 @@ def torch_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype, refere
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
     backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
     if "spectrum" not in reference:
-        return _arrays(kept) | _encoded(run(FROM_IDS, _chain(backend, None), spoken.given(dtype)))
+        return _arrays(kept) | _encoded(run(FROM_IDS, Encoding(backend), spoken.given(dtype)))
     vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
     seams = chain_run(_chain(backend, vocoder), spoken, dtype, reference)
     columns = seams["spectrum"].shape[-1]
+    assert vocoder.trunk is not None  # the chain has just run
     return _arrays(kept) | seams | {"trunk": vocoder.trunk[:, :, 0, :columns].numpy()}
 
 
@@ -117,7 +120,7 @@ def torch_run(checkpoint: Checkpoint, spoken: Spoken, dtype: torch.dtype, refere
 def package_run(checkpoint: Checkpoint, spoken: Spoken, encoder: EncoderPackage, vocoder: VocoderPackage | None, reference: Seams) -> Seams:
     """The executed artifacts; what they do not give out (bert, bert_encoder, trunk) is left out."""
     if vocoder is None:
-        return _encoded(run(FROM_IDS, _chain(encoder.backend, None), spoken.given(torch.float32)))
+        return _encoded(run(FROM_IDS, Encoding(encoder.backend), spoken.given(torch.float32)))
     return chain_run(_chain(encoder.backend, vocoder), spoken, torch.float32, reference)
 
 
@@ -138,7 +141,7 @@ def chain_run(chain: Chain, spoken: Spoken, dtype: torch.dtype, reference: Seams
     return found | {"spectrum": source["spectrum"], "waveform": run(RENDER_STEPS, chain, given | theirs)["waveform"]}
 
 
-def _chain(encoder: EncoderBackend, vocoder: VocoderBackend | None) -> Chain:
+def _chain(encoder: EncoderBackend, vocoder: VocoderBackend) -> Chain:
     return Chain({}, np.zeros(0, np.float32), encoder, vocoder)
 
 

@@ -26,7 +26,8 @@ class Tally:
         self.clock, self.started = clock, clock()
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.chunks = self.kept = self.turned_down = self.samples = self.spoken = self.phonemes = 0
-        self.peak, self.lowest_gain, self.worst_seam_db, self.first_audio_s = 0.0, 1.0, float("-inf"), None
+        self.peak, self.lowest_gain, self.worst_seam_db = 0.0, 1.0, float("-inf")
+        self.first_audio_s: float | None = None
         self._before: np.ndarray | None = None
 
     def add(self, speech: Speech) -> None:

@@ -32,8 +32,7 @@ def seconds(samples: int) -> float:
 def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     """Times of one chunk whose pause begins at sample `offset`."""
     start = offset + speech.pause
-    edges = start + FRAME_SAMPLES * np.concatenate([[0], np.cumsum(speech.durations)])  # [tokens + 1] samples
-    edges = [int(edge) for edge in edges]
+    edges = [int(edge) for edge in start + FRAME_SAMPLES * np.concatenate([[0], np.cumsum(speech.durations)])]  # [tokens + 1] samples
     symbols = ("", *speech.chunk.phonemes, "")
     words = []
     for word, place in zip(speech.chunk.words, speech.chunk.places, strict=True):

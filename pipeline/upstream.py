@@ -25,6 +25,7 @@ from core.errors import InputError
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
 
+KModel = Any  # kokoro.model.KModel: upstream has no types
 OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know
 _FOLDED = (".norm.weight", ".norm.bias")  # AdaIN's unit affine: absent in the released checkpoint, ones and zeros upstream
 
@@ -33,7 +34,7 @@ def istftnet() -> types.ModuleType:
     """The module kokoro.istftnet as released on PyPI; InputError says how to get it."""
     if "kokoro" not in sys.modules:
         found = importlib.util.find_spec("kokoro")
-        if found is None:
+        if found is None or found.submodule_search_locations is None:
             raise InputError("upstream is not installed: `make venv` does it (pip install --no-deps kokoro==0.9.4)")
         bare = types.ModuleType("kokoro")
         bare.__path__ = list(found.submodule_search_locations)
@@ -49,7 +50,7 @@ def kokoro_model() -> types.ModuleType:
     if "loguru" in sys.modules or importlib.util.find_spec("loguru") is not None:
         return importlib.import_module("kokoro.model")
     stand_in = types.ModuleType("loguru")
-    stand_in.logger = logging.getLogger("kokoro")
+    vars(stand_in)["logger"] = logging.getLogger("kokoro")
     sys.modules["loguru"] = stand_in
     try:
         return importlib.import_module("kokoro.model")
@@ -57,7 +58,7 @@ def kokoro_model() -> types.ModuleType:
         del sys.modules["loguru"]
 
 
-def empty_model(config: dict[str, Any]) -> torch.nn.Module:
+def empty_model(config: dict[str, Any]) -> KModel:
     """KModel as its constructor leaves it when the weights file holds nothing."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "empty.pth"
@@ -71,7 +72,7 @@ def has_upstreams_widths(config: KokoroConfig) -> bool:
     return config.decoder == DecoderConfig() and config.hidden_dim == 512 and config.istftnet.upsample_initial_channel == 512
 
 
-def upstream_of(checkpoint: "Checkpoint") -> torch.nn.Module:
+def upstream_of(checkpoint: "Checkpoint") -> KModel:
     """KModel with the checkpoint's weights, strictly loaded; a decoder of other widths is left out (Silence)."""
     import json
 
@@ -108,7 +109,7 @@ def injected_noise(noise: torch.Tensor | Callable[[int], torch.Tensor], longest:
         return torch.zeros_like(like)
 
     torch.rand = lambda *shape, **_: torch.full(shape, 0.37)
-    torch.randn_like = drawn
+    torch.randn_like = drawn  # type: ignore[assignment]  # of its overloads, the one that upstream calls
     try:
         yield
     finally:
@@ -123,7 +124,7 @@ class Silence(torch.nn.Module):
 
 
 @torch.no_grad()
-def upstream_seams(model: torch.nn.Module, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
+def upstream_seams(model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
     """Run KModel.forward_with_tokens and keep every seam: input_ids [1, n] with boundary tokens, style [1, 256].
 
     bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding), durations [n], text [1, C, n],

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from core.checkpoint import Checkpoint
+    from g2p.result import Dialect
     from pipeline.runs import Seams, Spoken
     from pipeline.seams import SeamRow
 
@@ -63,7 +64,7 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Spoke
     return Spoken(ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed)
 
 
-def phonemes_of(text: str, dialect: str) -> str:
+def phonemes_of(text: str, dialect: "Dialect") -> str:
     """What g2p makes of `text`. InputError when that is nothing."""
     from g2p import G2P
 
@@ -124,7 +125,7 @@ def save(folder: Path, runs: "dict[str, Seams]", report: dict) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, seams in runs.items():
-        np.savez(folder / f"{name}.npz", **seams)
+        np.savez(folder / f"{name}.npz", allow_pickle=False, **seams)
     write_json(folder / "seams.json", report)
     plot(folder / "seams.png", runs)
 

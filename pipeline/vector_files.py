@@ -50,6 +50,9 @@ def spoken_text(chain: Chain, longest: int) -> list[Speech]:
 
 def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
     """Run every utterance through every step and write it all; the folder appears when it is complete. Returns the index."""
+    widths, frames = chain.encoder.buckets, chain.vocoder.buckets
+    if widths is None or frames is None:
+        raise InputError("test vectors are of packages: at exact length there are no buckets to pad to")
     with staged(folder) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
@@ -62,7 +65,7 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
             "format": FORMAT,
             "checkpoint": checkpoint,
             "packages": packages,
-            "buckets": lengths(chain.encoder.buckets) | {"vocoder_frames": list(chain.vocoder.buckets)},
+            "buckets": lengths(widths) | {"vocoder_frames": list(frames)},
             "voice": {"file": VOICE, "sha256": sha256_of(aside / VOICE)},
             "steps": [step.as_dict() for step in STEPS],
             "utterances": utterances,

@@ -87,7 +87,7 @@ def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path)
     """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
     if not method.reconverts:
         return Source(parent.package_path, stage)
-    figures = ()
+    figures: tuple[Figure, ...] = ()
     if method.balances:
         vocoder, figure = balanced(method, stage)
         figures, stage = (figure,), replace(stage, balanced=vocoder)
@@ -98,8 +98,9 @@ def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path)
 
 def balanced(method: Method, stage: VocoderStage) -> tuple[Vocoder, Figure]:
     """The equalized vocoder and the proof that it renders the same. Raises CheckFailed when it does not."""
-    peaks = channel_peaks(stage.vocoder, calibration_inputs(stage.checkpoint, stage.vocoder, method.activations.clips))
-    copy = equalized(stage.vocoder, peaks, method.activations.exponent)
+    settings = method.int8_activations()
+    peaks = channel_peaks(stage.vocoder, calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
+    copy = equalized(stage.vocoder, peaks, settings.exponent)
     value = snr_db(render_reference(stage.vocoder, stage.speech), render_reference(copy, stage.speech))
     figure = Figure("SNR of the balanced vocoder against the checkpoint's, PyTorch fp32", value, EXACT_DB, True, "dB")
     return copy, all_held([figure])[0]
@@ -143,6 +144,6 @@ def child_manifest(
 ) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
     counts = Counter(op.op_type for op in program.operations if op.op_type != "const")
-    own = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
-    shape = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
+    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
+    shape: dict[str, Any] = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
     return replace(parent, **own, compression=compression, **shape, **describe_package(package))

@@ -8,7 +8,7 @@ z is), into Snake's alpha, and s into the input channels of the convolution that
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +56,7 @@ def channel_peaks(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str,
     """Largest magnitude of every input channel of every convolution over the clips: {path: [C]}."""
     peaks: dict[str, Tensor] = {}
 
-    def note(path: str) -> object:
+    def note(path: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
             found = given[0].abs().amax(dim=(0, 2, 3))
             peaks[path] = torch.maximum(peaks[path], found) if path in peaks else found
@@ -83,6 +83,7 @@ def equalized(vocoder: Vocoder, peaks: Mapping[str, Tensor], exponent: float) ->
     balanced = copy.deepcopy(vocoder)
     for site in sites(balanced):
         reader = balanced.get_submodule(site.reader)
+        assert isinstance(reader, Conv | ConvTranspose), site.reader
         _fold(site, reader, _scales(peaks[site.reader], _kernel_peaks(reader), exponent))
     return balanced.eval()
 
@@ -113,7 +114,7 @@ def _fold(site: Site, reader: Conv | ConvTranspose, scales: Tensor) -> None:
     if site.snake is not None:
         _scale(site.snake.alpha, scales, axis=1)
         site.snake.freeze()
-    if site.depthwise is not None:
+    if site.depthwise is not None and site.depthwise.bias is not None:
         _scale(site.depthwise.bias, 1 / scales, axis=0)
     _scale(reader.weight, scales, axis=0 if isinstance(reader, ConvTranspose) else 1)
 

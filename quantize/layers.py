@@ -90,12 +90,19 @@ def _layer(op: Operation, program: Program, names: _Names, shapes: dict[str, tup
     bias = op.inputs.get("bias", ("",))[0]
     paths = [path for prefix, path in names.layers.items() if any(name.startswith(prefix) for name in (weight, bias))]
     name = max(paths, key=len) if paths else op.name
-    shape = tuple(program.value_type(weight).shape)
+    shape = _weight_shape(program, weight)
     channels, outputs = (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
     is_tail = program.value_type(weight).dtype.name == "fp32"
     macs = count_macs(op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {})
     kind = {"is_style": name in names.styles, "is_tail": is_tail, "is_fixed": name in names.fixed}
     return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind)
+
+
+def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
+    shape = tuple(size for size in program.value_type(weight).shape if size is not None)
+    if len(shape) != 4:
+        raise CheckFailed(f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the vocoder has 4")
+    return shape
 
 
 def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:

@@ -54,7 +54,7 @@ class LayerTrials:
     @classmethod
     def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], method: Method, clips: int) -> "LayerTrials":
         """Balance, find ranges, render: all on calibration sentences."""
-        plain, settings = Vocoder.of(checkpoint), method.activations
+        plain, settings = Vocoder.of(checkpoint), method.int8_activations()
         sentences = list(calibration_inputs(checkpoint, plain, settings.clips))
         vocoder = equalized(plain, channel_peaks(plain, sentences), settings.exponent)
         peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, sentences).items()}

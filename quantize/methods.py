@@ -5,8 +5,10 @@ METHODS["w8a8"].activations.exponent
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from core.errors import InputError
 
@@ -131,6 +133,12 @@ class Method:
         """Whether channels are balanced before anything is quantized."""
         return self.activations is not None and self.activations.exponent > 0
 
+    def int8_activations(self) -> Activations:
+        """How inputs become int8. InputError for a method that keeps them in float."""
+        if self.activations is None:
+            raise InputError(f"method {self.name!r} has no activations to set")
+        return self.activations
+
 
 _BLOCKS = "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to give wrong sums for block scales"
 _ALL = (
@@ -165,15 +173,20 @@ def method_named(name: str) -> Method:
 
 def with_settings(method: Method, settings: list[str]) -> Method:
     """The method with KEY=VALUE pairs put in place of its activations' own. InputError for an unknown key or a value of another kind."""
-    if settings and method.activations is None:
-        raise InputError(f"method {method.name!r} has no activations to set")
+    if not settings:
+        return method
+    own = method.int8_activations()
     changes = dict(_parsed(setting) for setting in settings)
-    return dataclasses.replace(method, activations=dataclasses.replace(method.activations, **changes)) if changes else method
+    return dataclasses.replace(method, activations=dataclasses.replace(own, **changes))
 
 
-def _parsed(setting: str) -> tuple[str, object]:
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
-    kinds = {"exponent": float, "clips": int, "float_inputs": lambda names: tuple(name for name in names.split(",") if name)}
+    kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "clips": int, "float_inputs": _names}
     _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
     try:
         return key, kinds[key](text)

@@ -66,7 +66,8 @@ def _at(layer: list[Option], level: str) -> Option:
 
 def _hull(layer: list[Option], start: str) -> list[tuple[float, Option, Option]]:
     """Steps of rising price from the start along the lower convex hull: (price = damage per gain, from, to)."""
-    steps, here = [], _at(layer, start)
+    steps: list[tuple[float, Option, Option]] = []
+    here = _at(layer, start)
     while True:
         ahead = [option for option in layer if option.gain > here.gain]
         if not ahead:

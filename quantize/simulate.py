@@ -53,6 +53,7 @@ def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], peaks: Mapping[s
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():
             layer = vocoder.get_submodule(path)
+            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d), path  # as every layer that compression names
             if level.weights is not None:
                 undo.callback(layer.weight.data.copy_, layer.weight.detach().clone())
                 layer.weight.data.copy_(on_grid(layer.weight.detach(), level.weights, isinstance(layer, ConvTranspose)))

@@ -94,6 +94,7 @@ def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, ca
         (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"),
         (["--method", "w8"], 2, "run `kokoro-ane quantize --method w8"),
         (["--method", "w9"], 2, "w9"),
+        (["--form", "windowed"], 2, "--form windowed"),  # asked for, it was the literal one that was bundled
         (["--verify", "{build}/nothing"], 2, "does not exist"),
     ],
 )

@@ -11,6 +11,7 @@ from core.blocks import AdainResBlk1d, concatenate
 from core.checkpoint import Checkpoint
 from core.config import KokoroConfig
 from core.layers import Conv, Mask, masked
+from core.modules import Modules
 from vocoder.generator import Generator
 
 
@@ -22,7 +23,7 @@ class Vocoder(nn.Module):
         wide, residual, style_dim = config.decoder.hidden_dim, config.decoder.asr_res_dim, config.style_dim
         joined = wide + 2 + residual
         self.encode = AdainResBlk1d(config.hidden_dim + 2, wide, style_dim)
-        self.decode = nn.ModuleList(AdainResBlk1d(joined, wide, style_dim) for _ in range(3))
+        self.decode = Modules(AdainResBlk1d(joined, wide, style_dim) for _ in range(3))
         self.decode.append(AdainResBlk1d(joined, config.istftnet.upsample_initial_channel, style_dim, upsample=True))
         self.F0_conv = Conv(1, 1, 3, stride=2, padding=1)
         self.N_conv = Conv(1, 1, 3, stride=2, padding=1)
@@ -33,6 +34,13 @@ class Vocoder(nn.Module):
     def of(cls, checkpoint: Checkpoint) -> "Vocoder":
         """The checkpoint's vocoder, in float32 and eval mode."""
         return checkpoint.load_part(cls(checkpoint.config), "decoder")
+
+    @property
+    def residual_conv(self) -> Conv:
+        """The one convolution of `asr_res`, which upstream keeps in a list."""
+        conv = self.asr_res[0]
+        assert isinstance(conv, Conv)
+        return conv
 
     def forward(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None = None) -> Tensor:
         """One utterance or a batch of equal length; `mask=None` means no padding.

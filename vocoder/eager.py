@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d, concatenate
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Snake
+from core.modules import Modules
 from vocoder.decoder import Vocoder
 from vocoder.generator import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator
 
@@ -76,6 +77,9 @@ def last_channels(x: Tensor) -> Tensor:
 class ScaledConv(nn.Module):
     """A convolution with frozen weights: `inner` [in] or [1] divides its input, `outer` multiplies its result."""
 
+    weight: Tensor
+    bias: Tensor | None
+
     def __init__(self, conv: Conv, inner: Tensor | None = None, outer: float = 1.0) -> None:
         super().__init__()
         weight = conv.weight.detach().double() * outer  # [out, in, 1, k]
@@ -92,6 +96,9 @@ class ScaledConv(nn.Module):
 
 class ScaledConvTranspose(nn.Module):
     """A transposed convolution with frozen weights; `inner` divides its input."""
+
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, conv: ConvTranspose, inner: float = 1.0) -> None:
         super().__init__()
@@ -126,8 +133,8 @@ class SnakeBlock(nn.Module):
         super().__init__()
         first = zip(block.adain1, block.alpha1, block.convs1, strict=True)
         second = zip(block.adain2, block.alpha2, block.convs2, strict=True)
-        self.first = nn.ModuleList(SnakeConv(*parts, rows) for parts in first)
-        self.second = nn.ModuleList(SnakeConv(*parts, rows) for parts in second)
+        self.first = Modules(SnakeConv(*parts, rows) for parts in first)
+        self.second = Modules(SnakeConv(*parts, rows) for parts in second)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S] -> a new tensor of the same shape."""
@@ -163,11 +170,11 @@ class EagerGenerator(nn.Module):
         super().__init__()
         count = generator.blocks_per_stage
         # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the stage divides by `count`.
-        self.ups = nn.ModuleList(ScaledConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups))
-        self.noise_convs = nn.ModuleList(ScaledConv(conv) for conv in generator.noise_convs)
-        self.noise_res = nn.ModuleList(SnakeBlock(block, rows) for block in generator.noise_res)
+        self.ups = Modules(ScaledConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups))
+        self.noise_convs = Modules(ScaledConv(conv) for conv in generator.noise_convs)
+        self.noise_res = Modules(SnakeBlock(block, rows) for block in generator.noise_res)
         blocks = [SnakeBlock(block, rows) for block in generator.resblocks]
-        self.stages = nn.ModuleList(nn.ModuleList(blocks[i : i + count]) for i in range(0, len(blocks), count))
+        self.stages = Modules(Modules(blocks[i : i + count]) for i in range(0, len(blocks), count))
         self.conv_post, self.stft = ScaledConv(generator.conv_post, inner=torch.tensor([float(count)])), generator.stft
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
@@ -187,13 +194,16 @@ class EagerGenerator(nn.Module):
 class EagerVocoder(nn.Module):
     """A frozen copy of a Vocoder's weights in the form above; a change of the vocoder afterwards does not reach it."""
 
+    style_weight: Tensor
+    style_bias: Tensor
+
     def __init__(self, vocoder: Vocoder) -> None:
         super().__init__()
         rows = StyleRows()
         self.encode = LeakyBlock(vocoder.encode, rows)
-        self.decode = nn.ModuleList(LeakyBlock(block, rows) for block in vocoder.decode)
+        self.decode = Modules(LeakyBlock(block, rows) for block in vocoder.decode)
         self.f0_conv, self.energy_conv = ScaledConv(vocoder.F0_conv), ScaledConv(vocoder.N_conv)
-        self.residual = ScaledConv(vocoder.asr_res[0])
+        self.residual = ScaledConv(vocoder.residual_conv)
         self.generator = EagerGenerator(vocoder.generator, rows)
         dtype = vocoder.F0_conv.weight.dtype
         self.register_buffer("style_weight", torch.cat(rows.weights).to(dtype))  # [rows, style_dim]

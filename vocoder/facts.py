@@ -43,13 +43,13 @@ class VocoderFacts(ProgramFacts):
     tail_operations: int
 
     @classmethod
-    def of(cls, program: Program) -> "VocoderFacts":
+    def of(cls, program: Program, flexible: str = FEATURES, forbidden: tuple[str, ...] = FORBIDDEN) -> "VocoderFacts":
         """Walk the program. The tail is conv_post (the convolution that feeds exp), all that is computed from it, and the envelope."""
         operations = computing(program)
         tail = _tail(operations)
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
         return cls(
-            **vars(ProgramFacts.of(program, FEATURES, FORBIDDEN)),
+            **vars(ProgramFacts.of(program, flexible, forbidden)),
             not_rank_4=sum(len(value.shape) != 4 for _, value in floats),
             fp32_outside_tail=tuple(op.name for op, value in floats if value.dtype.name == "fp32" and op.name not in tail),
             fp16_inside_tail=tuple(op.name for op, value in floats if value.dtype.name == "fp16" and op.name in tail),

@@ -22,7 +22,7 @@ from mlprogram.examine.rules import Rules, load_rules
 from vocoder.decoder import Vocoder
 from vocoder.packing import PackedVocoder, VocoderInputs, pack
 from vocoder.windowed import geometry
-from vocoder.windowed.layers import PolynomialSnake, SineSnake
+from vocoder.windowed.layers import PolynomialSnake, SineSnake, SnakeForm
 from vocoder.windowed.model import WindowedVocoder
 from vocoder.windowed.packing import joined_rows, pack_rows
 
@@ -139,7 +139,7 @@ class WindowedForm:
         """See Form."""
         return WINDOWED_POLYNOMIAL if self.polynomial else WINDOWED
 
-    def snake(self) -> nn.Module:
+    def snake(self) -> SnakeForm:
         """The Snake of these chips."""
         return PolynomialSnake() if self.polynomial else SineSnake()
 

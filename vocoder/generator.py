@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from core.config import KokoroConfig
 from core.contract import SPECTRUM_CHANNELS
 from core.layers import AdaIN1d, Conv, ConvTranspose, Mask, Snake, SnakeList, masked
+from core.modules import Modules
 from vocoder.istft import InverseStft
 from vocoder.source import HarmonicSource
 
@@ -31,9 +32,9 @@ class AdaINResBlock1(nn.Module):
         self, channels: int, kernel: int, dilations: tuple[int, ...], style_dim: int, scales: tuple[float, float] = (LOUD_SCALE, LOUD_SCALE)
     ) -> None:
         super().__init__()
-        self.convs1 = nn.ModuleList(Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2) for d in dilations)
-        self.convs2 = nn.ModuleList(Conv(channels, channels, kernel, padding=(kernel - 1) // 2) for _ in dilations)
-        self.adain1, self.adain2 = (nn.ModuleList(AdaIN1d(style_dim, channels, scale) for _ in dilations) for scale in scales)
+        self.convs1 = Modules(Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2) for d in dilations)
+        self.convs2 = Modules(Conv(channels, channels, kernel, padding=(kernel - 1) // 2) for _ in dilations)
+        self.adain1, self.adain2 = (Modules(AdaIN1d(style_dim, channels, scale) for _ in dilations) for scale in scales)
         self.alpha1 = SnakeList(Snake(channels) for _ in dilations)
         self.alpha2 = SnakeList(Snake(channels) for _ in dilations)
 
@@ -55,7 +56,10 @@ class Generator(nn.Module):
         net, style_dim = config.istftnet, config.style_dim
         widths = [net.upsample_initial_channel // 2**i for i in range(len(net.upsample_rates) + 1)]
         self.m_source = HarmonicSource()
-        self.ups, self.noise_convs, self.noise_res, self.resblocks = (nn.ModuleList() for _ in range(4))
+        self.ups: Modules[ConvTranspose] = Modules()
+        self.noise_convs: Modules[Conv] = Modules()
+        self.noise_res: Modules[AdaINResBlock1] = Modules()
+        self.resblocks: Modules[AdaINResBlock1] = Modules()
         for i, (rate, kernel) in enumerate(zip(net.upsample_rates, net.upsample_kernel_sizes, strict=True)):
             width = widths[i + 1]
             self.ups.append(ConvTranspose(widths[i], width, kernel, stride=rate, padding=(kernel - rate) // 2))
@@ -100,7 +104,7 @@ class Generator(nn.Module):
         """The mask after each upsampling, the last one with the reflection pad's column."""
         if mask is None:
             return [None] * len(self.rates)
-        masks = []
+        masks: list[Mask | None] = []
         for rate in self.rates:
             mask = mask.upsampled(rate)
             masks.append(mask)

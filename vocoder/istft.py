@@ -35,6 +35,9 @@ def hann() -> Tensor:
 class InverseStft(nn.Module):
     """[B, 22, 1, S] log-magnitudes and phase arguments -> [B, 1, 1, 5 (S - 1)] samples."""
 
+    kernel: Tensor
+    window_power: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("kernel", synthesis_kernel().float(), persistent=False)
@@ -45,7 +48,7 @@ class InverseStft(nn.Module):
         magnitude = torch.exp(x[:, :BINS]) * inside  # [B, 11, 1, S]
         phase = torch.sin(x[:, BINS:])
         spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)  # [B, 22, 1, S]
-        trim = {"stride": (1, HOP_SAMPLES), "padding": (0, N_FFT // 2)}
-        signal = F.conv_transpose2d(spectrum, self.kernel, **trim)
-        envelope = F.conv_transpose2d(inside, self.window_power, **trim)
+        stride, trim = (1, HOP_SAMPLES), (0, N_FFT // 2)
+        signal = F.conv_transpose2d(spectrum, self.kernel, stride=stride, padding=trim)
+        envelope = F.conv_transpose2d(inside, self.window_power, stride=stride, padding=trim)
         return signal / envelope.clamp(min=1.0)  # inside the utterance the envelope is 1.25 to 1.5; outside it only avoids 0 / 0

@@ -1,6 +1,6 @@
 """The vocoder as a Stage, in either form: one flexible input, fp32 tail, the promises of its program, its contract.
 
-    stage = VocoderStage(checkpoint, form_named("windowed"), buckets=(182, 242), speech=inputs)
+    stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
     (manifest,) = build(stage, Path("build"))
 """
 
@@ -39,9 +39,9 @@ class VocoderStage:
     checkpoint: Checkpoint
     form: Form
     buckets: tuple[int, ...]
-    precision: str = "fp16"
-    target: str = "iOS17"
-    speech: VocoderInputs | None = None
+    precision: str
+    target: str
+    speech: VocoderInputs
     balanced: Vocoder | None = None  # the checkpoint's vocoder with its channels balanced, ready for int8 inputs
 
     @cached_property

@@ -18,9 +18,15 @@ SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
 
 
 class VocoderBackend(Protocol):
-    """Who computes the waveform. `source` holds the voice's ten weights: the harmonic source runs on the host."""
+    """Who computes the waveform."""
 
-    source: HarmonicSource
+    @property
+    def source(self) -> HarmonicSource:
+        """The voice's ten weights: the harmonic source runs on the host."""
+
+    @property
+    def buckets(self) -> tuple[int, ...] | None:
+        """Enumerated lengths in frames, rising; None at exact length."""
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """`features` of the one flexible input. Raises InputError where no bucket holds the utterance."""
@@ -32,7 +38,9 @@ class VocoderBackend(Protocol):
 class Context(Protocol):
     """What these steps work with."""
 
-    vocoder: VocoderBackend
+    @property
+    def vocoder(self) -> VocoderBackend:
+        """Who computes."""
 
 
 def _noise(_: Context, given: Tensors) -> Tensors:
@@ -56,7 +64,8 @@ def _pack(context: Context, given: Tensors) -> Tensors:
 
 @torch.no_grad()
 def _vocoder(context: Context, given: Tensors) -> Tensors:
-    return {"waveform": context.vocoder.run(*as_torch(given, "features", "style"), given["asr"].shape[-1]).numpy()}
+    features, style = as_torch(given, "features", "style")
+    return {"waveform": context.vocoder.run(features, style, given["asr"].shape[-1]).numpy()}
 
 
 STEPS = (

@@ -92,7 +92,9 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, source: Path, fol
     target = folder / name.name
     if target.exists():
         raise InputError(f"{source} holds the voice {name.stem} twice")
-    target.write_bytes(archive.extractfile(member).read())
+    content = archive.extractfile(member)
+    assert content is not None  # a plain file, checked above
+    target.write_bytes(content.read())
     return [target]
 
 

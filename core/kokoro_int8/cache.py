@@ -67,7 +67,7 @@ def cached(thorough: bool = False) -> Path:
 
 def faults(folder: Path, thorough: bool = False) -> dict[str, Callable[[Path], None]]:
     """The files that are missing or not as they were written, by name, and what mends each."""
-    broken = {name: _copy_bundled for name in _bundled() if not _same(folder / name, DATA / name)}
+    broken: dict[str, Callable[[Path], None]] = {name: _copy_bundled for name in _bundled() if not _same(folder / name, DATA / name)}
     weights = folder / WEIGHTS
     if not weights.is_file() or ((thorough or _note(folder) != _stamp(folder)) and sha256_of(weights) != WEIGHTS_SHA256):
         broken[WEIGHTS] = _decode

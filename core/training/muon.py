@@ -22,7 +22,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure: nothing evaluates the loss again
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:

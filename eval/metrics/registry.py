@@ -44,7 +44,8 @@ class Metric:
 
     def worst(self, values: Iterable[float]) -> float:
         """The value of the worst clip."""
-        return {HIGHER: min, LOWER: max, ZERO: partial(max, key=abs)}[self.best](values)
+        chosen: dict[str, Callable[[Iterable[float]], float]] = {HIGHER: min, LOWER: max, ZERO: lambda values: max(values, key=abs)}
+        return chosen[self.best](values)
 
 
 _ACTIVE = "25 ms frames within 40 dB of the reference's loudest; spectra floored 50 dB below their mean"

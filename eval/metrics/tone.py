@@ -23,12 +23,14 @@ def tone_of(trial: Trial) -> Tone:
 
 def thd_n_db(trial: Trial) -> float:
     """THD+N of the tone of the clip's voice."""
-    return residue_db(tone_of(trial), trial.tone.test)
+    tone = tone_of(trial)
+    return residue_db(tone, tone.test)
 
 
 def thd_n_increase_db(trial: Trial) -> float:
     """THD+N of the test, less that of the reference: its own noise."""
-    return thd_n_db(trial) - residue_db(trial.tone, trial.tone.reference)
+    tone = tone_of(trial)
+    return thd_n_db(trial) - residue_db(tone, tone.reference)
 
 
 def residue_db(tone: Tone, signal: np.ndarray) -> float:

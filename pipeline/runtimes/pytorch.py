@@ -22,6 +22,8 @@ from vocoder.packing import VocoderInputs, pack, unpack
 class EagerBackend:
     """A VocoderBackend at exact length: the packed tensors are unpacked again, and no mask is needed."""
 
+    buckets: tuple[int, ...] | None = None
+
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source, self.eager, self.sizes = vocoder.generator.m_source, EagerVocoder(vocoder), PackedLayout(hidden_dim).sizes
 

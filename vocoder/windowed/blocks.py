@@ -6,13 +6,13 @@ from torch import Tensor, nn
 from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d
 from core.layers import ConvTranspose
 from vocoder.generator import AdaINResBlock1
-from vocoder.windowed.layers import FoldedConv, Moments, Norm, Rows, SnakeConv, StyleRows, moments
+from vocoder.windowed.layers import FoldedConv, Moments, Norm, Rows, SnakeConv, SnakeForm, StyleRows, moments
 
 
 class RowBlock(nn.Module):
     """AdaINResBlock1. The moments of its input are the caller's, who shares them among parallel blocks."""
 
-    def __init__(self, block: AdaINResBlock1, styles: StyleRows, form: nn.Module, apart: bool) -> None:
+    def __init__(self, block: AdaINResBlock1, styles: StyleRows, form: SnakeForm, apart: bool) -> None:
         super().__init__()
         first = zip(block.adain1, block.alpha1, block.convs1, strict=True)
         second = zip(block.adain2, block.alpha2, block.convs2, strict=True)
@@ -30,6 +30,9 @@ class RowBlock(nn.Module):
 
 class Doubling(nn.Module):
     """Twice the rate by a transposed convolution of stride 2."""
+
+    weight: Tensor
+    bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None, padding: int, groups: int) -> None:
         super().__init__()
@@ -49,6 +52,8 @@ def _pool(pool: ConvTranspose) -> Doubling:
 class FrameBlock(nn.Module):
     """AdainResBlk1d at the frame rate. Repeating each frame and the shortcut's 1x1 convolution are one transposed convolution."""
 
+    shortcut: Tensor
+
     def __init__(self, block: AdainResBlk1d, styles: StyleRows) -> None:
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, styles), Norm(block.norm2, styles)
@@ -56,11 +61,13 @@ class FrameBlock(nn.Module):
         self.conv2.weight.mul_(HALF_POWER)
         self.conv2.bias.mul_(HALF_POWER)
         self.pool = None if block.pool is None else _pool(block.pool)
-        weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]: every block of the decoder changes its width
+        assert block.conv1x1 is not None  # every block of the decoder changes its width
+        weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]
         self.register_buffer("shortcut", weight if self.pool is None else weight.transpose(0, 1).repeat(1, 1, 1, 2))
 
     def forward(self, x: Tensor, rows: Rows, wide: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, in, R, W] -> [1, out, R, W or 2W]; `wide` are the masks at the rate of the result."""
+        assert rows.inside is not None and wide.inside is not None  # columns beyond the utterance exist at the frame rate
         h = F.leaky_relu(self.norm1(moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
         if self.pool is None:
             shortcut = F.conv2d(x, self.shortcut)

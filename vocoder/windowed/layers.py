@@ -80,6 +80,9 @@ class StyleRows:
 class StyleProduct(nn.Module):
     """style [1, style_dim, 1, 1] -> all gains and shifts, [1, C, 1, 1] each, in registration order."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, weight: Tensor, bias: Tensor, sizes: list[int]) -> None:
         super().__init__()
         self.register_buffer("weight", weight[:, :, None, None].float())  # [rows, style_dim, 1, 1]
@@ -107,6 +110,9 @@ class Norm(nn.Module):
 class FoldedConv(nn.Module):
     """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, conv: Conv, inner: Tensor | None = None) -> None:
         super().__init__()
         weight = conv.weight.detach().double()  # [out, in, 1, k]
@@ -122,7 +128,13 @@ class FoldedConv(nn.Module):
         return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
 
 
-class SineSnake(nn.Module):
+class SnakeForm(nn.Module):
+    """Snake of u = factor * z, up to the factor, which the next convolution takes."""
+
+    factor: float
+
+
+class SineSnake(SnakeForm):
     """u + sin(u)^2: alpha Snake on u = z."""
 
     factor = 1.0
@@ -132,7 +144,7 @@ class SineSnake(nn.Module):
         return wave * wave + u
 
 
-class PolynomialSnake(nn.Module):
+class PolynomialSnake(SnakeForm):
     """u + P(q), q = (u - round u)^2: Snake / pi on u = z / pi, for chips without sin and cos.
 
     sin(z)^2 has period pi, so it is a function of r = u - round(u) in -1/2..1/2, and an even one: P(q) = q (c (a q + b)^2 + d)^2, the
@@ -158,7 +170,9 @@ class SnakeConv(nn.Module):
     convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input.
     """
 
-    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: nn.Module, apart: bool) -> None:
+    scale: Tensor | None
+
+    def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: SnakeForm, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
         self.norm, self.form = Norm(norm, styles, inner), form

@@ -18,7 +18,7 @@ from vocoder.generator import POST_SLOPE, STAGE_SLOPE, Generator
 from vocoder.istft import InverseStft
 from vocoder.windowed.blocks import FrameBlock, RowBlock
 from vocoder.windowed.geometry import LOW_RATE, MARGIN, RATES, SHIFT, row_sizes
-from vocoder.windowed.layers import FoldedConv, Rows, SineSnake, StyleRows, moments
+from vocoder.windowed.layers import FoldedConv, Rows, SineSnake, SnakeForm, StyleRows, moments
 from vocoder.windowed.upsample import Interleave, PolyphaseConv, RowUpsample, phase_channel
 
 
@@ -64,7 +64,7 @@ def biases_last(generator: Generator) -> Generator:
 class Stage(nn.Module):
     """Upsampling, the spectrum's branch, the mean of three residual blocks (left a sum)."""
 
-    def __init__(self, generator: Generator, index: int, divisor: float, styles: StyleRows, form: nn.Module, apart: bool) -> None:
+    def __init__(self, generator: Generator, index: int, divisor: float, styles: StyleRows, form: SnakeForm, apart: bool) -> None:
         super().__init__()
         count = generator.blocks_per_stage
         self.up = RowUpsample(generator.ups[index], divisor)
@@ -92,13 +92,13 @@ class Stage(nn.Module):
 class WindowedVocoder(nn.Module):
     """A frozen copy of a Vocoder's weights on windows; see the module. `apart`: ready for int8 inputs, see SnakeConv."""
 
-    def __init__(self, vocoder: Vocoder, hidden_dim: int, form: nn.Module | None = None, apart: bool = False) -> None:
+    def __init__(self, vocoder: Vocoder, hidden_dim: int, form: SnakeForm | None = None, apart: bool = False) -> None:
         super().__init__()
         self.sizes = row_sizes(hidden_dim)
         form, styles, generator = form or SineSnake(), StyleRows(), biases_last(vocoder.generator)
         phases = tuple(range(PROSODY_PER_FRAME))
         self.f0_conv, self.energy_conv = (PolyphaseConv(conv, phases) for conv in (vocoder.F0_conv, vocoder.N_conv))
-        self.residual = FoldedConv(vocoder.asr_res[0])
+        self.residual = FoldedConv(vocoder.residual_conv)
         self.encode = FrameBlock(vocoder.encode, styles)
         self.decode = nn.ModuleList(FrameBlock(block, styles) for block in vocoder.decode)
         count = float(generator.blocks_per_stage)
@@ -143,8 +143,9 @@ class WindowedVocoder(nn.Module):
         styles: tuple[Tensor, ...],
     ) -> Tensor:
         """The decoder at the frame rate; what stands before the generator, at twice that rate."""
-        weight, *factors = counts
-        rows, wide = Rows(weight, *factors[:2], inside), Rows(self._repeated(weight, 2), *factors[2:], self._repeated(inside, 2))
+        weight, root, power, wide_root, wide_power = counts
+        rows = Rows(weight, root, power, inside)
+        wide = Rows(self._repeated(weight, 2), wide_root, wide_power, self._repeated(inside, 2))
         f0, energy = self.f0_conv(F.pad(f0, (1, 1))) * inside, self.energy_conv(F.pad(energy, (1, 1))) * inside  # [1, 1, R, pitch + 36]
         residual = self.residual(asr)
         residual = residual * inside

@@ -27,6 +27,9 @@ def phase_channel(phase: int, rate: int) -> int:
 class Interleave(nn.Module):
     """Phases among channels become columns: [1, rate * C, R, W] -> [1, C, R, rate * W]. Transposed convolutions with ones and zeros."""
 
+    outer: Tensor
+    inner: Tensor
+
     def __init__(self, channels: int, rate: int) -> None:
         super().__init__()
         self.groups = (channels * FACTORS[rate][1], channels)
@@ -42,6 +45,9 @@ class Interleave(nn.Module):
 
 class RowUpsample(nn.Module):
     """A transposed convolution of kernel twice its stride; beyond a row's edges it sees zeros, as upstream's does at its ends."""
+
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, up: ConvTranspose, divisor: float = 1.0) -> None:
         super().__init__()
@@ -68,8 +74,12 @@ class PolyphaseConv(nn.Module):
     `phases` [stride]: where phase p stands among the channels of one input.
     """
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, conv: Conv, phases: tuple[int, ...]) -> None:
         super().__init__()
+        assert conv.bias is not None  # upstream's strided convolutions have one
         out, inner, _, kernel = conv.weight.shape
         stride = len(phases)
         weight = torch.zeros(out, inner, stride, 3)
