@@ -77,6 +77,8 @@ def _finish(step: Step, output: Output, value: Any) -> Any:
     if value.dtype != output.dtype:
         value = value.to(output.dtype)
     declared = output.shape
+    if declared is None:
+        return value
     if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
         raise ProgramError(
             f"{step.op.where()} gave shape {list(value.shape)}, the program declares "

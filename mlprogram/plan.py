@@ -31,7 +31,7 @@ _SMALL = 64  # bytes; larger constants with the same storage share one tensor
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a step writes one value, and the type and shape it must have (None: not a tensor)."""
+    """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it must have."""
 
     slot: int
     name: str
@@ -185,7 +185,7 @@ class _Planner:
                     self._declare(value, scope),
                     value.name,
                     self._precision.working(value.dtype) if is_tensor else None,
-                    value.shape if is_tensor else None,
+                    value.shape if is_tensor and value.ranked else None,
                 )
             )
         return tuple(outputs)

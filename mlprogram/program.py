@@ -103,7 +103,8 @@ class Program:
             env[self._slots[name]] = tensor.to(self.precision.working(BY_NAME[self.inputs[name].dtype]))
         del tensors  # the environment alone keeps them, so that they die at their last use
         run_block(self._plan.body, env, Run(hook, generator, self._bind_states(state)))
-        return {name: _own(env[slot]) for name, slot in zip(self.outputs, self._plan.body.outputs, strict=True)}
+        named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)  # one value may be given back twice
+        return {name: _own(env[slot]) for name, slot in named}
 
     def _bind_states(self, state: dict[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if self._states and state is None:
