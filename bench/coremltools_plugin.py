@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import importlib.util
 import json
 import random
 import signal
@@ -198,12 +199,22 @@ def _noted_allclose(actual: Any, desired: Any, *args: Any, **options: Any) -> No
     return _allclose(actual, desired, *args, **options)
 
 
+class Absent(types.ModuleType):
+    """In the place of a package that is not here: test files import it at their head, and the few cases that call it fail there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise ImportError(f"{self.__name__} is not installed")
+
+        return refuse
+
+
 def _stand_in(name: str) -> None:
-    """An empty module: test files import torchvision at their head and need it in few cases, which then fail before they predict."""
-    try:
-        __import__(name)
-    except ImportError:
-        sys.modules[name] = types.ModuleType(name)
+    if importlib.util.find_spec(name) is None:
+        sys.modules[name] = Absent(name)
 
 
 def _too_slow(*_: Any) -> None:
@@ -224,7 +235,8 @@ _collect = gc.collect
 
 def pytest_configure(config: pytest.Config) -> None:
     """Open the door. coremltools collects garbage in every conversion, 0.8 s each with PyTorch loaded: here it is every 100 cases."""
-    _stand_in("torchvision")
+    for name in ("torchvision", "peft"):
+        _stand_in(name)
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, _too_slow)
     gc.collect = lambda *_: 0
