@@ -160,7 +160,7 @@ def test_nan_and_infinity_are_allowed_counted_and_reported(package: Path) -> Non
 
 
 def test_not_a_package(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="nothing there; give an .mlpackage folder or a .mlmodel file"):
+    with pytest.raises(ProgramError, match="nothing there; give an .mlpackage or .mlmodelc folder or a .mlmodel file"):
         Program(tmp_path / "none.mlpackage")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ProgramError, match="not an .mlpackage, it has no Manifest.json"):

@@ -17,6 +17,9 @@ from torch import Tensor
 from mlprogram.ops.kernel import kernel
 
 
+_FEW = 8  # indices
+
+
 def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
     """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go together."""
     axis %= x.dim()
@@ -51,6 +54,10 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices:
 
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False) -> Tensor:
     """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]."""
+    if mode == "update" and indices.numel() == 1 and updates.shape[axis] == 1:  # one slice of a list kept as a tensor
+        y, place = data.clone(), _checked(indices, data.shape[axis], validate_indices)
+        y.narrow(axis, int(place), 1).copy_(updates)
+        return y
     places = _places(data).index_select(axis, _checked(indices, data.shape[axis], validate_indices).flatten())
     return _combine(data, places, updates, mode)
 
@@ -93,6 +100,12 @@ def _coordinates(indices: Tensor, shape: torch.Size, validate: bool) -> list[Ten
 
 
 def _checked(indices: Tensor, size: int, validate: bool = False) -> Tensor:
+    if indices.numel() <= _FEW:  # the usual case of a loop: Python is faster than five tensor operations
+        places = indices.flatten().tolist()
+        if places and (min(places) < (0 if validate else -size) or max(places) >= size):
+            raise IndexError(f"index {min(places)} or {max(places)} is outside an axis of {size}")
+        if not places or min(places) >= 0:
+            return indices.long()
     indices = indices.long()
     if indices.numel() and (int(indices.min()) < (0 if validate else -size) or int(indices.max()) >= size):
         raise IndexError(f"index {int(indices.min())} or {int(indices.max())} is outside an axis of {size}")
