@@ -78,11 +78,11 @@ class Proxy:
             Recorder.active.case["errors"].append(f"run: {error}")
             raise RuntimeError(f"{_DENIED[0]}. {_DENIED[1]}: {error}") from error
 
-    def batchPredict(self, data: list[dict[str, Any]]) -> list[dict[str, Any]]:  # noqa: N802  coremltools' name
+    def batchPredict(self, data: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One prediction after the other."""
         return [self.predict(row) for row in data]
 
-    def newState(self) -> MLState:  # noqa: N802  coremltools' name
+    def newState(self) -> MLState:
         """Zeros for every state."""
         return self._opened().make_state()
 
@@ -113,7 +113,7 @@ class Recorder:
         option = config.getoption
         self.precision, self.seed, self.sample = option("suite_precision"), option("suite_seed"), option("suite_sample")
         self.deadline = time.monotonic() + 60 * option("suite_minutes") if option("suite_minutes") else None
-        self.out = Path(option("suite_out")).open("w", encoding="utf-8")
+        self.out = Path(option("suite_out")).open("w", encoding="utf-8")  # noqa: SIM115  open as long as the session
         self.case = self._blank("")
         self._done = 0
 

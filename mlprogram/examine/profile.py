@@ -157,7 +157,10 @@ class Profile:
 
 
 def open_program(path: str | Path, function: str | None = None) -> OpenProgram:
-    """Open a package for examination; no name is its default function. Raises ProgramError as the executor does: not a package, an unknown function or operation."""
+    """Open a package for examination; no name is its default function.
+
+    Raises ProgramError as the executor does: not a package, an unknown function or operation.
+    """
     package = open_package(path)
     body = read_function(package, function or package.default_function)
     plan = build_plan(body, Constants(package), precision_named("declared"))

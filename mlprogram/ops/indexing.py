@@ -16,7 +16,6 @@ from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
 
-
 _FEW = 8  # indices
 
 
