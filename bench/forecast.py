@@ -60,7 +60,7 @@ def vocoder(package: Path | None, options: "EngineOptions | None" = None) -> int
         for forecast in (forecast_residency(profile, rules, chip) for profile in profiles)
     ]
     print_markdown(
-        ("chip", "s", "% ops", "% MACs", "% bytes", "segments", "crossings", "hopeful ms", "cautious ms", "or all off, ms"),
+        ("chip", "s", "% ops", "% MACs", "% bytes", "segments", "crossings", "optimistic ms", "pessimistic ms", "or all off, ms"),
         [_vocoder_row(forecast, bands) for forecast, bands, _ in rows],
     )
     print(json.dumps(report(program, rows, rules, per_op=False)))
@@ -79,7 +79,7 @@ def _vocoder_row(forecast: Any, bands: Any) -> tuple[str, ...]:
     from mlprogram.examine.forecast import MEASURES
     from mlprogram.examine.report import percent
 
-    both = (forecast.hopeful, forecast.cautious)
+    both = (forecast.optimistic, forecast.pessimistic)
     seconds = held_seconds(forecast.profile.inputs[0].shape)
     return (
         forecast.chip,

@@ -10,7 +10,9 @@ from mlprogram.examine.report import percent, span
 from mlprogram.examine.rules import Rules
 
 AT_RISK = " *"  # a rule says that the whole graph may stay off
-HEADINGS = ("chip", "s", "% ops", "% MACs", "% trunk MACs", "% bytes", "segments", "crossings", "MB crossing", "hopeful ms", "cautious ms")
+HEADINGS = (
+    "chip", "s", "% ops", "% MACs", "% trunk MACs", "% bytes", "segments", "crossings", "MB crossing", "optimistic ms", "pessimistic ms",
+)
 
 
 def markdown(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -25,7 +27,7 @@ def render(rows: list[Row], rules: Rules) -> str:
     forms = list(dict.fromkeys(row.form for row in rows))
     parts = [
         f"Rules reviewed {rules.reviewed}.",
-        "### Share of the trunk's MACs on the engine, %, and in how many segments: hopeful / cautious",
+        "### Share of the trunk's MACs on the engine, %, and in how many segments: optimistic / pessimistic",
         summary(rows, rules),
         "### What each form is made of",
         costs(rows, rules),
@@ -48,7 +50,7 @@ def summary(rows: list[Row], rules: Rules) -> str:
 
 
 def _trunk(row: Row) -> str:
-    cells = (f"{percent(reading.trunk_macs)} in {reading.segments}" for reading in (row.hopeful, row.cautious))
+    cells = (f"{percent(reading.trunk_macs)} in {reading.segments}" for reading in (row.optimistic, row.pessimistic))
     return f"{' / '.join(cells)}{AT_RISK if row.risks else ''}"
 
 
@@ -70,10 +72,10 @@ def form_table(rows: list[Row], rules: Rules) -> str:
 
 
 def _line(row: Row, rules: Rules) -> tuple[str, ...]:
-    both = (row.hopeful, row.cautious)
+    both = (row.optimistic, row.pessimistic)
     shares = (" / ".join(percent(getattr(r, name)) for r in both) for name in ("ops", "macs", "trunk_macs", "moved"))
     counts = (" / ".join(str(getattr(r, name)) for r in both) for name in ("segments", "crossings"))
     crossing = " / ".join(f"{r.crossing_mb:,.1f}" for r in both)
     times = (span(r.low_ms, r.high_ms) for r in both)
-    fallen = "" if row.fallen_ms is None else f"{', '.join(row.risks)}: {span(*row.fallen_ms)}"
-    return (rules.chips[row.chip].name, str(row.seconds), *shares, *counts, crossing, *times, fallen)
+    cpu_fallback = "" if row.cpu_fallback_ms is None else f"{', '.join(row.risks)}: {span(*row.cpu_fallback_ms)}"
+    return (rules.chips[row.chip].name, str(row.seconds), *shares, *counts, crossing, *times, cpu_fallback)

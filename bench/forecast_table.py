@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlprogram.examine.rules import Rules
 
 COMMAND = "python -m bench.forecast_table --write docs/forecast.md"
-READINGS = ("hopeful", "cautious")
+READINGS = ("optimistic", "pessimistic")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Row:
-    """A form on a chip at a length; `risks` are rules by which a whole graph may stay off the engine, `fallen_ms` the time then."""
+    """A form on a chip at a length; `risks` are rules by which a whole graph may stay off the engine, `cpu_fallback_ms` the time then."""
 
     form: str
     chip: str
@@ -56,10 +56,10 @@ class Row:
     operations: int
     gmac: float
     moved_mb: float
-    hopeful: Reading
-    cautious: Reading
+    optimistic: Reading
+    pessimistic: Reading
     risks: tuple[str, ...]
-    fallen_ms: tuple[float, float] | None
+    cpu_fallback_ms: tuple[float, float] | None
 
 
 def rows_of(sample: "Sample", rules: "Rules") -> list[Row]:
@@ -75,9 +75,9 @@ def rows_of(sample: "Sample", rules: "Rules") -> list[Row]:
         bands = [latency_bands(forecast, rules.chips[chip]) for forecast in forecasts]
         read = [_reading(sample, forecasts, [getattr(band, name) for band in bands], name) for name in READINGS]
         risks = tuple(dict.fromkeys(found.rule.id for forecast in forecasts for found in forecast.graph_findings))
-        fallen = [band.fallen or band.cautious for band in bands]
-        fallen_ms = (sum(band.low_ms for band in fallen), sum(band.high_ms for band in fallen)) if risks else None
-        rows.append(Row(sample.form, chip, sample.seconds, sample.held_s, *sums, *read, risks, fallen_ms))
+        cpu_fallback = [band.cpu_fallback or band.pessimistic for band in bands]
+        cpu_fallback_ms = (sum(band.low_ms for band in cpu_fallback), sum(band.high_ms for band in cpu_fallback)) if risks else None
+        rows.append(Row(sample.form, chip, sample.seconds, sample.held_s, *sums, *read, risks, cpu_fallback_ms))
     return rows
 
 

@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine] [--variant engine]
+    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--precision ane_numerics] [--variant engine]
 
 Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout is one JSON object; every clip's figures are in
 build/quality/NAME.json. docs/metrics.md says what is measured and why.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.checkpoint import Checkpoint
     from vocoder.package import VocoderPackage
 
-PRECISIONS = ("declared", "engine")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
+PRECISIONS = ("declared", "ane_numerics")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

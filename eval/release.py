@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("smallest", "fastest")
 CHIPS = ("m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18")
-PRECISIONS = ("declared", "engine")  # of mlprogram, as in eval/quality.py
+PRECISIONS = ("declared", "ane_numerics")  # of mlprogram, as in eval/quality.py
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -12,8 +12,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constexpr import CONSTEXPR
-from mlprogram.engine import ENGINE_KERNELS
 from mlprogram.ops import CONTROL, FAMILIES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "mlprogram_ops.md"
@@ -22,8 +22,9 @@ _HEAD = """# Operations that mlprogram executes
 Written by `python -m mlprogram.ops_doc`; do not edit. Every operation here has a test that runs it from a package on disk.
 
 fp16: *native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once); *widened* ones
-get fp32 copies and their result is rounded to the declared type. engine: *model* marks the operations that mlprogram/engine.py replaces
-under `precision="engine"`.
+get fp32 copies and their result is rounded to the declared type. ane_numerics: *model* marks the operations that
+mlprogram/ane_numerics.py replaces
+under `precision="ane_numerics"`.
 """
 
 
@@ -33,10 +34,10 @@ def render() -> str:
     parts = [_HEAD, f"{count} operations.\n"]
     for family, kernels in FAMILIES.items():
         rows = [
-            f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ENGINE_KERNELS else ''} | {_first_line(k.run)} |"
+            f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ANE_KERNELS else ''} | {_first_line(k.run)} |"
             for name, k in sorted(kernels.items())
         ]
-        parts.append(_table(family, "| operation | fp16 | engine | result |\n| --- | --- | --- | --- |", rows))
+        parts.append(_table(family, "| operation | fp16 | ane_numerics | result |\n| --- | --- | --- | --- |", rows))
     rows = [f"| {name} | {_first_line(function)} |" for name, function in sorted(CONSTEXPR.items())]
     head = "| operation | result |\n| --- | --- |"
     parts.append(_table("constexpr, evaluated once when a program is loaded", head, rows))

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constants import Constants
 from mlprogram.dtypes import DType, dtype_of, to_torch
-from mlprogram.engine import ENGINE_KERNELS
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.ops import CONTROL, KERNELS, Kernel
@@ -188,8 +188,8 @@ class _Planner:
         return not isinstance(scope[name], Constant) and self.types[name].container == "tensor" and self.types[name].dtype.name == "fp16"
 
     def _kernel(self, op: Operation) -> Kernel:
-        if self._precision.engine and op.op_type in ENGINE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
-            return ENGINE_KERNELS[op.op_type]
+        if self._precision.ane_numerics and op.op_type in ANE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
+            return ANE_KERNELS[op.op_type]
         if op.op_type not in KERNELS:
             raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the ones that are known")
         return KERNELS[op.op_type]

@@ -35,9 +35,9 @@ def test_programs_of_a_form_are_summed_and_their_shares_weighted(tiny: Profile) 
     one, three = (rows_of(sample(tiny, parts), RULES) for parts in (1, 3))
     assert [row.chip for row in one] == list(RULES.chips)
     m1, thrice = one[0], three[0]
-    assert m1.hopeful.ops == thrice.hopeful.ops == 0.5
-    assert (thrice.operations, thrice.hopeful.segments, thrice.hopeful.crossings) == (6, 3, 3 * m1.hopeful.crossings)
-    assert thrice.hopeful.low_ms == pytest.approx(3 * m1.hopeful.low_ms) and thrice.moved_mb == pytest.approx(3 * m1.moved_mb)
+    assert m1.optimistic.ops == thrice.optimistic.ops == 0.5
+    assert (thrice.operations, thrice.optimistic.segments, thrice.optimistic.crossings) == (6, 3, 3 * m1.optimistic.crossings)
+    assert thrice.optimistic.low_ms == pytest.approx(3 * m1.optimistic.low_ms) and thrice.moved_mb == pytest.approx(3 * m1.moved_mb)
 
 
 def test_the_tail_does_not_count_as_trunk(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_the_tail_does_not_count_as_trunk(tmp_path: Path) -> None:
     tail = fp32_operations(profile)
     row = rows_of(Sample(LITERAL, 1, 1.0, (Part(profile, tail),), ("m4",)), RULES)[0]
     assert len(tail) == len(profile.ops) - 1
-    assert row.hopeful.macs == 0.5 and row.hopeful.trunk_macs == 1.0
+    assert row.optimistic.macs == 0.5 and row.optimistic.trunk_macs == 1.0
 
 
 def test_the_summary_joins_chips_that_agree_and_has_every_length(tiny: Profile) -> None:

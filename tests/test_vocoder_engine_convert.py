@@ -47,7 +47,7 @@ def test_the_manifest_tells_the_variant_and_the_package_speaks(built: Path, chec
 def test_no_trunk_operation_leaves_any_chip(built: Path, chip: str) -> None:
     program = open_program(Manifest.load(built).package_path)
     for shapes in program.all_shapes():
-        reading = forecast_residency(profile_program(program, shapes), load_rules(), chip).hopeful
+        reading = forecast_residency(profile_program(program, shapes), load_rules(), chip).optimistic
         assert reading.cut.engine_segments == 1
 
 
