@@ -25,6 +25,24 @@ class Red:
 
 RULES = (
     Red(
+        r"TestLinear::test_linear_fp16|test_batchnorm_fp16_weight_with_fp32_param|TestConv::test_convolution_fp16",
+        r"^AssertionError: \s*Not equal to tolerance",
+        "both",
+        "the reference is PyTorch's fp16 result, held against the tolerance of fp32",
+    ),
+    Red(
+        r"TestGather::test_gather_nd_int16_indices.*'fp32'",
+        "^AssertionError: assert False",
+        "mlprogram",
+        "the test expects a cast that coremltools writes into fp16 programs only; values agree",
+    ),
+    Red(
+        r"TestStack::test_stack_dynamic_range_dim",
+        "DID NOT RAISE",
+        "both",
+        "Core ML refuses the default shape when it loads the model; mlprogram looks at the shapes of the run, which fit",
+    ),
+    Red(
         r"TestScatter::test_ios17_invalid_indices.*validate_indices=False",
         "DID NOT RAISE|is outside an axis",
         "both",

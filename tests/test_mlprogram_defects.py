@@ -68,6 +68,15 @@ def test_lstm_clips_the_cell_state() -> None:
     assert y.item() == pytest.approx(0.2, abs=2e-3)
 
 
+def test_lstm_takes_the_first_rows_of_a_longer_initial_state() -> None:
+    """coremltools converts pack_padded_sequence with a state for each step instead of each sample."""
+    torch.manual_seed(0)
+    given = {"x": torch.randn(5, 2, 3), "weight_ih": torch.randn(16, 3), "weight_hh": torch.randn(16, 4)}
+    h, c = torch.randn(2, 7, 4)
+    longer, exact = (KERNELS["lstm"].run(initial_h=h[:n], initial_c=c[:n], **given) for n in (7, 2))
+    assert all(torch.equal(one, other) for one, other in zip(longer, exact, strict=True))
+
+
 @pytest.mark.parametrize("op", ["rnn", "gru", "lstm"])
 def test_reverse_comes_in_processing_order(op: str) -> None:
     """direction="reverse" over x is "forward" over x backwards, sequence included."""

@@ -54,8 +54,10 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(sequence [S or 1, B, D H], h [B, D H], c [B, D H]); weights [4 H, I] and [4 H, H], bias [4 H], peephole [3 H] (i, f, o).
 
-    `clip` bounds the cell state of every step.
+    `clip` bounds the cell state of every step. Of an initial state with more rows than the batch the first ones count: coremltools writes
+    such programs for packed sequences.
     """
+    initial_h, initial_c = initial_h[: x.shape[1]], initial_c[: x.shape[1]]
     functions = (_activation(recurrent_activation), _activation(cell_activation), _activation(activation), clip)
     hidden = weight_hh.shape[1]
     forward = (weight_ih, weight_hh, bias, peephole)
