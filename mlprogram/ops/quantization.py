@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-import torch
 from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
