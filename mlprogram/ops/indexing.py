@@ -22,6 +22,11 @@ _FEW = 8  # indices
 def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
     """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go together."""
     axis %= x.dim()
+    if indices.numel() == 1 and not batch_dims:  # what a loop does at every step: a view
+        place, size = int(indices), x.shape[axis]
+        if not (0 if validate_indices else -size) <= place < size:
+            raise IndexError(f"index {place} is outside an axis of {size}")
+        return x.narrow(axis, place % size, 1).reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
     places = _checked(indices, x.shape[axis], validate_indices)
     if batch_dims:
         return _batched_gather(x, places, axis, batch_dims)
@@ -53,9 +58,10 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices:
 
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False) -> Tensor:
     """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]."""
-    if mode == "update" and indices.numel() == 1 and updates.shape[axis] == 1:  # one slice of a list kept as a tensor
+    if mode in ("update", "add") and indices.numel() == 1 and updates.dim() == data.dim():  # one row of a list kept as a tensor
         y, place = data.clone(), _checked(indices, data.shape[axis], validate_indices)
-        y.narrow(axis, int(place), 1).copy_(updates)
+        row = y.narrow(axis, int(place), 1)
+        row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
     places = _places(data).index_select(axis, _checked(indices, data.shape[axis], validate_indices).flatten())
     return _combine(data, places, updates, mode)

@@ -18,8 +18,9 @@ from mlprogram.ops.kernel import Tensors, kernel
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., D_in], weight [D_out, D_in], bias [D_out] -> [..., D_out]; integers beside floats become floats."""
-    x, weight = _alike(x, weight)
-    bias = bias if bias is None else bias.to(x.dtype)
+    if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
+        x, weight = _alike(x, weight)
+        bias = bias if bias is None else bias.to(x.dtype)
     return F.linear(x, weight, bias)
 
 
