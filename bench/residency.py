@@ -66,16 +66,16 @@ def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
 
     program = open_program(build(case, folder, name))
     forecast = forecast_residency(profile_program(program, program.shapes({})), load_rules(), case.chip)
-    high, low = forecast.hopeful.share("ops"), forecast.cautious.share("ops")
-    within = low - SLACK <= case.published <= high + SLACK or (forecast.fallen is not None and case.published <= SLACK)
+    high, low = forecast.optimistic.share("ops"), forecast.pessimistic.share("ops")
+    within = low - SLACK <= case.published <= high + SLACK or (forecast.cpu_fallback is not None and case.published <= SLACK)
     return {
         "case": name,
         "chip": case.chip,
         "published": case.published,
         "published_ops": case.published_ops,
         "ops": len(forecast.ops),
-        "hopeful": high,
-        "cautious": low,
+        "optimistic": high,
+        "pessimistic": low,
         "whole_graph": [f.rule.id for f in forecast.graph_findings],
         "within": within,
         "source": case.source,
@@ -93,7 +93,7 @@ def published(only: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         results = [compare(name, case, Path(folder)) for name, case in chosen.items() if not only or name in only]
     print_markdown(
-        ("graph", "chip", "published % of ops", "hopeful / cautious", "or 0 by", "ops published / here", "within", "why they differ"),
+        ("graph", "chip", "published % of ops", "optimistic / pessimistic", "or 0 by", "ops published / here", "within", "why they differ"),
         [_published_row(r) for r in results],
     )
     print(json.dumps({"label": "forecast, not a measurement", "cases": results}))
@@ -105,7 +105,7 @@ def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
         r["case"],
         r["chip"],
         f"{100 * r['published']:.3g}",
-        f"{100 * r['hopeful']:.1f} / {100 * r['cautious']:.1f}",
+        f"{100 * r['optimistic']:.1f} / {100 * r['pessimistic']:.1f}",
         ", ".join(r["whole_graph"]),
         f"{r['published_ops']} / {r['ops']}",
         "yes" if r["within"] else "NO",
@@ -127,7 +127,7 @@ def latency() -> int:
         for frames, published_ms in LAI_M4_MS.items():
             shapes = program.shapes(lai_shapes(frames)["lai-vocoder"])
             forecast = forecast_residency(profile_program(program, shapes), rules, "m4")
-            band = latency_bands(forecast, rules.chips["m4"]).hopeful
+            band = latency_bands(forecast, rules.chips["m4"]).optimistic
             rows.append(
                 {
                     "frames": frames,
@@ -139,7 +139,7 @@ def latency() -> int:
                 }
             )
     print_markdown(
-        ("s of audio", "width", "published ms", "forecast, hopeful ms", "published / low", "within"),
+        ("s of audio", "width", "published ms", "forecast, optimistic ms", "published / low", "within"),
         [
             (
                 f"{r['frames'] / FRAMES_PER_SECOND:.1f}",

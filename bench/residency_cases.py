@@ -74,11 +74,11 @@ def _vocoder_cases() -> dict[str, Case]:
             "fp16",
             0.99,
             655,
-            "which six are missing is not published; cautious counts dilated kernels of 11, the kernel of 20, short runs between",
+            "which six are missing is not published; pessimistic counts dilated kernels of 11, the kernel of 20, short runs between",
         ),
         "lai-noise": _lai("LaiNoise", {"f0": (1, 2 * LAI_FRAMES), "style": style}, "fp32", 0.0, 239, whole),
         "lai-tail": _lai("LaiTail", {"x": (1, 128, 120 * LAI_FRAMES + 1)}, "fp32", 0.0, 13, whole),
-        "magpie-t8": _magpie(8, 0.990, "hopeful misses the ten dilated convolutions; cautious has them, and short runs between them"),
+        "magpie-t8": _magpie(8, 0.990, "optimistic misses the ten dilated convolutions; pessimistic has them, and short runs between them"),
         "magpie-t16": _magpie(16, 0.988, "width 16,384 exactly: two more convolutions were lowered to 16,386"),
         "magpie-t20": _magpie(20, 0.0, "width 20,480: the compiler gave up the whole graph, as graph-too-wide warns"),
     }
@@ -107,7 +107,7 @@ def _small_cases() -> dict[str, Case]:
             1.0,
             8,
             "mobius, magpie probe",
-            "hopeful is right; cautious holds the graph for too small",
+            "optimistic is right; pessimistic holds the graph for too small",
         ),
         "decoder-joint": Case(
             "DecoderJoint",
@@ -141,6 +141,6 @@ def _small_cases() -> dict[str, Case]:
             0.0,
             12,
             "FluidAudio profiler",
-            "the same with 4 MB of weights stayed on the CPU: only the cautious reading says so",
+            "the same with 4 MB of weights stayed on the CPU: only the pessimistic reading says so",
         ),
     }

@@ -17,7 +17,7 @@ from mlprogram.examine.rules import load_rules
 
 @dataclass(frozen=True)
 class ForecastBand:
-    """Milliseconds per second of audio: from the hopeful reading's low end to the cautious reading's high end."""
+    """Milliseconds per second of audio: from the optimistic reading's low end to the pessimistic reading's high end."""
 
     low_ms: float
     high_ms: float
@@ -36,5 +36,5 @@ def forecast_bands(package: Path, frames: int) -> dict[str, ForecastBand]:
     seconds, bands = frames / FRAMES_PER_SECOND, {}
     for name, chip in rules.chips.items():
         found = latency_bands(forecast_residency(profile, rules, name), chip)
-        bands[name] = ForecastBand(found.hopeful.low_ms / seconds, found.cautious.high_ms / seconds)
+        bands[name] = ForecastBand(found.optimistic.low_ms / seconds, found.pessimistic.high_ms / seconds)
     return bands

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from quantize.methods import Method
 
 OBJECTIVES = ("smallest", "fastest")
-PRECISIONS = ("declared", "engine")  # of mlprogram, as in eval/quality.py
+PRECISIONS = ("declared", "ane_numerics")  # of mlprogram, as in eval/quality.py
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -1,7 +1,8 @@
 """Run and examine any Core ML program on any machine.
 
-from mlprogram import Program
-Program("model.mlpackage")({"x": array})
+from mlprogram import MLModel, Program
+Program("model.mlpackage")({"x": array})  # tensors
+MLModel("model.mlpackage").predict({"x": array})  # as coremltools' MLModel does on a Mac
 """
 
 from importlib import import_module
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mlprogram.errors import NonFiniteInput, ProgramError
     from mlprogram.interface import TensorSpec
+    from mlprogram.mlmodel import MLModel, MLState
     from mlprogram.precision import PRECISIONS
     from mlprogram.program import Program
 
-__all__ = ["PRECISIONS", "NonFiniteInput", "Program", "ProgramError", "TensorSpec"]
+__all__ = ["PRECISIONS", "MLModel", "MLState", "NonFiniteInput", "Program", "ProgramError", "TensorSpec"]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: `python -m mlprogram --help` must not wait for torch and coremltools."""
     errors = ("NonFiniteInput", "ProgramError")
-    homes = {"errors": errors, "interface": ("TensorSpec",), "precision": ("PRECISIONS",), "program": ("Program",)}
+    models = ("MLModel", "MLState")
+    homes = {"errors": errors, "interface": ("TensorSpec",), "mlmodel": models, "precision": ("PRECISIONS",), "program": ("Program",)}
     for module, names in homes.items():
         if name in names:
             return getattr(import_module(f"mlprogram.{module}"), name)

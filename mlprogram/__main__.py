@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("package", type=Path, help="an .mlpackage folder or a .mlmodel file")
-    parser.add_argument("--function", default="main", help="function of a package with several")
+    parser.add_argument("--function", help="function of a package with several; default: the package's own default")
     parser.add_argument(
         "--shape", type=shape_argument, action="append", default=[], metavar="NAME=n,n,...", help="shape of an input; else its default"
     )

@@ -8,8 +8,11 @@ except ProgramError as error:
 """
 
 
-class ProgramError(ValueError):
-    """A package, a program or an input that cannot be used as it is."""
+class ProgramError(ValueError, RuntimeError):
+    """A package, a program or an input that cannot be used as it is.
+
+    A ValueError, and a RuntimeError too: coremltools raises that one for whatever Core ML refuses.
+    """
 
 
 class NonFiniteInput(UserWarning):

@@ -28,9 +28,18 @@ class Run:
 
 def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
     """Run every step of a block on the environment. Raises ProgramError, naming operation and place, for anything that fails."""
+    hook = run.hook
     for step in block.steps:
         try:
-            result = _control(step, env, run) if step.call is None else step.call(**_arguments(step, env, run))
+            if step.call is None:
+                result = _control(step, env, run)
+            else:
+                arguments = {param: env[slot] for param, slot in step.plain}
+                for param, slot in step.halves:
+                    arguments[param] = env[slot].to(step.widen)
+                if step.others or step.wants_generator:
+                    _add_others(arguments, step, env, run)
+                result = step.call(**arguments)
         except ProgramError:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
@@ -38,26 +47,24 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
         if len(step.outputs) == 1 and not isinstance(result, tuple):
             result = (result,)
         for output, value in zip(step.outputs, result, strict=True):
-            value = _finish(step, output, value)
-            env[output.slot] = value if run.hook is None else _hooked(run.hook, step, output, value)
+            if output.dtype is not None and (value.dtype is not output.dtype or value.shape != output.fixed):
+                value = _finish(step, output, value)
+            env[output.slot] = value if hook is None else _hooked(hook, step, output, value)
         for slot in step.frees:
             env[slot] = None
 
 
-def _arguments(step: Step, env: list[Any], run: Run) -> dict[str, Any]:
-    arguments = {}
-    for param, slots in step.reads:
+def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run) -> None:
+    """Parameters of several tensors, Python values, and the generator."""
+    for param, slots in step.others:
         if param in step.host:
             arguments[param] = [_to_host(env[s]) for s in slots] if isinstance(slots, tuple) else _to_host(env[slots])
-        elif isinstance(slots, tuple):
-            arguments[param] = [_widen(env[s], step.widen) for s in slots]
         else:
-            arguments[param] = _widen(env[slots], step.widen)
+            arguments[param] = [_widen(env[s], step.widen) for s in slots]
     if step.wants_generator:
         if run.generator is None:
             raise ProgramError(f"{step.op.where()} draws random numbers; pass generator=torch.Generator().manual_seed(seed)")
         arguments["generator"] = run.generator
-    return arguments
 
 
 def _to_host(value: Any) -> Any:
@@ -72,11 +79,11 @@ def _widen(value: Any, dtype: torch.dtype | None) -> Any:
 
 def _finish(step: Step, output: Output, value: Any) -> Any:
     """Round a result to its declared type, and hold it against its declared shape."""
-    if output.dtype is None:
-        return value
     if value.dtype != output.dtype:
         value = value.to(output.dtype)
     declared = output.shape
+    if declared is None:
+        return value
     if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
         raise ProgramError(
             f"{step.op.where()} gave shape {list(value.shape)}, the program declares "

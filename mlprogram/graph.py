@@ -18,12 +18,16 @@ from mlprogram.protos import MIL_pb2
 
 @dataclass(frozen=True)
 class ValueType:
-    """A named value: element type, shape (None where it is decided at run time), and the container: tensor, list or state."""
+    """A named value: element type, shape (None where it is decided at run time), and the container: tensor, list or state.
+
+    `ranked` is false where the program leaves even the number of axes open; `shape` then means nothing.
+    """
 
     name: str
     dtype: DType
     shape: tuple[int | None, ...]
     container: str = "tensor"
+    ranked: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,8 @@ def _attribute_name(proto: MIL_pb2.Operation) -> str:
 def _value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
     kind = proto.WhichOneof("type")
     if kind == "tensorType":
-        return ValueType(name, dtype_of(proto.tensorType.dataType), tensor_shape(proto.tensorType))
+        ranked = not any(d.unknown.variadic for d in proto.tensorType.dimensions)
+        return ValueType(name, dtype_of(proto.tensorType.dataType), tensor_shape(proto.tensorType), ranked=ranked)
     if kind == "listType":
         return ValueType(name, _value_type(name, proto.listType.type).dtype, (None,), "list")
     if kind == "stateType":

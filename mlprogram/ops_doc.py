@@ -12,8 +12,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constexpr import CONSTEXPR
-from mlprogram.engine import ENGINE_KERNELS
 from mlprogram.ops import CONTROL, FAMILIES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "mlprogram_ops.md"
@@ -23,7 +23,7 @@ Written by `python -m mlprogram.ops_doc`; do not edit. `--print` says what each 
 Each has a test that runs it from a package on disk.
 
 *Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once). *Widened* ones
-get fp32 copies, and their result is rounded to the declared type. \\* : mlprogram/engine.py replaces it under `precision="engine"`.
+get fp32 copies, and their result is rounded to the declared type. \\* : mlprogram/ane_numerics.py replaces it under `precision="ane_numerics"`.
 """
 
 
@@ -46,17 +46,17 @@ def render_in_full() -> str:
     parts = []
     for family, kernels in FAMILIES.items():
         rows = [
-            f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ENGINE_KERNELS else ''} | {_first_line(k.run)} |"
+            f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ANE_KERNELS else ''} | {_first_line(k.run)} |"
             for name, k in sorted(kernels.items())
         ]
-        parts.append(_section(family, "\n".join(["| operation | fp16 | engine | result |", "| --- | --- | --- | --- |", *rows])))
+        parts.append(_section(family, "\n".join(["| operation | fp16 | ane_numerics | result |", "| --- | --- | --- | --- |", *rows])))
     results = {name: _first_line(function) for name, function in sorted(CONSTEXPR.items())} | dict(CONTROL)
     parts.append(_section("constexpr, control flow and states", "\n".join(f"{name}: {text}" for name, text in results.items())))
     return "\n".join(parts)
 
 
 def _marked(name: str) -> str:
-    return f"{name}\\*" if name in ENGINE_KERNELS else name
+    return f"{name}\\*" if name in ANE_KERNELS else name
 
 
 def _section(title: str, body: str) -> str:

@@ -1,7 +1,7 @@
 """Find the model and the weights inside an .mlpackage folder or a .mlmodel file, and read them on any machine.
 
     from mlprogram.package import open_package
-    package = open_package("Vocoder.mlpackage")
+    package = open_package("Vocoder.mlpackage")  # or .mlmodel, or a compiled .mlmodelc
     package.spec.specificationVersion, package.function_names()
 
 No Core ML object is ever built: the specification is read as a protobuf and the weights are mapped from their file.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from mlprogram.compiled import read_compiled, stage_folders
 from mlprogram.errors import ProgramError
 from mlprogram.protos import Model_pb2
 from mlprogram.protos import coremltools as ct
@@ -31,6 +32,11 @@ class Package:
     spec: Model_pb2.Model
     weights_dir: Path
 
+    @property
+    def default_function(self) -> str:
+        """The function that runs when none is named."""
+        return self.spec.description.defaultFunctionName or "main"
+
     def function_names(self) -> tuple[str, ...]:
         """Names of the program's functions, sorted."""
         return tuple(sorted(self.spec.mlProgram.functions))
@@ -43,19 +49,40 @@ class Package:
         return opened[name]
 
 
-def open_package(path: str | Path) -> Package:
-    """Open an .mlpackage folder or a .mlmodel file.
+def open_package(path: str | Path | Package) -> Package:
+    """Open an .mlpackage folder, a .mlmodel file or a compiled .mlmodelc folder that holds an ML program; a Package is given back.
 
     Raises ProgramError when nothing is there, when it is not a package, holds no ML program, or is newer than coremltools knows.
     """
+    package = path if isinstance(path, Package) else open_model(path)
+    kind = package.spec.WhichOneof("Type")
+    if kind.startswith("pipeline"):
+        raise ProgramError(f"{package.path}: holds a pipeline; mlprogram.MLModel runs those, and {len(stages(package))} programs are in it")
+    if kind != "mlProgram":
+        raise ProgramError(f'{package.path}: holds a {kind}, not an ML program; convert with convert_to="mlprogram"')
+    return package
+
+
+def open_model(path: str | Path) -> Package:
+    """Open a model of any kind. Raises ProgramError when nothing is there or it is no model."""
     path = Path(path)
     if not path.exists():
-        raise ProgramError(f"{path}: nothing there; give an .mlpackage folder or a .mlmodel file")
+        raise ProgramError(f"{path}: nothing there; give an .mlpackage or .mlmodelc folder or a .mlmodel file")
+    if path.is_dir() and not (path / "Manifest.json").is_file() and (path.suffix == ".mlmodelc" or (path / "model.mil").is_file()):
+        return Package(path, read_compiled(path), path / "weights")
     model, weights = _locate(path) if path.is_dir() else (path, path.parent / "weights")
-    spec = _read_spec(model)
-    if spec.WhichOneof("Type") != "mlProgram":
-        raise ProgramError(f'{model}: holds a {spec.WhichOneof("Type")}, not an ML program; convert with convert_to="mlprogram"')
-    return Package(path, spec, weights)
+    return Package(path, _read_spec(model), weights)
+
+
+def stages(package: Package) -> tuple[Package, ...]:
+    """The models of a pipeline in the order they run; of anything else, the model itself."""
+    kind, spec = package.spec.WhichOneof("Type"), package.spec
+    if not kind.startswith("pipeline"):
+        return (package,)
+    pipeline = spec.pipeline if kind == "pipeline" else getattr(spec, kind).pipeline
+    folders = [stage / "weights" for stage in stage_folders(package.path)] or [package.weights_dir] * len(pipeline.models)
+    pairs = enumerate(zip(pipeline.models, folders, strict=True))
+    return tuple(Package(package.path / f"stage {i}", model, weights) for i, (model, weights) in pairs)
 
 
 def _locate(folder: Path) -> tuple[Path, Path]:

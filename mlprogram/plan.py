@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constants import Constants
 from mlprogram.dtypes import DType, dtype_of, to_torch
-from mlprogram.engine import ENGINE_KERNELS
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.ops import CONTROL, KERNELS, Kernel
@@ -31,25 +31,33 @@ _SMALL = 64  # bytes; larger constants with the same storage share one tensor
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a step writes one value, and the type and shape it must have (None: not a tensor)."""
+    """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it must have.
+
+    `fixed` is the shape where the program knows all of it: one comparison is enough.
+    """
 
     slot: int
     name: str
     dtype: torch.dtype | None
     shape: tuple[int | None, ...] | None
+    fixed: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One operation ready to run.
 
-    `reads` pairs a parameter with a slot or a tuple of slots; `host` names those handed over as Python values; `widen` is the type
-    fp16 tensors are turned into first; `call` is None for control flow, whose `blocks` the executor runs.
+    `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed over as they are, `halves` fp16 tensors
+    turned into `widen` first, `others` the rest: several slots, and the Python values that `host` names. `call` is None for control
+    flow, whose `blocks` the executor runs.
     """
 
     op: Operation
     call: Callable[..., Any] | None
     reads: tuple[tuple[str, int | tuple[int, ...]], ...]
+    plain: tuple[tuple[str, int], ...]
+    halves: tuple[tuple[str, int], ...]
+    others: tuple[tuple[str, int | tuple[int, ...]], ...]
     host: frozenset[str]
     widen: torch.dtype | None
     wants_generator: bool
@@ -152,7 +160,7 @@ class _Planner:
         if op.op_type in CONTROL:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
-            return Step(op, None, reads, frozenset(), None, False, self._outputs(op, scope), blocks)
+            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed, reads = {}, []
@@ -167,11 +175,21 @@ class _Planner:
                 slots = tuple(self._slot(n, scope, widen, op.where()) for n in names)
                 reads.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in reads}
-        return Step(op, partial(kernel.run, **fixed), tuple(reads), host, widen, kernel.wants_generator, self._outputs(op, scope))
+        others = tuple((param, slots) for param, slots in reads if param in host or isinstance(slots, tuple))
+        single = [pair for pair in reads if pair not in others]
+        halves = tuple(pair for pair in single if widen is not None and self._is_half(op.inputs[pair[0]][0], scope))
+        plain = tuple(pair for pair in single if pair not in halves)
+        call = partial(kernel.run, **fixed) if fixed else kernel.run
+        outputs = self._outputs(op, scope)
+        return Step(op, call, tuple(reads), plain, halves, others, host, widen, kernel.wants_generator, outputs)
+
+    def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
+        """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is wanted."""
+        return not isinstance(scope[name], Constant) and self.types[name].container == "tensor" and self.types[name].dtype.name == "fp16"
 
     def _kernel(self, op: Operation) -> Kernel:
-        if self._precision.engine and op.op_type in ENGINE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
-            return ENGINE_KERNELS[op.op_type]
+        if self._precision.ane_numerics and op.op_type in ANE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
+            return ANE_KERNELS[op.op_type]
         if op.op_type not in KERNELS:
             raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the ones that are known")
         return KERNELS[op.op_type]
@@ -180,14 +198,9 @@ class _Planner:
         outputs = []
         for value in op.outputs:
             is_tensor = value.container == "tensor"
-            outputs.append(
-                Output(
-                    self._declare(value, scope),
-                    value.name,
-                    self._precision.working(value.dtype) if is_tensor else None,
-                    value.shape if is_tensor else None,
-                )
-            )
+            shape = value.shape if is_tensor and value.ranked else None
+            dtype = self._precision.working(value.dtype) if is_tensor else None
+            outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, None if shape is None or None in shape else shape))
         return tuple(outputs)
 
     def _slot(self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str) -> int:

@@ -8,7 +8,7 @@
 | declared | stored as fp16, so rounded after every operation | fp32 inside an operation, one rounding at its end |
 | exact | fp32 | fp32 |
 | exact64 | fp64 (fp32 tensors too) | fp64 |
-| engine | as declared | as mlprogram/engine.py models the Neural Engine |
+| ane_numerics | as declared | as mlprogram/ane_numerics.py models the Neural Engine |
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import torch
 from mlprogram.dtypes import DType
 from mlprogram.errors import ProgramError
 
-PRECISIONS = ("declared", "exact", "exact64", "engine")
+PRECISIONS = ("declared", "exact", "exact64", "ane_numerics")
 
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision: `wide` replaces every declared float type if set; `engine` asks for the engine's kernels."""
+    """One precision: `wide` replaces every declared float type if set; `ane_numerics` asks for the engine's kernels."""
 
     name: str
     wide: torch.dtype | None
-    engine: bool
+    ane_numerics: bool
 
     def working(self, dtype: DType) -> torch.dtype:
         """The PyTorch type that holds a value of a declared type."""
@@ -40,4 +40,4 @@ def precision_named(name: str) -> Precision:
     """The precision of a name in PRECISIONS. Raises ProgramError for another name."""
     if name not in PRECISIONS:
         raise ProgramError(f"precision '{name}' is unknown; one of {', '.join(PRECISIONS)}")
-    return Precision(name, {"exact": torch.float32, "exact64": torch.float64}.get(name), name == "engine")
+    return Precision(name, {"exact": torch.float32, "exact64": torch.float64}.get(name), name == "ane_numerics")

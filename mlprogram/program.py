@@ -23,7 +23,7 @@ from mlprogram.errors import ProgramError
 from mlprogram.execute import Hook, Run, run_block
 from mlprogram.graph import Operation, ValueType, read_function
 from mlprogram.interface import TensorSpec, check_inputs, read_interface, read_outputs
-from mlprogram.package import open_package
+from mlprogram.package import Package, open_package
 from mlprogram.plan import build_plan
 from mlprogram.precision import precision_named
 
@@ -31,23 +31,23 @@ _PAIRED_SINCE = 9  # specification version (iOS 18) from which several enumerate
 
 
 class Program:
-    """One function of an .mlpackage, ready to run with PyTorch on the CPU.
+    """One function of a package, ready to run with PyTorch on the CPU.
 
     Three responsibilities: load once (weights decompressed, constants bound), describe itself (`inputs`, `outputs`, `operations`),
     and run. It never builds a Core ML object and keeps nothing of a call but `last_nonfinite`.
     """
 
-    def __init__(self, path: str | Path, function: str = "main", precision: str = "declared") -> None:
-        """Load `function` of the .mlpackage folder or .mlmodel file at `path`; `precision` is one of PRECISIONS.
+    def __init__(self, path: str | Path | Package, function: str | None = None, precision: str = "declared") -> None:
+        """Load `function` (None: the default one) of the .mlpackage, .mlmodel or .mlmodelc at `path`; `precision` is one of PRECISIONS.
 
         Raises ProgramError: not a package, truncated weights, a function that is not there, an operation that is not known, a specification
         newer than coremltools knows.
         """
         package = open_package(path)
         self.path = package.path
-        self.function = function
+        self.function = function or package.default_function
         self.precision = precision_named(precision)
-        self._function = read_function(package, function)
+        self._function = read_function(package, self.function)
         self._plan = build_plan(self._function, Constants(package), self.precision)
         inputs, states = read_interface(package, self._function)
         self.inputs: Mapping[str, TensorSpec] = MappingProxyType(inputs)
@@ -77,6 +77,11 @@ class Program:
             return ValueType(name, constant.dtype, np.shape(constant.value))
         raise ProgramError(f"{self.path}: function '{self.function}' has no value '{name}'")
 
+    @property
+    def states(self) -> Mapping[str, ValueType]:
+        """Types of the states by name; empty for a program without."""
+        return MappingProxyType(self._states)
+
     def make_state(self) -> dict[str, torch.Tensor]:
         """Zeros for every state of the program, to hand to successive calls, which update them."""
         return {v.name: torch.zeros(v.shape, dtype=self.precision.working(v.dtype)) for v in self._states.values()}
@@ -103,7 +108,8 @@ class Program:
             env[self._slots[name]] = tensor.to(self.precision.working(BY_NAME[self.inputs[name].dtype]))
         del tensors  # the environment alone keeps them, so that they die at their last use
         run_block(self._plan.body, env, Run(hook, generator, self._bind_states(state)))
-        return {name: _own(env[slot]) for name, slot in zip(self.outputs, self._plan.body.outputs, strict=True)}
+        named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)  # one value may be given back twice
+        return {name: _own(env[slot]) for name, slot in named}
 
     def _bind_states(self, state: dict[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if self._states and state is None:

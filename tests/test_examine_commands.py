@@ -64,7 +64,7 @@ def test_ane_labels_every_figure_as_a_forecast(package: Path, capsys: pytest.Cap
     report = last_json(out)
     assert report["label"] == "forecast, not a measurement"
     assert [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]] == [("m1", 16), ("m3", 16), ("m1", 32), ("m3", 32)]
-    assert report["forecasts"][0]["hopeful"]["share"]["ops"] == 0.5 and report["forecasts"][1]["hopeful"]["share"]["ops"] == 1
+    assert report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5 and report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
     assert all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"]) and "not measured (needs a Mac)" in out
     titles = [line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line]
     assert titles and all("forecast" in line for line in titles)

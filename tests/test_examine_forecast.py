@@ -80,10 +80,10 @@ def big(x):
 def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
     forecast = forecast_of("m1", {"x": (1, 1024, 1, 64)}, lambda x: mb.sin(x=big(x)), tmp_path)
     conv, sin = forecast.profile.ops
-    assert forecast.hopeful.share("ops") == forecast.cautious.share("ops") == 0.5
-    assert forecast.hopeful.share("macs") == 1.0
-    assert forecast.hopeful.share("bytes") == pytest.approx(conv.bytes_moved / (conv.bytes_moved + sin.bytes_moved))
-    assert forecast.fallen is None
+    assert forecast.optimistic.share("ops") == forecast.pessimistic.share("ops") == 0.5
+    assert forecast.optimistic.share("macs") == 1.0
+    assert forecast.optimistic.share("bytes") == pytest.approx(conv.bytes_moved / (conv.bytes_moved + sin.bytes_moved))
+    assert forecast.cpu_fallback is None
 
 
 def test_low_band_is_the_roofline_by_hand(tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ def test_low_band_is_the_roofline_by_hand(tmp_path: Path) -> None:
     flops, moved = 2 * 1024 * 1024 * 5 * 64, 2 * (1024 * 64 + 1024 * 64 + 1024 * 1024 * 5)
     arithmetic, memory = 1e3 * flops / (chip.fp16_tflops[1] * 1e12), 1e3 * moved / (chip.bandwidth_gb_s[1] * 1e9)
     crossing = 1e3 * 2 * (1024 * 64 + 1024 * 64) / (chip.bandwidth_gb_s[1] * 1e9)
-    assert bands.hopeful.low_ms == pytest.approx(max(arithmetic, memory) + chip.segment_ms[0] + crossing)
-    assert bands.hopeful.parts["engine arithmetic"][0] == pytest.approx(arithmetic)
+    assert bands.optimistic.low_ms == pytest.approx(max(arithmetic, memory) + chip.segment_ms[0] + crossing)
+    assert bands.optimistic.parts["engine arithmetic"][0] == pytest.approx(arithmetic)
 
 
 @pytest.mark.parametrize("chip", list(RULES.chips))
 def test_bands_are_ordered_on_every_chip(branches: Profile, chip: str) -> None:
     bands = latency_bands(forecast_residency(branches, RULES, chip), RULES.chips[chip])
-    assert 0 < bands.hopeful.low_ms <= bands.hopeful.high_ms < math.inf
-    assert 0 < bands.cautious.low_ms <= bands.cautious.high_ms < math.inf
+    assert 0 < bands.optimistic.low_ms <= bands.optimistic.high_ms < math.inf
+    assert 0 < bands.pessimistic.low_ms <= bands.pessimistic.high_ms < math.inf
 
 
 def test_fused_neighbours_move_less(tmp_path: Path) -> None:
@@ -111,5 +111,5 @@ def test_fused_neighbours_move_less(tmp_path: Path) -> None:
 
     profile = profile_of({"x": (1, 1024, 1, 16384)}, chain, tmp_path)  # 32 MiB a tensor: fits no chip but in part
     bands = latency_bands(forecast_residency(profile, RULES, "m1"), RULES.chips["m1"])
-    moved_gb = bands.hopeful.parts["engine memory"][0] / 1e3 * RULES.chips["m1"].bandwidth_gb_s[1]
+    moved_gb = bands.optimistic.parts["engine memory"][0] / 1e3 * RULES.chips["m1"].bandwidth_gb_s[1]
     assert moved_gb * 1e9 == pytest.approx(2 * 1024 * 16384 * 2)  # the first read and the last write only

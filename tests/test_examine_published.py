@@ -13,7 +13,7 @@ def test_published_placements_lie_within_the_forecast(capsys: pytest.CaptureFixt
     results = {r["case"]: r for r in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["cases"]}
     assert list(results) == names and all(r["within"] for r in results.values())
     assert results["lai-tail"]["ops"] == results["lai-tail"]["published_ops"] == 13
-    assert results["lai-tail"]["hopeful"] == results["lai-tail"]["cautious"] == 0
+    assert results["lai-tail"]["optimistic"] == results["lai-tail"]["pessimistic"] == 0
     assert results["snake-sine"]["rules"]["sin-cos"] == 1
 
 

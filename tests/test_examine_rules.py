@@ -217,8 +217,8 @@ def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:
 def test_flexible_inputs(shapes: list[Any], rule_id: str | None, tmp_path: Path) -> None:
     forecast = flexible_forecast(shapes, tmp_path)
     assert {f.rule.id for f in forecast.graph_findings} == ({rule_id} if rule_id else set())
-    assert (forecast.fallen is not None) == bool(rule_id)
-    assert forecast.lowest_share("ops") == (0 if rule_id else forecast.cautious.share("ops"))
+    assert (forecast.cpu_fallback is not None) == bool(rule_id)
+    assert forecast.lowest_share("ops") == (0 if rule_id else forecast.pessimistic.share("ops"))
 
 
 def flexible_forecast(shapes: list[Any], folder: Path) -> Forecast:
@@ -249,9 +249,9 @@ def test_states_may_leave(tmp_path: Path) -> None:
 
 def test_a_rule_that_leaves_takes_the_operation_off_in_both_readings(tmp_path: Path) -> None:
     forecast = forecast_of("m2", X, lambda x: mb.relu(x=mb.sin(x=mb.relu(x=x))), tmp_path)
-    assert [op.hopeful_on for op in forecast.ops] == [True, False, True]
+    assert [op.optimistic_on for op in forecast.ops] == [True, False, True]
     assert [op.verdict for op in forecast.ops] == ["may leave", "leaves", "may leave"]  # single operations: small segments
-    assert forecast.hopeful.share("ops") == pytest.approx(2 / 3) and forecast.cautious.share("ops") == 0
+    assert forecast.optimistic.share("ops") == pytest.approx(2 / 3) and forecast.pessimistic.share("ops") == 0
 
 
 def test_a_maybe_chip_is_milder(tmp_path: Path) -> None:

@@ -21,12 +21,19 @@ def content() -> dict[str, Any]:
 
 
 def test_data_file_is_complete() -> None:
-    used = {s for rule in RULES.rules for s in rule.sources} | {s for chip in RULES.chips.values() for s in chip.sources}
+    used = {s for entry in (*RULES.rules, *RULES.chips.values(), *RULES.numerics) for s in entry.sources}
     assert used == set(RULES.sources)
-    for entry in (*RULES.rules, *RULES.chips.values()):
+    for entry in (*RULES.rules, *RULES.chips.values(), *RULES.numerics):
         assert entry.sources and entry.confidence in CONFIDENCES
     assert {rule.effect for rule in RULES.rules} == set(EFFECTS)
     assert set(RULES.chips) == {"m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"}
+
+
+def test_the_model_of_the_arithmetic_holds_what_was_published() -> None:
+    from mlprogram.ane_numerics import ANE
+
+    limit = next(numeric for numeric in RULES.numerics if numeric.id == "sum-limit")
+    assert limit.low <= ANE.sum_limit <= limit.high
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,9 @@ def test_data_file_is_complete() -> None:
         (lambda c: c["chips"]["m1"].update(fp16_tflops=[5, 3]), "two positive numbers"),
         (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"),
         (lambda c: c.update(extra=1), "unknown key 'extra'"),
+        (lambda c: c["numerics"][0].update(low=9e9), "low and high must be numbers in this order"),
+        (lambda c: c["numerics"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
+        (lambda c: c["numerics"].append(copy.deepcopy(c["numerics"][0])), "stands there twice"),
     ],
 )
 def test_damaged_data_is_refused(change: Callable[[dict[str, Any]], Any], message: str) -> None:

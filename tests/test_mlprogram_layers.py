@@ -160,7 +160,7 @@ def lstm(rng: Rng) -> Case:
         start = [torch.from_numpy(np.stack(np.split(v, len(names), -1))) for v in (h, c)]
         with torch.no_grad():
             y, (last_h, last_c) = module(torch.from_numpy(x[::-1].copy() if reverse else x), start)
-        y = y.numpy()[::-1] if reverse else y.numpy()
+        y = y.numpy()  # in processing order
         last = [np.concatenate(list(v.numpy()), -1) for v in (last_h, last_c)]
         return (y if whole else last[0][None], *last)
 
@@ -173,19 +173,16 @@ def gru(rng: Rng) -> Case:
     consts = {"weight_ih": rng.normal(size=(12, size)) / 2, "weight_hh": rng.normal(size=(12, hidden)) / 2, "bias": rng.normal(size=12) / 2}
 
     def reference(x, h, w, u, b, *_):
-        module = torch.nn.GRU(size, hidden).double()
-        swap = (0, 2, 1)  # MIL r n z -> PyTorch r z n
-        state = {
-            "weight_ih_l0": reordered(w, swap),
-            "weight_hh_l0": reordered(u, swap),
-            "bias_ih_l0": reordered(b, swap),
-            "bias_hh_l0": np.zeros(12),
-        }
-        module.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
-        with torch.no_grad():
-            y, last = module(torch.from_numpy(x[::-1].copy() if reverse else x), torch.from_numpy(h)[None])
-        y = y.numpy()[::-1] if reverse else y.numpy()
-        return (y if whole else last.numpy(), last.numpy()[0])
+        def sigmoid(v):
+            return 1 / (1 + np.exp(-v))
+
+        (w_r, w_n, w_z), (u_r, u_n, u_z), (b_r, b_n, b_z) = (np.split(m, 3) for m in (w, u, b))
+        y = []
+        for row in x[::-1] if reverse else x:
+            r, z = sigmoid(row @ w_r.T + h @ u_r.T + b_r), sigmoid(row @ w_z.T + h @ u_z.T + b_z)
+            h = (1 - z) * np.tanh(row @ w_n.T + (r * h) @ u_n.T + b_n) + z * h
+            y.append(h)
+        return (np.stack(y) if whole else h[None], h)
 
     return Case(
         {"x": rng.normal(size=(5, batch, size)), "initial_h": rng.normal(size=(batch, hidden))},
@@ -206,7 +203,7 @@ def rnn(rng: Rng) -> Case:
         module.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         with torch.no_grad():
             y, last = module(torch.from_numpy(x[::-1].copy() if reverse else x), torch.from_numpy(h)[None])
-        return (y.numpy()[::-1] if reverse else y.numpy(), last.numpy()[0])
+        return (y.numpy(), last.numpy()[0])  # in processing order
 
     return Case(
         {"x": rng.normal(size=(5, 2, 3)), "initial_h": rng.normal(size=(2, 4))},

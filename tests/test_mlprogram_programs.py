@@ -242,8 +242,9 @@ def test_every_function_of_a_package(tmp_path: Path) -> None:
         program = Program(tmp_path / "both.mlpackage", function=name)
         np.testing.assert_allclose(next(iter(program({"x": x}).values())), module(x).detach(), rtol=1e-5, atol=1e-6)
         assert list(program.inputs) == ["x"] and program.inputs["x"].shape == (1, 4)
+    assert Program(tmp_path / "both.mlpackage").function == "plain"
     with pytest.raises(ProgramError, match="no function 'main'; this program has plain, rectified"):
-        Program(tmp_path / "both.mlpackage")
+        Program(tmp_path / "both.mlpackage", function="main")
 
 
 def test_hook_sees_and_replaces_every_tensor(tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ def inputs_text(profile: Profile) -> str:
 
 
 def share_table(rows: list[Row]) -> Any:
-    """Shares on the engine as hopeful / cautious, segments, crossings and latency, one row for each shape and chip."""
+    """Shares on the engine as optimistic / pessimistic, segments, crossings and latency, one row for each shape and chip."""
     table = new_table(
-        f"{LABEL}: share on the engine and latency, hopeful / cautious reading",
+        f"{LABEL}: share on the engine and latency, optimistic / pessimistic reading",
         "shape",
         "chip",
         "% ops",
@@ -93,12 +93,12 @@ def share_table(rows: list[Row]) -> Any:
         "% bytes",
         "segments",
         "crossings",
-        "hopeful ms",
-        "cautious ms",
+        "optimistic ms",
+        "pessimistic ms",
         "whole graph may stay off, then ms",
     )
     for forecast, bands, _ in rows:
-        both = (forecast.hopeful, forecast.cautious)
+        both = (forecast.optimistic, forecast.pessimistic)
         table.add_row(
             inputs_text(forecast.profile),
             forecast.chip,
@@ -111,9 +111,9 @@ def share_table(rows: list[Row]) -> Any:
 
 
 def latency_cells(forecast: Forecast, bands: Bands) -> tuple[str, str, str]:
-    """Hopeful and cautious band, and what happens if the whole graph stays off the engine, in words."""
-    fallen = "" if bands.fallen is None else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_span(bands.fallen)}"
-    return _span(bands.hopeful), _span(bands.cautious), fallen
+    """Optimistic and pessimistic band, and what happens if the whole graph stays off the engine, in words."""
+    all_off = "" if bands.cpu_fallback is None else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_span(bands.cpu_fallback)}"
+    return _span(bands.optimistic), _span(bands.pessimistic), all_off
 
 
 def _span(band: Band) -> str:
@@ -192,7 +192,7 @@ def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: boo
     result = {
         "chip": forecast.chip,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
-        **{name: _reading(getattr(forecast, name), getattr(bands, name)) for name in ("hopeful", "cautious", "fallen")},
+        **{name: _reading(getattr(forecast, name), getattr(bands, name)) for name in ("optimistic", "pessimistic", "cpu_fallback")},
         "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
         "whole_graph": [{"rule": f.rule.id, "detail": f.detail} for f in forecast.graph_findings],
         "device": _facts(facts),

@@ -1,11 +1,11 @@
 """Which operations the Neural Engine of a chip would take: a forecast from the rules, in two readings, never a measurement.
 
     forecast = forecast_residency(profile, rules, "m1")
-    forecast.hopeful.share("macs"), forecast.cautious.share("macs"), forecast.ops[12].findings
+    forecast.optimistic.share("macs"), forecast.pessimistic.share("macs"), forecast.ops[12].findings
 
-Two readings, because published observations disagree. In the hopeful one an operation leaves the engine only by a rule whose effect is
-`leaves`. In the cautious one it also leaves by `may_leave`. The truth for one device and one system version should lie between them. When
-a `graph_may_fail` rule applies, there is a third possibility: the compiler gives up and nothing is on the engine (`fallen`). Only a
+Two readings, because published observations disagree. In the optimistic one an operation leaves the engine only by a rule whose effect is
+`leaves`. In the pessimistic one it also leaves by `may_leave`. The truth for one device and system version should lie between them. When
+a `graph_may_fail` rule applies, there is a third possibility: the compiler gives up and nothing is on the engine (`cpu_fallback`). Only a
 device decides.
 """
 
@@ -38,13 +38,13 @@ class OpForecast:
 
     profile: OpProfile = field(repr=False)
     findings: tuple[Finding, ...]
-    hopeful_on: bool
-    cautious_on: bool
+    optimistic_on: bool
+    pessimistic_on: bool
 
     @property
     def verdict(self) -> str:
         """engine, may leave, or leaves."""
-        return "engine" if self.cautious_on else "may leave" if self.hopeful_on else "leaves"
+        return "engine" if self.pessimistic_on else "may leave" if self.optimistic_on else "leaves"
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,19 @@ class Reading:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A chip's forecast for one profile. `fallen` is the reading with nothing on the engine, if a rule says that this may happen."""
+    """A chip's forecast for one profile. `cpu_fallback` is the reading with nothing on the engine, if a rule says that this may happen."""
 
     chip: str
     profile: Profile = field(repr=False)
     ops: tuple[OpForecast, ...] = field(repr=False)
     graph_findings: tuple[Finding, ...]
-    hopeful: Reading
-    cautious: Reading
-    fallen: Reading | None
+    optimistic: Reading
+    pessimistic: Reading
+    cpu_fallback: Reading | None
 
     def lowest_share(self, measure: str) -> float:
         """The lowest share that any reading gives."""
-        return 0.0 if self.fallen else self.cautious.share(measure)
+        return 0.0 if self.cpu_fallback else self.pessimistic.share(measure)
 
     def rule_counts(self, effects: tuple[str, ...] = ("leaves", "may_leave", "graph_may_fail")) -> dict[str, int]:
         """How many operations each rule with one of these effects concerns, graph rules included once."""
@@ -90,16 +90,16 @@ def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
     findings = [_op_findings(op, held, on_chip_mib) for op in profile.ops]
     graph = (*_graph_findings(findings, held), *_input_findings(profile, held))
     off = frozenset(i for i, found in enumerate(findings) if any(f.effect == "leaves" for f in found))
-    hopeful = _reading(profile, off)
-    _add_small_segments(profile, hopeful.cut, held, findings)
+    optimistic = _reading(profile, off)
+    _add_small_segments(profile, optimistic.cut, held, findings)
     perhaps = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))
-    cautious = _settle(profile, perhaps, held, findings)
-    fallen = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
+    pessimistic = _settle(profile, perhaps, held, findings)
+    cpu_fallback = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(
-        OpForecast(op, tuple(found), i not in off, i not in cautious.off)
+        OpForecast(op, tuple(found), i not in off, i not in pessimistic.off)
         for i, (op, found) in enumerate(zip(profile.ops, findings, strict=True))
     )
-    return Forecast(chip, profile, ops, graph, hopeful, cautious, fallen)
+    return Forecast(chip, profile, ops, graph, optimistic, pessimistic, cpu_fallback)
 
 
 def _op_findings(op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float) -> list[Finding]:
@@ -167,7 +167,7 @@ def _add_small_segments(profile: Profile, cut: Cut, held: tuple[tuple[Rule, str]
 
 
 def _settle(profile: Profile, off: frozenset[int], held: tuple[tuple[Rule, str], ...], findings: list[list[Finding]]) -> Reading:
-    """The cautious placement: small segments leave, which may leave others small, until nothing changes."""
+    """The pessimistic placement: small segments leave, which may leave others small, until nothing changes."""
     while True:
         reading = _reading(profile, off)
         if not _add_small_segments(profile, reading.cut, held, findings):

@@ -1,7 +1,7 @@
 """Latency bands from a roofline: arithmetic against the peak, bytes against the memory, and a price for each segment. Low to high.
 
     bands = latency_bands(forecast, rules.chips["m4"])
-    bands.hopeful.low_ms, bands.hopeful.high_ms, bands.cautious.low_ms
+    bands.optimistic.low_ms, bands.optimistic.high_ms, bands.pessimistic.low_ms
 
 One band for each reading of the placement (forecast.py). Within a band
 low: arithmetic and memory overlap fully; the highest published rates; elementwise neighbours are fused and tensors that fit on the chip
@@ -41,18 +41,18 @@ class Band:
 
 @dataclass(frozen=True)
 class Bands:
-    """The band of each reading; `fallen` only where the whole graph may stay off the engine."""
+    """The band of each reading; `cpu_fallback` only where the whole graph may stay off the engine."""
 
-    hopeful: Band
-    cautious: Band
-    fallen: Band | None
+    optimistic: Band
+    pessimistic: Band
+    cpu_fallback: Band | None
 
 
 def latency_bands(forecast: Forecast, chip: Chip) -> Bands:
     """The bands of a forecast."""
     moved = fused_bytes(forecast.profile, chip.on_chip_mib[_HIGH] * _MIB)
-    hopeful, cautious = (_band(forecast, reading, chip, moved) for reading in (forecast.hopeful, forecast.cautious))
-    return Bands(hopeful, cautious, _band(forecast, forecast.fallen, chip, moved) if forecast.fallen else None)
+    optimistic, pessimistic = (_band(forecast, reading, chip, moved) for reading in (forecast.optimistic, forecast.pessimistic))
+    return Bands(optimistic, pessimistic, _band(forecast, forecast.cpu_fallback, chip, moved) if forecast.cpu_fallback else None)
 
 
 def _band(forecast: Forecast, reading: Reading, chip: Chip, moved: list[float]) -> Band:

@@ -26,7 +26,7 @@ def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ProgramError("--plot needs matplotlib: pip install 'kokoro-ane[plot]'") from error
-    rows = [(forecast, name) for forecast in forecasts for name in ("hopeful", "cautious")]
+    rows = [(forecast, name) for forecast in forecasts for name in ("optimistic", "pessimistic")]
     figure = Figure(figsize=(11, 1.4 + 0.55 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     for place, (forecast, name) in enumerate(reversed(rows)):

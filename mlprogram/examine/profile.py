@@ -156,10 +156,13 @@ class Profile:
         return sizes
 
 
-def open_program(path: str | Path, function: str = "main") -> OpenProgram:
-    """Open a package for examination. Raises ProgramError as the executor does: not a package, an unknown function or operation."""
+def open_program(path: str | Path, function: str | None = None) -> OpenProgram:
+    """Open a package for examination; no name is its default function.
+
+    Raises ProgramError as the executor does: not a package, an unknown function or operation.
+    """
     package = open_package(path)
-    body = read_function(package, function)
+    body = read_function(package, function or package.default_function)
     plan = build_plan(body, Constants(package), precision_named("declared"))
     inputs, _ = read_interface(package, body)
     return OpenProgram(package, body, plan, inputs, read_outputs(package, body, plan.types), read_storage(body, plan))

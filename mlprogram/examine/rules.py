@@ -94,6 +94,21 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Numeric:
+    """One published fact of the engine's arithmetic or of its int8 rate: `low` to `high` is what was published, if a number, in `unit`."""
+
+    id: str
+    says: str
+    chips: tuple[str, ...]
+    sources: tuple[str, ...]
+    confidence: str
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
 class Rules:
     """The whole file."""
 
@@ -102,6 +117,7 @@ class Rules:
     sources: Mapping[str, Source]
     chips: Mapping[str, Chip]
     rules: tuple[Rule, ...]
+    numerics: tuple[Numeric, ...]
     path: str = field(default="")
 
     def chip(self, name: str) -> Chip:
@@ -135,17 +151,19 @@ def load_rules(path: str | Path | None = None) -> Rules:
 
 def parse_rules(content: Any, name: str) -> Rules:
     """Rules from the parsed file. Raises ProgramError for a missing or unknown key, chip, source, kind, effect or confidence."""
-    _keys(content, {"about", "reviewed", "sources", "chips", "rules"}, set(), name)
+    _keys(content, {"about", "reviewed", "sources", "chips", "rules", "numerics"}, set(), name)
     sources = {key: Source(**_checked(value, Source, f"{name}: source {key}")) for key, value in content["sources"].items()}
     chips = {key: _chip(value, sources, f"{name}: chip {key}") for key, value in content["chips"].items()}
     rules = tuple(
         _rule(value, sources, chips, f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}")
         for i, value in enumerate(content["rules"])
     )
-    repeated = sorted({r.id for r in rules if sum(r.id == other.id for other in rules) > 1})
+    numerics = tuple(_numeric(value, sources, chips, f"{name}: numerics {i}") for i, value in enumerate(content["numerics"]))
+    ids = [entry.id for entry in (*rules, *numerics)]
+    repeated = sorted({one for one in ids if ids.count(one) > 1})
     if repeated:
         raise ProgramError(f"{name}: rule {repeated[0]} stands there twice; ids are unique")
-    return Rules(content["about"], content["reviewed"], MappingProxyType(sources), MappingProxyType(chips), rules, name)
+    return Rules(content["about"], content["reviewed"], MappingProxyType(sources), MappingProxyType(chips), rules, numerics, name)
 
 
 def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
@@ -159,7 +177,7 @@ def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
 
 def _checked(value: Any, kind: type, where: str) -> dict[str, Any]:
     names = {f.name for f in fields(kind)}
-    optional = {"remark"} & names
+    optional = {"remark", "low", "high", "unit"} & names
     _keys(value, names - optional, optional, where)
     return {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
 
@@ -185,6 +203,16 @@ def _rule(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], 
     _known(rule.maybe_chips, chips, "chip", where, may_be_empty=True)
     _keys(rule.params, set(KIND_PARAMS[rule.kind]), set(), f"{where}: params")
     return rule
+
+
+def _numeric(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str) -> Numeric:
+    numeric = Numeric(**_checked(value, Numeric, where))
+    if (numeric.low is None) != (numeric.high is None) or (numeric.low is not None and not 0 <= numeric.low <= numeric.high):
+        raise ProgramError(f"{where}: low and high must be numbers in this order; they are {numeric.low} and {numeric.high}")
+    _one_of(numeric.confidence, CONFIDENCES, "confidence", where)
+    _known(numeric.sources, sources, "source", where)
+    _known(numeric.chips, chips, "chip", where)
+    return numeric
 
 
 def _one_of(value: Any, allowed: tuple[str, ...], what: str, where: str) -> None:

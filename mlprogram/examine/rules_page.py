@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from mlprogram.examine.report import last_line, with_generated_part
-from mlprogram.examine.rules import Chip, Rule, Rules, load_rules
+from mlprogram.examine.rules import Chip, Numeric, Rule, Rules, load_rules
 
 COMMAND = "python -m mlprogram rules --write docs/neural-engine.md"
 _EFFECTS = {
@@ -74,6 +74,10 @@ def render(rules: Rules) -> str:
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
+            "| arithmetic | says | published | chips | sources | confidence |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *(_numeric_row(numeric, rules) for numeric in rules.numerics),
+            "",
             "| source | |",
             "| --- | --- |",
             *(f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} |" for key, s in rules.sources.items()),
@@ -89,6 +93,13 @@ def _rule_row(rule: Rule, rules: Rules) -> str:
 def _chips(rule: Rule, rules: Rules) -> str:
     """`all`, or the chips; in brackets those it may hold for."""
     return "all" if set(rule.chips) == set(rules.chips) else ", ".join((*rule.chips, *(f"({c})" for c in rule.maybe_chips)))
+
+
+def _numeric_row(numeric: Numeric, rules: Rules) -> str:
+    says = f"{numeric.says}.{f' {_sentence(numeric.remark)}' if numeric.remark else ''}"
+    span = "" if numeric.low is None else f"{numeric.low:g}" if numeric.low == numeric.high else f"{numeric.low:g} to {numeric.high:g}"
+    chips = "all" if set(numeric.chips) == set(rules.chips) else ", ".join(numeric.chips)
+    return f"| {numeric.id} | {says} | {f'{span} {numeric.unit}'.strip()} | {chips} | {', '.join(numeric.sources)} | {numeric.confidence} |"
 
 
 def _sentence(text: str) -> str:

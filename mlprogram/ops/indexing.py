@@ -3,7 +3,8 @@
     INDEXING["gather"].run(x, indices, axis=1)
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their later versions. Negative indices count
-from the end; an index outside its axis is an error here, whatever validate_indices says (Core ML leaves it undefined).
+from the end, unless validate_indices is set: then they are errors, as the definitions say. An index outside its axis is always an error
+here; without validate_indices Core ML leaves it undefined.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
 
+_FEW = 8  # indices
+
 
 def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
     """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go together."""
     axis %= x.dim()
-    places = _checked(indices, x.shape[axis])
+    if indices.numel() == 1 and not batch_dims:  # what a loop does at every step: a view
+        place, size = int(indices), x.shape[axis]
+        if not (0 if validate_indices else -size) <= place < size:
+            raise IndexError(f"index {place} is outside an axis of {size}")
+        return x.narrow(axis, place % size, 1).reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+    places = _checked(indices, x.shape[axis], validate_indices)
     if batch_dims:
         return _batched_gather(x, places, axis, batch_dims)
     y = x.index_select(axis, places.flatten())
@@ -35,12 +43,12 @@ def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Te
 
 def gather_along_axis(x: Tensor, indices: Tensor, axis: int = 0, validate_indices: bool = False) -> Tensor:
     """y[i, j] = x[indices[i, j], j] for axis 0, and so on."""
-    return torch.take_along_dim(x, _checked(indices, x.shape[axis]), axis)
+    return torch.take_along_dim(x, _checked(indices, x.shape[axis], validate_indices), axis)
 
 
 def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
     """Slices of x at the coordinates in the last axis of `indices`."""
-    coordinates = _coordinates(indices, x.shape[batch_dims:])
+    coordinates = _coordinates(indices, x.shape[batch_dims:], validate_indices)
     for i in range(batch_dims):
         shape = [1] * coordinates[0].dim()
         shape[i] = x.shape[i]
@@ -50,7 +58,12 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices:
 
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False) -> Tensor:
     """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]."""
-    places = _places(data).index_select(axis, _checked(indices, data.shape[axis]).flatten())
+    if mode in ("update", "add") and indices.numel() == 1 and updates.dim() == data.dim():  # one row of a list kept as a tensor
+        y, place = data.clone(), _checked(indices, data.shape[axis], validate_indices)
+        row = y.narrow(axis, int(place), 1)
+        row.copy_(updates) if mode == "update" else row.add_(updates)
+        return y
+    places = _places(data).index_select(axis, _checked(indices, data.shape[axis], validate_indices).flatten())
     return _combine(data, places, updates, mode)
 
 
@@ -58,12 +71,13 @@ def scatter_along_axis(
     data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False
 ) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
-    return _combine(data, torch.take_along_dim(_places(data), _checked(indices, data.shape[axis]), axis), updates, mode)
+    places = torch.take_along_dim(_places(data), _checked(indices, data.shape[axis], validate_indices), axis)
+    return _combine(data, places, updates, mode)
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "add", validate_indices: bool = False) -> Tensor:
     """Slices of `data` at the coordinates in the last axis of `indices` combined with `updates`."""
-    return _combine(data, _places(data)[tuple(_coordinates(indices, data.shape))], updates, mode)
+    return _combine(data, _places(data)[tuple(_coordinates(indices, data.shape, validate_indices))], updates, mode)
 
 
 def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
@@ -86,13 +100,19 @@ def _places(data: Tensor) -> Tensor:
     return torch.arange(data.numel()).reshape(data.shape)
 
 
-def _coordinates(indices: Tensor, shape: torch.Size) -> list[Tensor]:
-    return [_checked(part, size) for part, size in zip(indices.unbind(-1), shape, strict=False)]
+def _coordinates(indices: Tensor, shape: torch.Size, validate: bool) -> list[Tensor]:
+    return [_checked(part, size, validate) for part, size in zip(indices.unbind(-1), shape, strict=False)]
 
 
-def _checked(indices: Tensor, size: int) -> Tensor:
+def _checked(indices: Tensor, size: int, validate: bool = False) -> Tensor:
+    if indices.numel() <= _FEW:  # the usual case of a loop: Python is faster than five tensor operations
+        places = indices.flatten().tolist()
+        if places and (min(places) < (0 if validate else -size) or max(places) >= size):
+            raise IndexError(f"index {min(places)} or {max(places)} is outside an axis of {size}")
+        if not places or min(places) >= 0:
+            return indices.long()
     indices = indices.long()
-    if indices.numel() and (int(indices.min()) < -size or int(indices.max()) >= size):
+    if indices.numel() and (int(indices.min()) < (0 if validate else -size) or int(indices.max()) >= size):
         raise IndexError(f"index {int(indices.min())} or {int(indices.max())} is outside an axis of {size}")
     return torch.where(indices < 0, indices + size, indices)
 

@@ -52,7 +52,8 @@ def transpose(x: Tensor, perm: list[int]) -> Tensor:
 
 
 def concat(values: Tensors, axis: int, interleave: bool = False) -> Tensor:
-    """Tensors one after the other along `axis`, or element by element in turn."""
+    """Tensors one after the other along `axis`, or element by element in turn; scalars count as tensors of one element."""
+    values = [v.reshape(1) if v.dim() == 0 else v for v in values]
     if not interleave:
         return torch.cat(values, axis)
     axis %= values[0].dim()

@@ -17,13 +17,25 @@ from mlprogram.ops.kernel import Tensors, kernel
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., D_in], weight [D_out, D_in], bias [D_out] -> [..., D_out]."""
+    """x [..., D_in], weight [D_out, D_in], bias [D_out] -> [..., D_out]; integers beside floats become floats."""
+    if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
+        x, weight = _alike(x, weight)
+        bias = bias if bias is None else bias.to(x.dtype)
     return F.linear(x, weight, bias)
 
 
 def matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
-    """x [..., M, K], y [..., K, N] -> [..., M, N]; a flag swaps the last two axes first."""
+    """x [..., M, K], y [..., K, N] -> [..., M, N]; a flag swaps the last two axes first; integers beside floats become floats."""
+    x, y = _alike(x, y)
     return torch.matmul(x.mT if transpose_x else x, y.mT if transpose_y else y)
+
+
+def _alike(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the type that holds both."""
+    if x.dtype == y.dtype:
+        return x, y
+    wide = torch.result_type(x, y)
+    return x.to(wide), y.to(wide)
 
 
 def einsum(values: Tensors, equation: str) -> Tensor:

@@ -77,11 +77,12 @@ def random_uniform(shape: list[int], generator: torch.Generator, low: float = 0.
 
 
 def classify(probabilities: Tensor, classes: list) -> tuple[Any, dict]:
-    """(the class of the largest probability, {class: probability})."""
+    """(the class of the largest probability, a text or an integer tensor, and {class: probability})."""
     values = probabilities.flatten().tolist()
     flat = classes if isinstance(classes, list) else [classes]
     names = [str(c) if isinstance(c, str) else int(c) for c in flat]
-    return names[max(range(len(values)), key=values.__getitem__)], dict(zip(names, values, strict=True))
+    best = names[max(range(len(values)), key=values.__getitem__)]
+    return best if isinstance(best, str) else torch.tensor(best), dict(zip(names, values, strict=True))
 
 
 def non_maximum_suppression(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-import torch
 from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
@@ -27,9 +26,9 @@ def quantize(
 ) -> Tensor:
     """clip(round(input / scale) + zero_point)."""
     low, high = _RANGE[output_dtype]
-    x = torch.round(input / _along(scale, input, axis))
-    x = x if zero_point is None else x + _along(zero_point, input, axis)
-    return x.clamp(low, high)
+    x = (input / _along(scale, input, axis)).round_()  # one new tensor: the steps after the division work in its place
+    x = x if zero_point is None else x.add_(_along(zero_point, input, axis))
+    return x.clamp_(low, high)
 
 
 def dequantize(
@@ -38,10 +37,10 @@ def dequantize(
     zero_point: Tensor | None = None,
     axis: int | None = None,
 ) -> Tensor:
-    """(input - zero_point) * scale."""
-    x = input.to(scale.dtype)
-    x = x if zero_point is None else x - _along(zero_point, input, axis).to(scale.dtype)
-    return x * _along(scale, input, axis)
+    """(input - zero_point) * scale. In fp16 the difference is exact and the product is rounded once."""
+    x = input.to(scale.dtype)  # a new tensor: integers become floats
+    x = x if zero_point is None else x.sub_(_along(zero_point, input, axis).to(scale.dtype))
+    return x.mul_(_along(scale, input, axis))
 
 
 def _along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
@@ -52,4 +51,4 @@ def _along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
     return parameter.reshape(shape)
 
 
-QUANTIZATION = MappingProxyType({"dequantize": kernel(dequantize), "quantize": kernel(quantize)})
+QUANTIZATION = MappingProxyType({"dequantize": kernel(dequantize, half=True), "quantize": kernel(quantize)})

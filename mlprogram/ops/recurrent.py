@@ -4,7 +4,9 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/recurrent.py and iOS18/recurrent.py. MIL orders the gates of an LSTM i, f, o, g (PyTorch:
 i, f, g, o) and those of a GRU r, n, z (PyTorch: r, z, n). An operation is one rounding: the states are rounded to the declared type at
-its end, not at every step.
+its end, not at every step. `direction="reverse"` gives its sequence in the order it was computed, last step first, as coremltools' own
+tests of lstm, gru and rnn expect; the backward half of a bidirectional layer stays in the order of x. Layers that PyTorch has too run on
+its own kernels, everything else step by step.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ _ACTIVATIONS = MappingProxyType(
         "linear": lambda x: x,
         "hard_sigmoid": lambda x: (0.2 * x + 0.5).clamp(0, 1),
         "sigmoid_hard": lambda x: (0.2 * x + 0.5).clamp(0, 1),
-        "scaled_tanh": lambda x: 1.7159 * torch.tanh(2 / 3 * x),  # LeCun's constants, Core ML's default
+        "scaled_tanh": torch.tanh,  # alpha = beta = 1 inside a recurrent layer
     }
 )
+_PYTORCH_LSTM, _PYTORCH_GRU = (0, 1, 3, 2), (0, 2, 1)  # MIL's gates in PyTorch's order: i f g o, r z n
 
 
 def lstm(
@@ -51,34 +54,43 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(sequence [S or 1, B, D H], h [B, D H], c [B, D H]); weights [4 H, I] and [4 H, H], bias [4 H], peephole [3 H] (i, f, o).
 
-    `clip` bounds the cell gate before its activation.
+    `clip` bounds the cell state of every step. Of an initial state with more rows than the batch the first ones count: coremltools writes
+    such programs for packed sequences.
     """
+    initial_h, initial_c = initial_h[: x.shape[1]], initial_c[: x.shape[1]]
     functions = (_activation(recurrent_activation), _activation(cell_activation), _activation(activation), clip)
     hidden = weight_hh.shape[1]
     forward = (weight_ih, weight_hh, bias, peephole)
     if direction != "bidirectional":
-        sequence, h, c = _lstm_run(x, initial_h, initial_c, forward, functions, direction == "reverse")
+        sequence, h, c = _lstm_run(x.flip(0) if direction == "reverse" else x, initial_h, initial_c, forward, functions)
         return sequence if output_sequence else h.unsqueeze(0), h, c
-    ahead = _lstm_run(x, initial_h[:, :hidden], initial_c[:, :hidden], forward, functions, False)
+    ahead = _lstm_run(x, initial_h[:, :hidden], initial_c[:, :hidden], forward, functions)
     backward = (weight_ih_back, weight_hh_back, bias_back, peephole_back)
-    back = _lstm_run(x, initial_h[:, hidden:], initial_c[:, hidden:], backward, functions, True)
-    sequence, h, c = (torch.cat(pair, -1) for pair in zip(ahead, back, strict=True))
+    back = _lstm_run(x.flip(0), initial_h[:, hidden:], initial_c[:, hidden:], backward, functions)
+    sequence, h, c = (torch.cat(pair, -1) for pair in zip(ahead, (back[0].flip(0), *back[1:]), strict=True))
     return sequence if output_sequence else h.unsqueeze(0), h, c
 
 
-def _lstm_run(x: Tensor, h: Tensor, c: Tensor, weights: tuple, functions: tuple, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _lstm_run(x: Tensor, h: Tensor, c: Tensor, weights: tuple, functions: tuple) -> tuple[Tensor, Tensor, Tensor]:
+    """(sequence [S, B, H], h, c) of one direction, x in the order of its steps."""
     weight_ih, weight_hh, bias, peephole = weights
     gate, cell, final, clip = functions
+    if functions == (torch.sigmoid, torch.tanh, torch.tanh, None) and peephole is None and len(x) > 1:
+        biases = () if bias is None else (bias, torch.zeros_like(bias))
+        parameters = _reordered((weight_ih, weight_hh, *biases), _PYTORCH_LSTM)
+        state = (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous())
+        y, h, c = torch.lstm(x, state, parameters, bias is not None, 1, 0.0, False, False, False)
+        return y, h[0], c[0]
     driven = _driven(x, weight_ih, bias)  # [S, B, 4 H]
     p_i, p_f, p_o = peephole.chunk(3) if peephole is not None else (0, 0, 0)
-    turned, sequence = weight_hh.T.contiguous(), [h] * x.shape[0]
-    for t in _order(x.shape[0], backward):
-        i, f, o, g = torch.addmm(driven[t], h, turned).chunk(4, -1)  # MIL order
-        g = g if clip is None else g.clamp(-clip, clip)
+    turned, sequence = weight_hh.T.contiguous(), []
+    for row in driven:
+        i, f, o, g = torch.addmm(row, h, turned).chunk(4, -1)  # MIL order
         c_new = gate(f + p_f * c) * c + gate(i + p_i * c) * cell(g)
+        c_new = c_new if clip is None else c_new.clamp(-clip, clip)
         h = gate(o + p_o * c_new) * final(c_new)
         c = c_new
-        sequence[t] = h
+        sequence.append(h)
     return torch.stack(sequence), h, c
 
 
@@ -97,23 +109,37 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); weights [3 H, I] and [3 H, H] in the order r, n, z.
 
-    n = activation(W x + b + r (U h)). With reset_after the bias of n sits inside the reset, r (U h + b), and `input_bias` outside it.
+    n = activation(W x + b + U (r h)): coremltools' tests decide this, its formula reads r (U h). With reset_after
+    n = activation(W x + input_bias + r (U h + b)), as in PyTorch.
     """
-    gate, final = _activation(recurrent_activation), _activation(activation)
-    hidden = weight_hh.shape[1]
-    zero = x.new_zeros(3 * hidden)
-    bias = zero if bias is None else bias
-    inner = torch.zeros(hidden, dtype=x.dtype) if not reset_after else bias[hidden : 2 * hidden]
-    outer = bias + (zero if input_bias is None else input_bias)
-    outer = torch.cat([outer[:hidden], outer[hidden : 2 * hidden] - inner, outer[2 * hidden :]])
-    driven, h, sequence = _driven(x, weight_ih, outer), initial_h, [initial_h] * x.shape[0]
-    for t in _order(x.shape[0], direction == "reverse"):
-        u_r, u_n, u_z = torch.matmul(h, weight_hh.T).chunk(3, -1)
-        w_r, w_n, w_z = driven[t].chunk(3, -1)
-        r, z = gate(w_r + u_r), gate(w_z + u_z)
-        h = (1 - z) * final(w_n + r * (u_n + inner)) + z * h
-        sequence[t] = h
+    functions = (_activation(recurrent_activation), _activation(activation))
+    x = x.flip(0) if direction == "reverse" else x
+    inner = x.new_zeros(weight_hh.shape[0]) if bias is None else bias
+    outer = torch.zeros_like(inner) if input_bias is None else input_bias
+    if reset_after and functions == (torch.sigmoid, torch.tanh) and len(x) > 1:
+        parameters = _reordered((weight_ih, weight_hh, outer, inner), _PYTORCH_GRU)
+        sequence, h = torch.gru(x, initial_h.unsqueeze(0).contiguous(), parameters, True, 1, 0.0, False, False, False)
+        return sequence if output_sequence else h, h[0]
+    step = _reset_after if reset_after else _reset_before
+    driven, h, sequence = _driven(x, weight_ih, outer if reset_after else outer + inner), initial_h, []
+    for row in driven:
+        h = step(row, h, weight_hh, inner, *functions)
+        sequence.append(h)
     return torch.stack(sequence) if output_sequence else h.unsqueeze(0), h
+
+
+def _reset_after(row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable) -> Tensor:
+    u_r, u_n, u_z = torch.nn.functional.linear(h, weight, bias).chunk(3, -1)
+    w_r, w_n, w_z = row.chunk(3, -1)
+    r, z = gate(w_r + u_r), gate(w_z + u_z)
+    return (1 - z) * final(w_n + r * u_n) + z * h
+
+
+def _reset_before(row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable) -> Tensor:
+    weight_r, weight_n, weight_z = weight.chunk(3)
+    w_r, w_n, w_z = row.chunk(3, -1)
+    r, z = gate(w_r + h @ weight_r.T), gate(w_z + h @ weight_z.T)
+    return (1 - z) * final(w_n + (r * h) @ weight_n.T) + z * h
 
 
 def rnn(
@@ -127,11 +153,10 @@ def rnn(
     activation: str = "tanh",
 ) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); h = activation(W x + U h + b)."""
-    final, driven, h = _activation(activation), _driven(x, weight_ih, bias), initial_h
-    sequence = [h] * x.shape[0]
-    for t in _order(x.shape[0], direction == "reverse"):
-        h = final(driven[t] + torch.matmul(h, weight_hh.T))
-        sequence[t] = h
+    final, h, sequence = _activation(activation), initial_h, []
+    for row in _driven(x.flip(0) if direction == "reverse" else x, weight_ih, bias):
+        h = final(row + torch.matmul(h, weight_hh.T))
+        sequence.append(h)
     return torch.stack(sequence) if output_sequence else h.unsqueeze(0), h
 
 
@@ -140,8 +165,9 @@ def _driven(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 
 
-def _order(steps: int, backward: bool) -> range:
-    return range(steps - 1, -1, -1) if backward else range(steps)
+def _reordered(parameters: tuple[Tensor, ...], order: tuple[int, ...]) -> list[Tensor]:
+    """Gate blocks of every parameter in another order."""
+    return [torch.cat([p.chunk(len(order))[i] for i in order]) for p in parameters]
 
 
 def _activation(name: str) -> Callable[[Tensor], Tensor]:

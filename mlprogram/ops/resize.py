@@ -89,11 +89,11 @@ def resize_bilinear(x: Tensor, target_size_height: int = 1, target_size_width: i
 
 
 def resize(x: Tensor, shape: list[int], resized_dims: int, interpolation_mode: str = "LINEAR", sampling_mode: str = "DEFAULT") -> Tensor:
-    """The last `resized_dims` axes get the last sizes of `shape`, 0 for no change; nearest uses the grid of DEFAULT, rounded down."""
+    """The last `resized_dims` axes get the last sizes of `shape`, 0 for no change; nearest takes the grid rounded, halves down."""
     for axis, count in zip(range(x.dim() - resized_dims, x.dim()), shape[len(shape) - resized_dims :], strict=True):
         count = count or x.shape[axis]
         if interpolation_mode == "NEAREST_NEIGHBOR":
-            x = nearest_along(x, axis, count)
+            x = x.index_select(axis, (grid(x.shape[axis], count, sampling_mode) - 0.5).ceil().long())
         else:
             x = linear_along(x, axis, grid(x.shape[axis], count, sampling_mode))
     return x

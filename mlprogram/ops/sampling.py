@@ -25,7 +25,7 @@ def resample(
     column = _pixels(places[..., 0], x.shape[3], coordinates_mode, align_corners)
     row = _pixels(places[..., 1], x.shape[2], coordinates_mode, align_corners)
     if sampling_mode == "nearest":
-        return _pixel(x, row.round(), column.round(), padding_mode, padding_value)
+        return _pixel(x, (row + 0.5).floor(), (column + 0.5).floor(), padding_mode, padding_value)  # halves up
     return _bilinear(x, row, column, padding_mode, padding_value)
 
 
@@ -62,7 +62,7 @@ def crop_resize(
     sampling_mode: str = "DEFAULT",
     pad_value: float = 0.0,
 ) -> Tensor:
-    """Each box cut out and resized bilinearly.
+    """Each box cut out and resized bilinearly; a sample outside the image is pad_value whole, a box may run backwards.
 
     iOS 17: boxes [N, 4], box_indices [N] -> [N, C, H', W']. Before: roi [N, 1, 4, 1, 1] (every image) -> [N, B, C, H', W'], or
     [N, 1, 5, 1, 1] (image index first) -> [N, 1, C, H', W'].
@@ -86,15 +86,25 @@ def _crop(
     top, left, bottom, right = (a - c / 2, b - d / 2, a + c / 2, b + d / 2) if convention.startswith("CENTER") else (a, b, c, d)
     if normalized:
         top, bottom, left, right = top * (x.shape[2] - 1), bottom * (x.shape[2] - 1), left * (x.shape[3] - 1), right * (x.shape[3] - 1)
-    rows, columns = _box_grid(top, bottom, height, sampling), _box_grid(left, right, width, sampling)
-    row, column = torch.meshgrid(rows, columns, indexing="ij")
-    return _bilinear(x, row.expand(len(x), -1, -1), column.expand(len(x), -1, -1), "constant", pad)
+    rows = _box_grid(top, bottom, height, sampling, x.shape[2])
+    columns = _box_grid(left, right, width, sampling, x.shape[3])
+    row, column = (places.expand(len(x), -1, -1) for places in torch.meshgrid(rows, columns, indexing="ij"))  # [B, H', W']
+    inside = (row >= 0) & (row <= x.shape[2] - 1) & (column >= 0) & (column <= x.shape[3] - 1)
+    return torch.where(inside.unsqueeze(1), _bilinear(x, row, column, "border", pad), torch.tensor(pad, dtype=x.dtype))
 
 
-def _box_grid(first: float, last: float, count: int, mode: str) -> Tensor:
-    """The grid of a sampling mode, for the interval [first, last] in place of [0, size - 1]."""
+def _box_grid(first: float, last: float, count: int, mode: str, size: int) -> Tensor:
+    """The grid of a sampling mode, for the interval [first, last] in place of [0, size - 1].
+
+    The modes that align corners walk an inverted interval backwards. The others divide its length; where it has none the whole axis
+    stands in for it, which is what the one case of coremltools' tests expects.
+    """
+    if mode.endswith("ALIGN_CORNERS") and mode != "UNALIGN_CORNERS":
+        if count == 1:
+            return torch.tensor([(first + last) / 2 if mode == "ALIGN_CORNERS" else first], dtype=torch.float64)
+        return first + torch.arange(count, dtype=torch.float64) * (last - first) / (count - 1)
     length = last - first + 1
-    return first + grid(length, count, mode)
+    return first + grid(length, count, mode) if length > 0 else grid(size, count, mode)
 
 
 def _pixels(places: Tensor, size: int, mode: str, align_corners: bool) -> Tensor:

@@ -1,6 +1,6 @@
-"""A pessimistic model of the Neural Engine's arithmetic: the kernels that replace the ordinary ones under precision="engine".
+"""A pessimistic model of the Neural Engine's arithmetic: the kernels that replace the ordinary ones under precision="ane_numerics".
 
-    Program("KokoroVocoder.mlpackage", precision="engine")(inputs)
+    Program("KokoroVocoder.mlpackage", precision="ane_numerics")(inputs)
 
 It holds for operations whose result is fp16; fp32 operations do not run on the engine. Two sources disagree about the accumulator:
 ane-guide measured a wide one behind fp16 ports (M1), LAI reports losses that look like fp16 accumulation. A verdict should be the worst
@@ -27,7 +27,7 @@ from mlprogram.ops.slicing import slice_by_index
 
 
 @dataclass(frozen=True)
-class EngineModel:
+class AneModel:
     """The constants of the model."""
 
     block: int = 32  # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number, chosen here
@@ -40,7 +40,7 @@ class EngineModel:
     fp16_max: float = 65504.0
 
 
-ENGINE = EngineModel()
+ANE = AneModel()
 
 
 def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
@@ -49,19 +49,19 @@ def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
     for part in parts:
         total = part.half() if total is None else (total.float() + part.half().float()).half()
         if terms > 1:
-            total = torch.where(total.abs() >= ENGINE.sum_limit, total.sign() * math.inf, total)
+            total = torch.where(total.abs() >= ANE.sum_limit, total.sign() * math.inf, total)
     return total.float()
 
 
 def _blocks(size: int) -> list[slice]:
-    return [slice(start, start + ENGINE.block) for start in range(0, size, ENGINE.block)]
+    return [slice(start, start + ANE.block) for start in range(0, size, ANE.block)]
 
 
 def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
 
 
-def engine_conv(
+def ane_conv(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -80,7 +80,7 @@ def engine_conv(
     return _with_bias(_accumulate(parts, weight[0].numel()), bias)
 
 
-def engine_conv_transpose(
+def ane_conv_transpose(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -102,51 +102,51 @@ def engine_conv_transpose(
     return _with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
 
-def engine_matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
+def ane_matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
     """matmul, accumulated over blocks of the inner axis."""
     x, y = x.mT if transpose_x else x, y.mT if transpose_y else y
     inner = x.shape[-1]
     rows = -2 if y.dim() > 1 else 0
-    parts = (torch.matmul(x[..., b], y.narrow(rows, b.start, min(ENGINE.block, inner - b.start))) for b in _blocks(inner))
+    parts = (torch.matmul(x[..., b], y.narrow(rows, b.start, min(ANE.block, inner - b.start))) for b in _blocks(inner))
     return _accumulate(parts, inner)
 
 
-def engine_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def ane_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """linear, accumulated over blocks of input features."""
-    y = engine_matmul(x, weight.T)
+    y = ane_matmul(x, weight.T)
     return y if bias is None else y + bias
 
 
-def engine_einsum(values: Tensors, equation: str) -> Tensor:
+def ane_einsum(values: Tensors, equation: str) -> Tensor:
     """einsum with one rounding of the sum, infinite from `sum_limit` on."""
     return _accumulate(iter([torch.einsum(equation, *values)]), 2)
 
 
-def engine_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+def ane_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
     """Attention as two engine matmuls around a softmax in fp32."""
-    scores = engine_matmul(query, key, transpose_y=True) / query.shape[-1] ** 0.5
+    scores = ane_matmul(query, key, transpose_y=True) / query.shape[-1] ** 0.5
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return engine_matmul(torch.softmax(scores, -1).half().float(), value)
+    return ane_matmul(torch.softmax(scores, -1).half().float(), value)
 
 
-def engine_exp(x: Tensor) -> Tensor:
+def ane_exp(x: Tensor) -> Tensor:
     """exp, infinite from `exp_limit` on."""
-    return torch.where(x >= ENGINE.exp_limit, math.inf, torch.exp(x))
+    return torch.where(x >= ANE.exp_limit, math.inf, torch.exp(x))
 
 
-def engine_log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
+def ane_log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
     """log, a finite number at zero."""
     y = torch.log(x + epsilon)
-    return torch.where((x + epsilon).half() == 0, ENGINE.log_of_zero, y)
+    return torch.where((x + epsilon).half() == 0, ANE.log_of_zero, y)
 
 
-def engine_sin(x: Tensor) -> Tensor:
+def ane_sin(x: Tensor) -> Tensor:
     """sin with the table's error near odd multiples of pi."""
     return (torch.sin(x) + _seam(x)).clamp(-1, 1)
 
 
-def engine_cos(x: Tensor) -> Tensor:
+def ane_cos(x: Tensor) -> Tensor:
     """cos with the table's error near odd multiples of pi."""
     return (torch.cos(x) + _seam(x)).clamp(-1, 1)
 
@@ -154,10 +154,10 @@ def engine_cos(x: Tensor) -> Tensor:
 def _seam(x: Tensor) -> Tensor:
     """A triangle of height seam_error over each seam: the worst published error, always of one sign."""
     distance = (x.remainder(2 * math.pi) - math.pi).abs()
-    return ENGINE.seam_error * (1 - distance / ENGINE.seam_reach).clamp(min=0)
+    return ANE.seam_error * (1 - distance / ANE.seam_reach).clamp(min=0)
 
 
-def engine_slice_by_index(
+def ane_slice_by_index(
     x: Tensor,
     begin: list[int],
     end: list[int],
@@ -170,21 +170,21 @@ def engine_slice_by_index(
     y = slice_by_index(x, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
         return y
-    return torch.where(y.abs() * ENGINE.slice_gain > ENGINE.fp16_max, y.sign() * math.inf, y)
+    return torch.where(y.abs() * ANE.slice_gain > ANE.fp16_max, y.sign() * math.inf, y)
 
 
-ENGINE_KERNELS = MappingProxyType(
+ANE_KERNELS = MappingProxyType(
     {
-        "conv": kernel(engine_conv),
-        "conv_transpose": kernel(engine_conv_transpose),
-        "cos": kernel(engine_cos),
-        "einsum": kernel(engine_einsum),
-        "exp": kernel(engine_exp),
-        "linear": kernel(engine_linear),
-        "log": kernel(engine_log),
-        "matmul": kernel(engine_matmul),
-        "scaled_dot_product_attention": kernel(engine_attention),
-        "sin": kernel(engine_sin),
-        "slice_by_index": kernel(engine_slice_by_index),
+        "conv": kernel(ane_conv),
+        "conv_transpose": kernel(ane_conv_transpose),
+        "cos": kernel(ane_cos),
+        "einsum": kernel(ane_einsum),
+        "exp": kernel(ane_exp),
+        "linear": kernel(ane_linear),
+        "log": kernel(ane_log),
+        "matmul": kernel(ane_matmul),
+        "scaled_dot_product_attention": kernel(ane_attention),
+        "sin": kernel(ane_sin),
+        "slice_by_index": kernel(ane_slice_by_index),
     }
 )

@@ -1,6 +1,6 @@
 """The engine model shows each published behaviour, and Core ML's known wrong answers are seen in the programs that hold them.
 
-python -m pytest tests/test_mlprogram_engine.py -q
+python -m pytest tests/test_mlprogram_ane_numerics.py -q
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
 
 from mlprogram import Program
-from mlprogram.engine import ENGINE
+from mlprogram.ane_numerics import ANE
 from tests.mlprogram_build import save
 
 IOS17, IOS18 = ct.target.iOS17, ct.target.iOS18
@@ -32,7 +32,7 @@ def run_both(
     with Function({n: mb.placeholder(shape=v.shape, dtype=dtype) for n, v in given.items()}, opset_version=target) as function:
         function.set_outputs([mb.identity(x=body(**function.inputs), name="y")])
     path = save(function, folder / "e.mlpackage", target)
-    declared, engine = (Program(path, precision=p)(given)["y"].float() for p in ("declared", "engine"))
+    declared, engine = (Program(path, precision=p)(given)["y"].float() for p in ("declared", "ane_numerics"))
     return declared, engine
 
 
@@ -63,7 +63,7 @@ def test_exponential_overflows_where_published(tmp_path: Path) -> None:
 
 def test_logarithm_of_zero_is_a_number(tmp_path: Path) -> None:
     declared, engine = run_both(lambda x: mb.log(x=x, epsilon=np.float16(0)), tmp_path, x=np.array([0.0, 1.0, 4.0], np.float32))
-    assert declared[0].item() == -math.inf and engine[0].item() == ENGINE.log_of_zero
+    assert declared[0].item() == -math.inf and engine[0].item() == ANE.log_of_zero
     assert torch.equal(declared[1:], engine[1:])
 
 
@@ -73,8 +73,8 @@ def test_trigonometric_tables_err_at_their_seams_only(op: str, tmp_path: Path) -
     declared, engine = run_both(lambda x: getattr(mb, op)(x=x), tmp_path, x=x)
     error = (engine - declared).abs().numpy()
     distance = np.abs(np.mod(x.astype(np.float16).astype(float), 2 * np.pi) - np.pi)
-    assert 0.1 < error.max() <= ENGINE.seam_error + 1e-3
-    assert error[distance > ENGINE.seam_reach + 0.01].max() == 0
+    assert 0.1 < error.max() <= ANE.seam_error + 1e-3
+    assert error[distance > ANE.seam_reach + 0.01].max() == 0
 
 
 def test_slice_inside_the_last_axis_overflows_above_4094(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path: Pat
         shapes = [ct.TensorType("y", shape=(5,)), ct.TensorType("x", shape=(5,))]
         model = ct.convert(traced, inputs=shapes, outputs=[ct.TensorType("z")], minimum_deployment_target=IOS17, skip_model_load=True)
         model.save(str(tmp_path / "a.mlpackage"))
-    for precision in ("exact", "declared", "engine"):
+    for precision in ("exact", "declared", "ane_numerics"):
         z = Program(tmp_path / "a.mlpackage", precision=precision)({"y": y, "x": x})["z"].float()
         assert z[0] == 0, "the defect is gone: drop this test and the note in docs/mlprogram.md"
-        np.testing.assert_allclose(z[1:], torch.atan2(y, x)[1:], atol=0.2 if precision == "engine" else 4e-3)
+        np.testing.assert_allclose(z[1:], torch.atan2(y, x)[1:], atol=0.2 if precision == "ane_numerics" else 4e-3)

@@ -1,0 +1,160 @@
+"""A compiled Core ML model (.mlmodelc) as the specification it was compiled from: `model.mil`, `metadata.json`, `weights/`.
+
+    spec = read_compiled(Path("Vocoder.mlmodelc"))     # Model_pb2.Model with its ML program and its description
+
+`coremldata.bin`, the compiler's own copy of the description, is not published and not read. Without metadata.json the description comes
+from the functions' signatures and their FlexibleShapeInformation. A compiled pipeline holds one folder `model0`, `model1`, ... per stage.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlprogram.errors import ProgramError
+from mlprogram.miltext import parse_program
+from mlprogram.protos import FeatureTypes_pb2, MIL_pb2, Model_pb2
+
+_ARRAY, _IMAGE = FeatureTypes_pb2.ArrayFeatureType, FeatureTypes_pb2.ImageFeatureType
+_OLDEST = 6  # first specification with ML programs (iOS 15)
+_SPECIFICATIONS = MappingProxyType({"ios15": 6, "ios16": 7, "ios17": 8, "ios18": 9})
+_BY_ELEMENT = MappingProxyType(
+    {MIL_pb2.FLOAT16: _ARRAY.FLOAT16, MIL_pb2.FLOAT32: _ARRAY.FLOAT32, MIL_pb2.FLOAT64: _ARRAY.DOUBLE, MIL_pb2.INT32: _ARRAY.INT32}
+)
+_BY_WORD = MappingProxyType({"Float16": _ARRAY.FLOAT16, "Float32": _ARRAY.FLOAT32, "Double": _ARRAY.DOUBLE, "Int32": _ARRAY.INT32})
+_LAYOUTS = MappingProxyType(
+    {"RGB": _IMAGE.RGB, "BGR": _IMAGE.BGR, "Grayscale": _IMAGE.GRAYSCALE, "Grayscale16Half": _IMAGE.GRAYSCALE_FLOAT16}
+)
+
+
+def read_compiled(folder: Path) -> Model_pb2.Model:
+    """The specification of a compiled model. Raises ProgramError for a compiled neural network and for a text that cannot be read."""
+    stages = stage_folders(folder)
+    if stages:
+        return _pipeline(folder, stages)
+    text = folder / "model.mil"
+    if not text.is_file():
+        kind = "a compiled neural network" if any(folder.glob("*.espresso.*")) else "no compiled ML program"
+        raise ProgramError(f"{folder}: {kind}, it has no model.mil; convert the model with convert_to=\"mlprogram\"")
+    try:
+        program, attributes = parse_program(text.read_text(encoding="utf-8"))
+    except ProgramError as error:
+        raise ProgramError(f"{text}: {error}") from error
+    metadata = _metadata(folder)
+    spec = Model_pb2.Model(mlProgram=program)
+    newest = max((_SPECIFICATIONS.get(f.opset, _OLDEST) for f in program.functions.values()), default=_OLDEST)
+    spec.specificationVersion = int(metadata.get("specificationVersion", newest))
+    _describe(spec.description, program, attributes, metadata)
+    return spec
+
+
+def stage_folders(folder: Path) -> tuple[Path, ...]:
+    """Folders of the stages of a compiled pipeline, in order; none for any other model."""
+    found = [path for path in folder.glob("model*") if path.is_dir() and path.name.removeprefix("model").isdecimal()]
+    return tuple(sorted(found, key=lambda path: int(path.name.removeprefix("model"))))
+
+
+def _pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
+    """Inputs that no earlier stage makes, outputs that no later stage takes."""
+    spec = Model_pb2.Model()
+    spec.pipeline.models.extend(read_compiled(stage) for stage in stages)
+    models = spec.pipeline.models
+    spec.specificationVersion = max(model.specificationVersion for model in models)
+    known: set[str] = set()
+    for model in models:
+        spec.description.input.extend(f for f in model.description.input if f.name not in known)
+        known |= {f.name for f in (*model.description.input, *model.description.output)}
+    for i, model in enumerate(models):
+        later = {f.name for other in models[i + 1 :] for f in other.description.input}
+        spec.description.output.extend(f for f in model.description.output if f.name not in later)
+    return spec
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    path = folder / "metadata.json"
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return dict(content[0] if isinstance(content, list) else content)
+    except (json.JSONDecodeError, UnicodeDecodeError, IndexError, TypeError, ValueError) as error:
+        raise ProgramError(f"{path}: not the metadata of a compiled model ({type(error).__name__}: {error})") from error
+
+
+def _describe(description: Any, program: MIL_pb2.Program, attributes: dict[str, dict[str, Any]], metadata: dict[str, Any]) -> None:
+    rows = {row["name"]: row for row in metadata.get("functions", ()) if row.get("name") in program.functions}
+    description.metadata.shortDescription = metadata.get("shortDescription", "")
+    description.metadata.userDefined.update(metadata.get("userDefinedMetadata", {}))
+    if len(program.functions) == 1:
+        name = next(iter(program.functions))
+        _features(description, program.functions[name], attributes[name], rows.get(name, metadata))
+        description.defaultFunctionName = "" if name == "main" else name
+        return
+    for name, function in sorted(program.functions.items()):
+        _features(description.functions.add(name=name), function, attributes[name], rows.get(name, {}))
+    default = metadata.get("defaultFunctionName", "main")
+    description.defaultFunctionName = default if default in program.functions else min(program.functions)
+
+
+def _features(description: Any, function: MIL_pb2.Function, attributes: dict[str, Any], metadata: dict[str, Any]) -> None:
+    flexible = dict(attributes.get("FlexibleShapeInformation", ()))
+    rows = {row["name"]: row for row in metadata.get("inputSchema", ())}
+    for value in function.inputs:
+        state = value.type.WhichOneof("type") == "stateType"
+        feature = (description.state if state else description.input).add(name=value.name)
+        if state:
+            _array(feature.type.stateType.arrayType, value.type.stateType.wrappedType.tensorType, {})
+        elif rows.get(value.name, {}).get("type") == "Image":
+            _image(feature.type.imageType, rows[value.name])
+        else:
+            _array(feature.type.multiArrayType, value.type.tensorType, rows.get(value.name, {}))
+            _flexible(feature.type.multiArrayType, value.name, flexible, rows.get(value.name, {}))
+        feature.type.isOptional = rows.get(value.name, {}).get("isOptional") == "1"
+    outputs = {row["name"]: row for row in metadata.get("outputSchema", ())}
+    for name in function.block_specializations[function.opset].outputs:
+        _output(description.output.add(name=name).type, outputs.get(name, {}))
+
+
+def _output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
+    """Without a row: a multi-array of the type the program gives."""
+    word = row.get("type", "MultiArray")
+    if word == "Image":
+        _image(kind.imageType, row)
+    elif word == "MultiArray":
+        kind.multiArrayType.dataType = _BY_WORD.get(row.get("dataType", ""), 0)
+        kind.multiArrayType.shape.extend(json.loads(row.get("shape", "[]")))
+    elif word == "String":
+        kind.stringType.SetInParent()
+    elif word == "Int64":
+        kind.int64Type.SetInParent()
+    elif word == "Dictionary":
+        (kind.dictionaryType.int64KeyType if row.get("keyType") == "Int64" else kind.dictionaryType.stringKeyType).SetInParent()
+
+
+def _array(array: FeatureTypes_pb2.ArrayFeatureType, tensor: MIL_pb2.TensorType, row: dict[str, Any]) -> None:
+    array.dataType = _BY_ELEMENT.get(tensor.dataType, 0)
+    sizes = [d.constant.size if d.WhichOneof("dimension") == "constant" else 0 for d in tensor.dimensions]
+    array.shape.extend(json.loads(row["shape"]) if row.get("shape") else sizes if all(sizes) else [])
+
+
+def _flexible(array: FeatureTypes_pb2.ArrayFeatureType, name: str, flexible: dict[str, Any], row: dict[str, Any]) -> None:
+    """Allowed shapes: from metadata.json, else from the function's own attribute."""
+    ranges = json.loads(row.get("shapeRange", "[]")) or flexible.get("RangeDims", {}).get(name, [])
+    listed = json.loads(row.get("enumeratedShapes", "[]"))
+    listed = listed or [shapes[name] for shapes in flexible.get("EnumeratedShapes", {}).values() if name in shapes]
+    default = flexible.get("DefaultShapes", {}).get(name)
+    if default and not array.shape:
+        array.shape.extend(default)
+    if listed:
+        for shape in listed:
+            array.enumeratedShapes.shapes.add(shape=shape)
+    elif ranges:
+        for low, high in ranges:
+            array.shapeRange.sizeRanges.add(lowerBound=low, upperBound=high)
+
+
+def _image(image: FeatureTypes_pb2.ImageFeatureType, row: dict[str, Any]) -> None:
+    image.width, image.height = int(row.get("width", 0)), int(row.get("height", 0))
+    image.colorSpace = _LAYOUTS.get(row.get("colorspace", "RGB"), _IMAGE.RGB)

@@ -1,0 +1,257 @@
+"""Read the text form of an ML program (`model.mil` of a compiled .mlmodelc) into the protobuf of an .mlpackage.
+
+    program, attributes = parse_program(text)      # MIL_pb2.Program, {function: {attribute: value}}
+
+    program(1.3) [buildInfo = ...] {
+        func main<ios18>(tensor<fp16, [1, 8]> x) {
+            fp16 two = const()[name = string("two"), val = fp16(0x1p+1)];
+            tensor<fp16, [1, 8]> y = mul(x = x, y = two)[name = string("y")];
+        } -> (y);
+    }
+
+The grammar is what published .mlmodelc folders show. Older compilers write scalars as `tensor<fp16, []>`, newer ones as `fp16`; both are
+read. Nested blocks (cond, while_loop) are taken as a list of `(inputs) { operations } -> (outputs)` after the arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Any
+
+from mlprogram.errors import ProgramError
+from mlprogram.milvalues import TYPES, Blob, fill_dimension, number, value_of
+from mlprogram.protos import MIL_pb2
+
+_STRING, _HEX, _DECIMAL = r'"(?:[^"\\]|\\.)*"', r"[-+]?0[xX][0-9a-fA-F.]+(?:p[-+]?\d+)?", r"[-+]?(?:\d[\w.+-]*|inf|nan)\b"
+_TOKEN = re.compile(rf"\s*(?:({_STRING})|({_HEX})|({_DECIMAL})|([A-Za-z_@]\w*)|(->|[^\s\w]))")
+_ESCAPES = MappingProxyType({"n": "\n", "t": "\t", "r": "\r", "0": "\0"})
+
+
+def parse_program(text: str) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
+    """The program, and the attributes of each function. Raises ProgramError with the line where the text is not understood."""
+    return _Parser(text).program()
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self._token, self._start = "", 0
+        self._advance()
+
+    # tokens
+    def _advance(self) -> str:
+        """The current token; the next one becomes current ("" at the end)."""
+        old, match = self._token, _TOKEN.match(self._text, self._at)
+        if match is None:
+            if self._text[self._at :].strip():
+                self._fail("a character that is no part of a program")
+            self._token, self._start = "", len(self._text)
+        else:
+            self._token, self._start, self._at = match.group(match.lastindex), match.start(match.lastindex), match.end()
+        return old
+
+    def _fail(self, wanted: str) -> None:
+        line = self._text.count("\n", 0, self._start) + 1
+        raise ProgramError(f"line {line}: '{self._token or 'end of the text'}' where {wanted} should stand")
+
+    def _take(self, token: str) -> None:
+        if self._token != token:
+            self._fail(f"'{token}'")
+        self._advance()
+
+    def _skip(self, token: str) -> bool:
+        found = self._token == token
+        if found:
+            self._advance()
+        return found
+
+    def _name(self) -> str:
+        if not re.match(r"[A-Za-z_@]", self._token):
+            self._fail("a name")
+        return self._advance()
+
+    def _listed(self, end: str, read: Any) -> list[Any]:
+        """`read` again and again, parted by commas, up to `end`."""
+        found = []
+        while not self._skip(end):
+            found.append(read())
+            if self._token != end:
+                self._take(",")
+        return found
+
+    # programs
+    def program(self) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
+        self._take("program")
+        self._take("(")
+        self._advance()
+        self._take(")")
+        self._attributes()
+        self._take("{")
+        program, attributes = MIL_pb2.Program(version=1), {}
+        while not self._skip("}"):
+            self._take("func")
+            name = self._name()
+            self._take("<")
+            opset = self._name()
+            self._take(">")
+            function = program.functions[name]
+            function.opset = opset
+            self._take("(")
+            function.inputs.extend(MIL_pb2.NamedValueType(name=n, type=t) for t, n in self._listed(")", self._typed_name))
+            attributes[name] = {n: v for n, (_, v) in self._attributes().items()}
+            self._body(function.block_specializations[opset])
+            self._skip(";")
+        return program, attributes
+
+    def _typed_name(self) -> tuple[MIL_pb2.ValueType, str]:
+        return self._type(), self._name()
+
+    def _body(self, block: MIL_pb2.Block) -> None:
+        self._take("{")
+        while not self._skip("}"):
+            self._operation(block.operations.add())
+        self._take("->")
+        self._take("(")
+        block.outputs.extend(self._listed(")", self._name))
+
+    def _operation(self, operation: MIL_pb2.Operation) -> None:
+        while not self._calls():
+            kind, name = self._typed_name()
+            operation.outputs.add(name=name, type=kind)
+            if not self._skip(","):
+                self._take("=")
+                break
+        operation.type = self._name()
+        self._take("(")
+        for name, bindings in self._listed(")", self._argument):
+            operation.inputs[name].arguments.extend(bindings)
+        while self._token in ("(", "{"):
+            self._blocks(operation)
+        for name, (kind, value) in self._attributes().items():
+            operation.attributes[name].CopyFrom(value_of(kind, value))
+        self._take(";")
+
+    def _calls(self) -> bool:
+        """Whether an operation's name is next: one that gives nothing back, such as write_state, has no type before it."""
+        return re.match(r"\s*\(", self._text[self._at : self._at + 64]) is not None
+
+    def _blocks(self, operation: MIL_pb2.Operation) -> None:
+        """`(inputs) { ... } -> (outputs)`, several parted by commas."""
+        while True:
+            block = operation.blocks.add()
+            if self._skip("("):
+                block.inputs.extend(MIL_pb2.NamedValueType(name=n, type=t) for t, n in self._listed(")", self._typed_name))
+            self._body(block)
+            if not self._skip(","):
+                return
+
+    def _argument(self) -> tuple[str, list[MIL_pb2.Argument.Binding]]:
+        name = self._name()
+        self._take("=")
+        return name, self._listed(")", self._binding) if self._skip("(") else [self._binding()]
+
+    def _binding(self) -> MIL_pb2.Argument.Binding:
+        start, token, at = self._start, self._token, self._at
+        name = self._name()
+        if self._token not in ("<", "("):
+            return MIL_pb2.Argument.Binding(name=name)
+        self._start, self._token, self._at = start, token, at  # a value written in place: its type comes first
+        return MIL_pb2.Argument.Binding(value=value_of(*self._typed_value()))
+
+    def _attributes(self) -> dict[str, tuple[MIL_pb2.ValueType, Any]]:
+        if not self._skip("["):
+            return {}
+        return dict(self._listed("]", self._attribute))
+
+    def _attribute(self) -> tuple[str, tuple[MIL_pb2.ValueType, Any]]:
+        name = self._name()
+        self._take("=")
+        return name, self._typed_value()
+
+    # types and values
+    def _type(self) -> MIL_pb2.ValueType:
+        kind, name = MIL_pb2.ValueType(), self._name()
+        if name in TYPES:
+            kind.tensorType.dataType = TYPES[name]
+            return kind
+        self._take("<")
+        if name == "tensor":
+            self._tensor(kind.tensorType)
+        elif name == "list":
+            kind.listType.type.CopyFrom(self._type())
+            self._take(",")
+            fill_dimension(kind.listType.length, self._advance())
+        elif name == "dict":
+            kind.dictionaryType.keyType.CopyFrom(self._type())
+            self._take(",")
+            kind.dictionaryType.valueType.CopyFrom(self._type())
+        elif name == "tuple":
+            kind.tupleType.types.extend(self._listed(">", self._type))
+            return kind
+        elif name == "state":
+            kind.stateType.wrappedType.CopyFrom(self._type())
+        else:
+            self._fail(f"a type other than '{name}'")
+        self._take(">")
+        return kind
+
+    def _tensor(self, tensor: MIL_pb2.TensorType) -> None:
+        name = self._name()
+        if name not in TYPES:
+            self._fail(f"an element type other than '{name}'")
+        tensor.dataType = TYPES[name]
+        self._take(",")
+        self._take("[")
+        sizes = self._listed("]", self._size)
+        tensor.rank = -1 if "..." in sizes else len(sizes)
+        for size in sizes:
+            fill_dimension(tensor.dimensions.add(), size)
+
+    def _size(self) -> str:
+        if self._token in (".", "*"):  # any number of axes
+            while self._token in (".", "*", "?"):
+                self._advance()
+            return "..."
+        return self._advance()
+
+    def _typed_value(self) -> tuple[MIL_pb2.ValueType, Any]:
+        kind = self._type()
+        self._take("(")
+        value = self._literal()
+        self._take(")")
+        return kind, value
+
+    def _literal(self) -> Any:
+        """Numbers, text, truth, nested lists, tuples, dictionaries, or the place of a blob (file, offset)."""
+        if self._skip("["):
+            return self._listed("]", self._literal)
+        if self._skip("("):
+            return tuple(self._listed(")", self._literal))
+        if self._skip("{"):
+            pairs = self._listed("}", self._pair)
+            return dict(pairs)
+        if self._token == "BLOBFILE":
+            self._advance()
+            self._take("(")
+            return Blob(dict(self._listed(")", self._attribute)))
+        token = self._advance()
+        if token.startswith('"'):
+            return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m.group(1), m.group(1)), token[1:-1])
+        if token in ("true", "false"):
+            return token == "true"
+        try:
+            return number(token)
+        except ValueError as error:
+            line = self._text.count("\n", 0, self._start) + 1
+            raise ProgramError(f"line {line}: '{token}' where a value should stand") from error
+
+    def _pair(self) -> tuple[Any, Any]:
+        self._take("{")
+        key = self._literal()
+        self._take(",")
+        value = self._literal()
+        self._take("}")
+        return key, value
