@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision ane_numerics] [--form windowed]
+    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed]
 
 A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout
 is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.

@@ -54,7 +54,7 @@ def test_the_manifest_tells_the_form_and_the_package_speaks(built: Path, checkpo
 def test_no_trunk_operation_leaves_any_chip(profiles: list[Profile], chip: str) -> None:
     assert len(profiles) == 3
     for profile in profiles:
-        assert forecast_residency(profile, load_rules(), chip).hopeful.cut.engine_segments == 1
+        assert forecast_residency(profile, load_rules(), chip).optimistic.cut.engine_segments == 1
 
 
 def test_chips_decide_the_snake() -> None:
