@@ -27,7 +27,7 @@ GENERATOR_MASKS = 55  # calls of masked() in one render
 
 
 @torch.no_grad()
-def run_in_pytorch(told: Vocoder, _form: LiteralForm, inputs: VocoderInputs, bucket: int) -> np.ndarray:
+def run_in_pytorch(told: Vocoder, _form: LiteralForm, inputs: VocoderInputs, bucket: int, half: bool | None = None) -> np.ndarray:
     """Stands for run_program: the packed graph in fp32, which is what the executed program is in exact arithmetic."""
     packed = PackedVocoder(told, PackedLayout(CONFIG.hidden_dim))
     return packed(pack(inputs, bucket), inputs.style[:, :, None, None]).flatten()[: 600 * inputs.frames].numpy()
@@ -74,7 +74,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], dict[str, Fig
     loud = np.where(np.arange(len(reference)) // 600 == 20, 30.0, 1.0)  # one frame holds most of the error, as in real speech
 
     def figures(louder_db: float) -> dict[str, Figure]:
-        def program(name: str, _form: LiteralForm, _: VocoderInputs, bucket: int) -> np.ndarray:
+        def program(name: str, _form: LiteralForm, _: VocoderInputs, bucket: int, half: bool | None = None) -> np.ndarray:
             noise = np.random.default_rng(bucket).standard_normal(len(reference)) * 1e-4
             jump = np.where(loud > 1, 2.0, 1.0) if bucket == BUCKETS[1] else 1.0  # the loud frame wanders by 6 dB
             return reference + noise * loud * jump * 10 ** (louder_db / 20 if bucket == BUCKETS[1] else 0) * (name == "declared")

@@ -24,10 +24,11 @@ from vocoder.source import HarmonicSource
 
 
 def run_program(
-    program: Program, form: Form, inputs: VocoderInputs, bucket: int, hook: Callable[..., None] | None = None
+    program: Program, form: Form, inputs: VocoderInputs, bucket: int, hook: Callable[..., None] | None = None, half: bool | None = None
 ) -> np.ndarray:
-    """Pack into `bucket`, execute, join: [600 F] float32."""
-    features = form.pack(inputs, bucket, half=program.inputs[FEATURES].dtype == "fp16")
+    """Pack into `bucket`, execute, join: [600 F] float32. `half`: how the features are packed, if not as the program takes them."""
+    takes_half = program.inputs[FEATURES].dtype == "fp16"
+    features = form.pack(inputs, bucket, half=takes_half if half is None else half)
     waveform = program({FEATURES: features, STYLE: inputs.style[:, :, None, None].float()}, hook=hook)[WAVEFORM].float()
     return form.join(waveform, inputs.frames, bucket).numpy()
 

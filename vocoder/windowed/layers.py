@@ -3,8 +3,8 @@
     rows = Rows(weight, root, power)                # how columns count, [1, 1, R, W]
     found = moments(x, rows)                        # x less its rounded mean, what the rounding left, 1 / deviation
 
-Snake: with u = alpha AdaIN(x) it is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into the next convolution. A form by
-cosine would be a pass less; but where alpha is small it rounds against 1 what 1 / alpha then makes loud (real Kokoro: alphas to 9.5e-5).
+Snake: with u = alpha AdaIN(x) it is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into the next convolution. u - cos(u),
+u = 2 alpha AdaIN(x), is two passes less, but rounds a small u against 1, and 1 / alpha makes that loud: real Kokoro has alphas of 9.5e-5.
 """
 
 import math
