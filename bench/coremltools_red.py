@@ -25,6 +25,12 @@ class Red:
 
 RULES = (
     Red(
+        r"TestTorchInputs::",
+        r"Regex pattern did not match.*allowed: ",
+        "both",
+        "an input that Core ML refuses is refused with the same exception in other words",
+    ),
+    Red(
         r"TestLinear::test_linear_fp16|test_batchnorm_fp16_weight_with_fp32_param|TestConv::test_convolution_fp16",
         r"^AssertionError: \s*Not equal to tolerance",
         "both",
@@ -73,6 +79,6 @@ def explanation(case: dict[str, Any]) -> tuple[str, str]:
     """(cause, who) of a case that disagrees."""
     said = " ".join([case["message"], *case["errors"]])
     for rule in RULES:
-        if re.search(rule.case, case["case"]) and re.search(rule.message, said):
+        if re.search(rule.case, case["case"]) and re.search(rule.message, said, re.DOTALL):
             return rule.cause, rule.who
     return "not explained", "unknown"
