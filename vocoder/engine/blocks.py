@@ -54,7 +54,8 @@ class FrameBlock(nn.Module):
         self.norm1, self.norm2 = Norm(block.norm1, styles), Norm(block.norm2, styles)
         self.conv1, self.conv2 = FoldedConv(block.conv1), FoldedConv(block.conv2)
         self.conv2.weight.mul_(HALF_POWER)
-        self.conv2.bias.mul_(HALF_POWER)
+        if self.conv2.bias is not None:
+            self.conv2.bias.mul_(HALF_POWER)
         self.pool = None if block.pool is None else _pool(block.pool)
         weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]: every block of the decoder changes its width
         self.register_buffer("shortcut", weight if self.pool is None else weight.transpose(0, 1).repeat(1, 1, 1, 2))

@@ -54,7 +54,7 @@ class RowUpsample(nn.Module):
                 if 0 <= tap < 2 * rate:
                     weight[:, phase_channel(phase, rate), :, neighbour + 1] = given[:, :, 0, tap].T
         self.register_buffer("weight", weight.flatten(0, 1)[:, :, None].float())  # [out * s, in, 1, 3]
-        self.register_buffer("bias", up.bias.detach().repeat_interleave(rate))
+        self.register_buffer("bias", up.bias.detach().repeat_interleave(rate) if up.bias.any() else None)
         self.lay_down = LayDown(channels, rate)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class PhaseConv(nn.Module):
             neighbour, phase = divmod(tap - conv.padding[1], stride)
             weight[:, :, phases[phase], neighbour + 1] = conv.weight.detach()[:, :, 0, tap]
         self.register_buffer("weight", weight.flatten(1, 2)[:, :, None])  # [out, in * stride, 1, 3]
-        self.register_buffer("bias", conv.bias.detach().clone())
+        self.register_buffer("bias", conv.bias.detach().clone() if conv.bias.any() else None)
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in * stride, R, W] -> [1, out, R, W - 2]."""
