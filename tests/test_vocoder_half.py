@@ -5,12 +5,12 @@ Every operation on fp16 tensors rounds its result once, which is what an execute
 
 import pytest
 import torch
-from pipeline.figures import snr_db
-from pipeline.layers import AdaIN1d, Mask
 from torch import Tensor
-from vocoder.engine.layers import Moments, Norm, PolynomialSnake, Rows, SineSnake, StyleRows, moments
 
+from core.figures import snr_db
+from core.layers import AdaIN1d, Mask
 from vocoder.generator import LOUD_SCALE, QUIET_SCALE
+from vocoder.windowed.layers import Moments, Norm, PolynomialSnake, Rows, SineSnake, StyleRows, moments
 
 SMALLEST_ALPHA = 9.48e-5  # generator.noise_res.1.alpha2.0; four alphas are negative
 LARGEST_ARGUMENT = 88.0  # of sin, generator.resblocks.1.alpha2.2

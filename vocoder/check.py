@@ -47,13 +47,13 @@ def fill_figures(
 ) -> list[Figure]:
     """The three statements of the module on `inputs` in `buckets`, the tightest first. `exact`: the same program in exact arithmetic."""
     reference, figures = render_reference(vocoder, inputs), []
-    tight = tight_noise = None
+    tight = tight_noise = np.zeros(0)
     for bucket in buckets:
         where = f"{inputs.frames} frames in bucket {bucket} ({inputs.frames / bucket:.0%} full)"
         found, plain = run_program(program, form, inputs, bucket), run_program(exact, form, inputs, bucket, half=False)
         noise = noise_levels_db(found - plain)
         figures.append(Figure(f"SNR against PyTorch, {where}", snr_db(reference, found), LIMIT_SNR_DB[precision], at_least=True))
-        if tight is None:
+        if not len(tight):
             tight, tight_noise = plain, noise
             continue
         same = min(snr_db(tight, plain), EQUAL_DB)

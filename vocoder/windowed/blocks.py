@@ -59,7 +59,8 @@ class FrameBlock(nn.Module):
         self.norm1, self.norm2 = Norm(block.norm1, styles), Norm(block.norm2, styles)
         self.conv1, self.conv2 = FoldedConv(block.conv1), FoldedConv(block.conv2)
         self.conv2.weight.mul_(HALF_POWER)
-        self.conv2.bias.mul_(HALF_POWER)
+        if self.conv2.bias is not None:
+            self.conv2.bias.mul_(HALF_POWER)
         self.pool = None if block.pool is None else _pool(block.pool)
         assert block.conv1x1 is not None  # every block of the decoder changes its width
         weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]

@@ -120,7 +120,7 @@ class FoldedConv(nn.Module):
             weight = weight / inner.double().view(1, -1, 1, 1)
         bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
         self.register_buffer("weight", weight.float())
-        self.register_buffer("bias", bias.float())
+        self.register_buffer("bias", bias.float() if bias.any() else None)  # equal constants would be one, and layers lose their names
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
 
     def forward(self, x: Tensor) -> Tensor:

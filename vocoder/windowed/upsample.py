@@ -47,7 +47,7 @@ class RowUpsample(nn.Module):
     """A transposed convolution of kernel twice its stride; beyond a row's edges it sees zeros, as upstream's does at its ends."""
 
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
 
     def __init__(self, up: ConvTranspose, divisor: float = 1.0) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class RowUpsample(nn.Module):
                 if 0 <= tap < 2 * rate:
                     weight[:, phase_channel(phase, rate), :, neighbour + 1] = given[:, :, 0, tap].T
         self.register_buffer("weight", weight.flatten(0, 1)[:, :, None].float())  # [out * s, in, 1, 3]
-        self.register_buffer("bias", up.bias.detach().repeat_interleave(rate))
+        self.register_buffer("bias", up.bias.detach().repeat_interleave(rate) if up.bias.any() else None)
         self.lay_down = Interleave(channels, rate)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class PolyphaseConv(nn.Module):
             neighbour, phase = divmod(tap - conv.padding[1], stride)
             weight[:, :, phases[phase], neighbour + 1] = conv.weight.detach()[:, :, 0, tap]
         self.register_buffer("weight", weight.flatten(1, 2)[:, :, None])  # [out, in * stride, 1, 3]
-        self.register_buffer("bias", conv.bias.detach().clone())
+        self.register_buffer("bias", conv.bias.detach().clone() if conv.bias.any() else None)
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in * stride, R, W] -> [1, out, R, W - 2]."""
