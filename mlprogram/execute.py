@@ -77,6 +77,8 @@ def _finish(step: Step, output: Output, value: Any) -> Any:
     if value.dtype != output.dtype:
         value = value.to(output.dtype)
     declared = output.shape
+    if declared is None:
+        return value
     if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
         raise ProgramError(
             f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
@@ -107,7 +109,7 @@ def _in_words(value: Any) -> str:
 
 
 def _control(step: Step, env: list[Any], run: Run) -> tuple:
-    reads = dict(step.reads)
+    reads = {param: slots for param, slots in step.reads if isinstance(slots, tuple)}  # of control flow: all
     kind = step.op.op_type
     if kind == "cond":
         branch = step.blocks[0] if bool(env[reads["pred"][0]]) else step.blocks[1]

@@ -144,9 +144,10 @@ class _Planner:
             self._define(Constant(output.name, value, output.dtype), scope)
 
     def _known(self, op: Operation, name: str, scope: Mapping[str, int | Constant]) -> Constant:
-        if not isinstance(scope.get(name), Constant):
+        found = scope.get(name)
+        if not isinstance(found, Constant):
             raise ProgramError(f"{op.where()}: '{name}' must be a constant, and it is not")
-        return scope[name]
+        return found
 
     def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
         if op.op_type in CONTROL:
@@ -155,19 +156,20 @@ class _Planner:
             return Step(op, None, reads, frozenset(), None, False, self._outputs(op, scope), blocks)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
-        fixed, reads = {}, []
+        fixed: dict[str, Any] = {}
+        bound: list[tuple[str, int | tuple[int, ...]]] = []
         for param, names in op.inputs.items():
             if param not in kernel.parameters:
                 raise ProgramError(f"{op.where()}: unknown parameter '{param}'; known: {', '.join(sorted(kernel.parameters))}")
             many = param in kernel.variadic
             if param in kernel.host and all(isinstance(scope.get(n), Constant) for n in names):
-                values = [_python_value(scope[n].value) for n in names]
+                values = [_python_value(self._known(op, n, scope).value) for n in names]
                 fixed[param] = values if many else values[0]
             else:
                 slots = tuple(self._slot(n, scope, widen, op.where()) for n in names)
-                reads.append((param, slots if many else slots[0]))
-        host = kernel.host & {param for param, _ in reads}
-        return Step(op, partial(kernel.run, **fixed), tuple(reads), host, widen, kernel.wants_generator, self._outputs(op, scope))
+                bound.append((param, slots if many else slots[0]))
+        host = kernel.host & {param for param, _ in bound}
+        return Step(op, partial(kernel.run, **fixed), tuple(bound), host, widen, kernel.wants_generator, self._outputs(op, scope))
 
     def _kernel(self, op: Operation) -> Kernel:
         if self._precision.engine and op.op_type in ENGINE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
