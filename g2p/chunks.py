@@ -52,13 +52,15 @@ def sentence_ends(text: str) -> Iterator[int]:
 
 def _ends(text: str, match: re.Match[str], last: int) -> bool:
     following = _NEXT.match(text, match.end())
+    assert following  # a pattern that nothing is needed for
     first, rest = following.group(1), following.group(2)
     if not first or first.islower():
         return False
     if match.group()[0] != "." or match.group().startswith(".."):
         return True
     window = text[max(match.start() - 24, 0) : match.start()]
-    word = _WORD_BEFORE.search(window).group()
+    found = _WORD_BEFORE.search(window)
+    word = found.group() if found else ""
     key = word.lower()
     if key in TITLES:
         return False

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from g2p.normalize.number_words import ONES, SCALES, TENS
 from g2p.overrides import Override
-from g2p.result import Token
+from g2p.result import Kind, Token
 
 _SMALL = frozenset((*ONES[1:], *TENS[2:]))
 _SCALES = frozenset(("hundred", *SCALES[1:]))
@@ -35,7 +35,7 @@ def _flagged(tokens: list[Token], flags: str) -> list[Token]:
     place = _and_place(tokens) if "&" in flags or "n" in flags else None
     if place is None:
         return tokens
-    kind = "word" if "&" in flags else "override"
+    kind: Kind = "word" if "&" in flags else "override"
     before = tokens[place - 1]
     return [
         *tokens[: place - 1],

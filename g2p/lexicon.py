@@ -11,6 +11,7 @@ Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from g2p.alphabet import to_kokoro
 from g2p.misaki_data import Entry, read
@@ -88,8 +89,12 @@ class Lexicon:
         for suffix, stem in stems(word):
             found = _listed(stem, lists) if len(stem) > 1 else None
             if found is not None:
-                return found.changed(lambda phonemes, rule=SUFFIXES[suffix]: rule(phonemes, self.dialect), "morphology")
+                return found.changed(partial(_ruled, suffix, self.dialect), "morphology")
         return None
+
+
+def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
+    return SUFFIXES[suffix](phonemes, dialect)
 
 
 Lists = tuple[tuple[Mapping[str, Entry], Source, float], ...]

@@ -44,7 +44,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
         """x [B, S, C], excluded [B, 1, S] (0, or -EXCLUDED in the padding) -> [B, S, C]."""
         parts = (layer(x).chunk(self.heads, dim=2) for layer in (self.query, self.key, self.value))
-        mixed = [self._head(*head, excluded) for head in zip(*parts, strict=True)]
+        mixed = [self._head(query, key, value, excluded) for query, key, value in zip(*parts, strict=True)]
         return self.out(torch.cat(mixed, dim=2))  # heads of [B, S, C / heads] -> [B, S, C]
 
     def _head(self, query: Tensor, key: Tensor, value: Tensor, excluded: Tensor) -> Tensor:

@@ -31,7 +31,10 @@ class NeuralG2P:
         """A PyTorch model, or any function that computes its logits (a package)."""
         if (model is None) == (run is None):
             raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
-        self.run = run or torch_run(model)
+        if model is not None:
+            run = torch_run(model)
+        assert run is not None
+        self.run = run
 
     @classmethod
     def load(cls, path: Path | None = None) -> "NeuralG2P":

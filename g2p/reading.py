@@ -136,7 +136,7 @@ class Reader:
         )
         full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
         pieces = _demoted(full, [part for part, _ in spoken])
-        worst = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")
+        worst: Source = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")
         source: Source = worst if worst in ("spelled", "neural", "silver") else "morphology"
         phonemes = "".join(pieces)
         confidence = min((reading.confidence for _, reading in spoken), default=0.0)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-US, GB = "us", "gb"
 Dialect = Literal["us", "gb"]
+US: Dialect = "us"
+GB: Dialect = "gb"
 # word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a private-use placeholder, see `Token`.
 Kind = Literal["word", "letters", "punctuation", "override"]
 Source = Literal["override", "user", "rule", "gold", "silver", "morphology", "neural", "spelled", "punctuation"]

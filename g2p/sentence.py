@@ -47,6 +47,7 @@ class SentenceReader:
             tokens = with_flags(tokens, sentence.marked.overrides)
         shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
         found: list[Word] = []
+        source: Source
         for place in range(len(tokens) - 1, -1, -1):
             token = tokens[place]
             spoken, kind = token.text, "word" if token.kind == "letters" and is_loud(token, shouted) else token.kind

@@ -46,7 +46,7 @@ def save_weights(model: "LetterToSound", path: Path, training: dict[str, Any]) -
         if parameter.dim() == 2 and name != "embedding.weight":
             arrays[name], arrays[name + SCALE] = quantized(arrays[name])
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     write_json(path.with_suffix(".json"), {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training})
 

@@ -45,11 +45,12 @@ ANE = AneModel()
 
 def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
     """Sum of partial sums in fp16, infinite from `sum_limit` on; the sum of one product is exempt."""
-    total = None
+    total: Tensor | None = None
     for part in parts:
         total = part.half() if total is None else (total.float() + part.half().float()).half()
         if terms > 1:
             total = torch.where(total.abs() >= ANE.sum_limit, total.sign() * math.inf, total)
+    assert total is not None  # every sum has a first block
     return total.float()
 
 

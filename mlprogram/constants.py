@@ -61,7 +61,7 @@ class Constants:
             except (ValueError, TypeError, IndexError, KeyError) as error:
                 raise ProgramError(f"{op.where()} cannot be evaluated: {error}") from error
             results = result if isinstance(result, tuple) else (result,)
-            typed = tuple(np.asarray(r, o.dtype.numpy) for r, o in zip(results, op.outputs, strict=True))
+            typed: tuple[np.ndarray, ...] = tuple(np.asarray(r, o.dtype.numpy) for r, o in zip(results, op.outputs, strict=True))
             self._computed[key] = (typed, arguments)  # the arguments stay alive, or another array could get their place in memory
         return self._computed[key][0]
 

@@ -10,7 +10,9 @@ their parameters, so one function serves both. Arithmetic is in float32 and the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -57,9 +59,15 @@ def lut_to_dense(
     dense = lut.reshape(-1, entries, vector)[_spread(palette, indices.shape), indices.astype(np.int64)]  # [*indices.shape, vector]
     if vector == 1:
         return dense[..., 0]
-    axis = int(vector_axis) % indices.ndim
+    axis = _vector_axis(vector_axis) % indices.ndim
     moved = np.moveaxis(dense, -1, axis + 1)  # the vector next to the axis it extends
     return moved.reshape(*indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1 :])
+
+
+def _vector_axis(axis: np.ndarray | None) -> int:
+    if axis is None:
+        raise ValueError("a palette of vectors needs vector_axis")
+    return int(axis)
 
 
 def sparse_to_dense(nonzero_data: np.ndarray, mask: np.ndarray, shape: np.ndarray | None = None) -> np.ndarray:
@@ -76,7 +84,7 @@ def lut_to_sparse(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Palette entries for the stored indices of a sparse tensor: (mask, values), the mask widened along `vector_axis` if need be."""
     dense = lut_to_dense(sparse_to_dense(indices_nonzero_data, indices_mask), lut, vector_axis=vector_axis)
-    mask = indices_mask if lut.shape[-1] == 1 else np.repeat(indices_mask, lut.shape[-1], axis=int(vector_axis))
+    mask = indices_mask if lut.shape[-1] == 1 else np.repeat(indices_mask, lut.shape[-1], axis=_vector_axis(vector_axis))
     return mask, dense[mask != 0]
 
 
@@ -95,7 +103,7 @@ def _spread(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return blocks
 
 
-CONSTEXPR = MappingProxyType(
+CONSTEXPR: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "constexpr_affine_dequantize": affine_dequantize,
         "constexpr_blockwise_shift_scale": blockwise_shift_scale,

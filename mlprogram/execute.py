@@ -114,7 +114,7 @@ def _in_words(value: Any) -> str:
 
 
 def _control(step: Step, env: list[Any], run: Run) -> tuple:
-    reads = dict(step.reads)
+    reads = {param: slots for param, slots in step.reads if isinstance(slots, tuple)}  # of control flow: all
     kind = step.op.op_type
     if kind == "cond":
         branch = step.blocks[0] if bool(env[reads["pred"][0]]) else step.blocks[1]

@@ -29,6 +29,14 @@ class ValueType:
     container: str = "tensor"
     ranked: bool = True
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape where the program knows all of it. Raises ProgramError where one axis is open."""
+        sizes = tuple(n for n in self.shape if n is not None)
+        if len(sizes) != len(self.shape):
+            raise ProgramError(f"'{self.name}' has an axis that only a run decides")
+        return sizes
+
 
 @dataclass(frozen=True)
 class Operation:

@@ -147,6 +147,7 @@ def _names(specs: Mapping[str, TensorSpec]) -> str:
 
 
 def _filled(spec: TensorSpec) -> torch.Tensor:
+    assert spec.default is not None  # what has none and is missing was refused
     return torch.full(spec.shape, spec.default).to(BY_NAME[spec.dtype].torch)
 
 

@@ -152,9 +152,10 @@ class _Planner:
             self._define(Constant(output.name, value, output.dtype), scope)
 
     def _known(self, op: Operation, name: str, scope: Mapping[str, int | Constant]) -> Constant:
-        if not isinstance(scope.get(name), Constant):
+        found = scope.get(name)
+        if not isinstance(found, Constant):
             raise ProgramError(f"{op.where()}: '{name}' must be a constant, and it is not")
-        return scope[name]
+        return found
 
     def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
         if op.op_type in CONTROL:
@@ -163,25 +164,26 @@ class _Planner:
             return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
-        fixed, reads = {}, []
+        fixed: dict[str, Any] = {}
+        bound: list[tuple[str, int | tuple[int, ...]]] = []
         for param, names in op.inputs.items():
             if param not in kernel.parameters:
                 raise ProgramError(f"{op.where()}: unknown parameter '{param}'; known: {', '.join(sorted(kernel.parameters))}")
             many = param in kernel.variadic
             if param in kernel.host and all(isinstance(scope.get(n), Constant) for n in names):
-                values = [_python_value(scope[n].value) for n in names]
+                values = [_python_value(self._known(op, n, scope).value) for n in names]
                 fixed[param] = values if many else values[0]
             else:
                 slots = tuple(self._slot(n, scope, widen, op.where()) for n in names)
-                reads.append((param, slots if many else slots[0]))
-        host = kernel.host & {param for param, _ in reads}
-        others = tuple((param, slots) for param, slots in reads if param in host or isinstance(slots, tuple))
-        single = [pair for pair in reads if pair not in others]
+                bound.append((param, slots if many else slots[0]))
+        host = kernel.host & {param for param, _ in bound}
+        others = tuple((param, slots) for param, slots in bound if param in host or isinstance(slots, tuple))
+        single = [pair for pair in bound if pair not in others]
         halves = tuple(pair for pair in single if widen is not None and self._is_half(op.inputs[pair[0]][0], scope))
         plain = tuple(pair for pair in single if pair not in halves)
         call = partial(kernel.run, **fixed) if fixed else kernel.run
         outputs = self._outputs(op, scope)
-        return Step(op, call, tuple(reads), plain, halves, others, host, widen, kernel.wants_generator, outputs)
+        return Step(op, call, tuple(bound), plain, halves, others, host, widen, kernel.wants_generator, outputs)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is wanted."""

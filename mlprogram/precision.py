@@ -33,7 +33,7 @@ class Precision:
 
     def working(self, dtype: DType) -> torch.dtype:
         """The PyTorch type that holds a value of a declared type."""
-        return self.wide if dtype.is_float and self.wide is not None else dtype.torch
+        return self.wide if dtype.is_float and self.wide is not None else dtype.torch  # type: ignore[return-value]  # None for a string: plan.Output
 
 
 def precision_named(name: str) -> Precision:

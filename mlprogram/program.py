@@ -9,7 +9,7 @@ Run one from a shell with random inputs: see docs/mlprogram.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -84,7 +84,7 @@ class Program:
 
     def make_state(self) -> dict[str, torch.Tensor]:
         """Zeros for every state of the program, to hand to successive calls, which update them."""
-        return {v.name: torch.zeros(v.shape, dtype=self.precision.working(v.dtype)) for v in self._states.values()}
+        return {v.name: torch.zeros(v.sizes, dtype=self.precision.working(v.dtype)) for v in self._states.values()}
 
     @torch.no_grad()
     def __call__(
@@ -114,10 +114,10 @@ class Program:
     def _bind_states(self, state: dict[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if self._states and state is None:
             raise ProgramError(f"the program keeps states ({', '.join(self._states)}); pass state=program.make_state()")
-        given: Iterable[str] = () if state is None else state
+        given: dict[str, torch.Tensor] = {} if state is None else state
         if set(given) != set(self._states):
             raise ProgramError(f"states {sorted(given)} given, the program has {sorted(self._states)}; pass state=program.make_state()")
-        return {self._slots[name]: state[name] for name in self._states}
+        return {self._slots[name]: given[name] for name in self._states}
 
 
 def _own(value: Any) -> Any:

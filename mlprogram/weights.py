@@ -35,7 +35,7 @@ class BlobFile:
         if self.size < _HEADER_BYTES:
             raise ProgramError(f"{path}: {self.size} bytes, shorter than its {_HEADER_BYTES}-byte header; the weight file is truncated")
         self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
-        version = _HEADER.unpack_from(self._bytes, 0)[1]
+        version = _HEADER.unpack_from(self._bytes.data, 0)[1]
         if version != 2:
             raise ProgramError(f"{path}: blob storage version {version}, only 2 is known; is this a weight file?")
 
@@ -51,7 +51,7 @@ class BlobFile:
     def _record(self, offset: int) -> tuple[int, int]:
         if offset + _HEADER_BYTES > self.size:
             raise ProgramError(f"{self.path}: {self.size} bytes, but the program reads a tensor at {offset}; the weight file is truncated")
-        sentinel, _, size, start, _ = _RECORD.unpack_from(self._bytes, offset)
+        sentinel, _, size, start, _ = _RECORD.unpack_from(self._bytes.data, offset)
         if sentinel != _SENTINEL:
             raise ProgramError(f"{self.path}: no tensor record at offset {offset}; the weight file does not belong to this program")
         if start + size > self.size:

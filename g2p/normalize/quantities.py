@@ -11,7 +11,7 @@ import re
 from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, VERSIONED, alternation
-from g2p.result import GB
+from g2p.result import GB, Dialect
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 VULGAR = {
@@ -85,7 +85,7 @@ def attributive(scan: Scan, end: int) -> bool:
     return scan.previous_word() in ARTICLES and after is not None and after[1] not in NO_NOUNS
 
 
-def fraction_words(top: int, bottom: int, dialect: str) -> str:
+def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
     """1, 2 -> one half; 3, 4 -> three quarters."""
     name = {2: "half", 4: "quarter"}.get(bottom) or ordinal(bottom, dialect)
     if top != 1:

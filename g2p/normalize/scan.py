@@ -93,7 +93,8 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     ">": (markup.markup,),
     "=": (markup.markup,),
     "½": (quantities.fraction,),
-} | dict.fromkeys(quantities.VULGAR, (quantities.fraction,))
+    **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
+}
 IS_LETTER = re.compile(f"[{LATIN}]")
 
 
@@ -123,6 +124,7 @@ def run(scan: Scan) -> None:
             start, position = match.span(1)
             append((match[1], start, position, "word", None))
             continue
-        position = spaces(text, position).end()
+        gap = spaces(text, position)
+        position = gap.end() if gap else position
         if position < length:
             position = special(scan, position)

@@ -49,7 +49,8 @@ def word_range(scan: Scan, position: int) -> int:
     for index, group in enumerate((1, 2)):
         if index:
             scan.say("to", match.end(1), match.start(2), True)
-        text = MONTH_FORMS.get(match[group]) or WEEKDAY_NAMES.get(match[group], match[group])
+        name: str = match[group]
+        text = MONTH_FORMS.get(name) or WEEKDAY_NAMES.get(name, name)
         scan.say(
             f"~{text.upper()}" if len(text) == 1 else text,
             match.start(group),

@@ -90,7 +90,7 @@ class Tagger:
     def save(self, path: Path = PATH) -> None:
         """Write by rename; the same tagger gives the same bytes (zip members carry no time)."""
         with staged(path) as aside:
-            np.savez_compressed(aside, **self.to_arrays())
+            np.savez_compressed(aside, allow_pickle=False, **self.to_arrays())
 
     def probabilities(self, words: Sequence[str], at: int, tags: Sequence[str] | None = None) -> dict[str, float]:
         """Probability of each tag of `words[at]` among `tags` (default: those the word, or its form, can have)."""

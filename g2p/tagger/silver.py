@@ -61,7 +61,7 @@ class Silver:
 
     def known_tags(self, word: str) -> set[str]:
         """Tags that WordNet's parts of speech allow for this form."""
-        tags = set()
+        tags: set[str] = set()
         for form, per_part in forms(word):
             for part in self.lemmas.get(form, ""):
                 tags.update(per_part.get(part, ()))
@@ -126,10 +126,17 @@ def lemmas(wordnet: Path) -> dict[str, str]:
     return {word: "".join(sorted(parts)) for word, parts in found.items()}
 
 
+ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
+    ("s", {"n": ("nns",), "v": ("vbz",)}),
+    ("ed", {"v": ("vbd", "vbn")}),
+    ("ing", {"v": ("vbg",)}),
+)
+
+
 def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
     """Possible lemma of a form, with the tags the form would have for each part of speech."""
     found: list[tuple[str, dict[str, tuple[str, ...]]]] = [(word, {"n": ("nn",), "v": ("vb", "vbp"), "a": ("jj",), "r": ("rb",)})]
-    for ending, tags in (("s", {"n": ("nns",), "v": ("vbz",)}), ("ed", {"v": ("vbd", "vbn")}), ("ing", {"v": ("vbg",)})):
+    for ending, tags in ENDINGS:
         if word.endswith(ending) and len(word) > len(ending) + 2:
             stem = word[: -len(ending)]
             doubled = [stem[:-1]] if ending != "s" and stem[-1] == stem[-2] else []

@@ -21,6 +21,7 @@ from core.errors import EXIT_GOOD, InputError, run_cli
 if TYPE_CHECKING:
     import numpy as np
     import scipy.sparse
+    from rich.console import Console
 
     from g2p.tagger.items import Items
     from g2p.tagger.model import Tagger
@@ -78,7 +79,7 @@ def fit(matrix: "scipy.sparse.csr_matrix", items: "Items", recipe: Recipe, epoch
     return weights
 
 
-def stderr_console() -> "object":
+def stderr_console() -> "Console":
     """Progress goes to stderr: the last line of stdout is the result."""
     from rich.console import Console
 

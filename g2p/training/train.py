@@ -49,7 +49,8 @@ def errors_on(model: "LetterToSound", split: "Split") -> dict[str, float]:
     from g2p.neural import NeuralG2P
     from g2p.rates import error_rates
 
-    reader, found = NeuralG2P(model), {}
+    reader = NeuralG2P(model)
+    found: dict[str, float] = {}
     for name, words in (("word", split.word), ("family", split.family)):
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
         guesses = [guess.phonemes for guess in reader.predict(list(sample))]

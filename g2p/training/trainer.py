@@ -60,7 +60,8 @@ class Trainer:
 
     def __init__(self, plan: Plan, examples: Sequence[Example], config: Config | None = None) -> None:
         torch.manual_seed(plan.seed)
-        self.plan, self.examples, self.step, self.log = plan, examples, 0, []
+        self.plan, self.examples, self.step = plan, examples, 0
+        self.log: list[dict[str, Any]] = []
         self.master = LetterToSound(config or Config()).train()
         self.average = copy.deepcopy(self.master).requires_grad_(False).eval()
         self.worker = copy.deepcopy(self.master).bfloat16()
@@ -118,7 +119,7 @@ class Trainer:
     @torch.no_grad()
     def _after_step(self) -> None:
         self.step += 1
-        new = list(self.master.parameters())
+        new: list[Tensor] = list(self.master.parameters())
         torch._foreach_copy_(list(self.worker.parameters()), new)
         keep = min(self.plan.average, self.step / (self.step + 10))
         torch._foreach_lerp_(list(self.average.parameters()), new, 1 - keep)

@@ -141,7 +141,8 @@ def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> lis
 
 
 def _reading(profile: Profile, off: frozenset[int]) -> Reading:
-    totals, on = Counter(), Counter()
+    totals: Counter[str] = Counter()
+    on: Counter[str] = Counter()
     for i, op in enumerate(profile.ops):
         for measure, value in zip(MEASURES, (1, op.macs, op.bytes_moved), strict=True):
             totals[measure] += value

@@ -56,7 +56,7 @@ def _run(plan: Plan, function: Function, inputs: Mapping[str, tuple[int, ...]], 
     env, states = list(plan.template), {}
     for value, slot in zip(function.inputs, plan.body.inputs, strict=True):
         if value.container == "state":
-            states[slot] = torch.zeros(value.shape, dtype=value.dtype.torch)
+            states[slot] = torch.zeros(value.sizes, dtype=value.dtype.torch)
         else:
             env[slot] = torch.zeros(inputs[value.name], dtype=value.dtype.torch)
     run_block(plan.body, env, Run(note, torch.Generator().manual_seed(0), states))

@@ -87,7 +87,7 @@ def _parts(op: Operation, producers: Mapping[str, Operation]) -> Iterator[tuple[
         if value.type.WhichOneof("type") != "tensorType":
             continue
         dtype = dtype_of(value.type.tensorType.dataType)
-        size = (math.prod(tensor_shape(value.type.tensorType)) * dtype.bits + 7) // 8
+        size = (_elements(value.type.tensorType) * dtype.bits + 7) // 8
         if value.WhichOneof("value") == "blobFileValue":
             yield dtype.name, (value.blobFileValue.fileName, value.blobFileValue.offset, size)
         else:
@@ -137,8 +137,14 @@ def _value(op: Operation, parameter: str, producers: Mapping[str, Operation]) ->
 
 def _type_of(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> str:
     value = _value(op, parameter, producers)
-    is_tensor = value is not None and value.type.WhichOneof("type") == "tensorType"
-    return dtype_of(value.type.tensorType.dataType).name if is_tensor else ""
+    if value is None or value.type.WhichOneof("type") != "tensorType":
+        return ""
+    return dtype_of(value.type.tensorType.dataType).name
+
+
+def _elements(proto: MIL_pb2.TensorType) -> int:
+    """Elements of a stored tensor, which leaves no axis open."""
+    return math.prod(d.constant.size for d in proto.dimensions)
 
 
 def _palette_bits(op: Operation, types: Mapping[str, str], producers: Mapping[str, Operation]) -> int:
@@ -147,7 +153,7 @@ def _palette_bits(op: Operation, types: Mapping[str, str], producers: Mapping[st
         palette = _value(op, "lut", producers)
         if palette is None:
             raise ProgramError(f"{op.where()}: its palette is not a constant")
-        return int(math.log2(math.prod(tensor_shape(palette.type.tensorType))))
+        return int(math.log2(_elements(palette.type.tensorType)))
     return int((types.get("indices") or types["indices_nonzero_data"]).removeprefix("uint"))
 
 

@@ -67,8 +67,11 @@ def stack(values: Tensors, axis: int) -> Tensor:
 
 def split(x: Tensor, axis: int, num_splits: int | None = None, split_sizes: list[int] | None = None) -> tuple[Tensor, ...]:
     """Equal parts, or parts of these sizes, along `axis`."""
-    sizes = split_sizes if split_sizes is not None else [x.shape[axis] // num_splits] * num_splits
-    return torch.split(x, sizes, axis)
+    if split_sizes is None:
+        if num_splits is None:
+            raise ValueError("split needs num_splits or split_sizes")
+        split_sizes = [x.shape[axis] // num_splits] * num_splits
+    return torch.split(x, split_sizes, axis)
 
 
 def tile(x: Tensor, reps: list[int]) -> Tensor:
@@ -147,7 +150,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
 
 def space_to_batch(x: Tensor, block_shape: list[int], paddings: list[list[int]]) -> Tensor:
     """[N, C, H, W], zero-padded -> [N bh bw, C, H' / bh, W' / bw], block position before sample."""
-    x = F.pad(x, flat([tuple(p) for p in paddings]))
+    x = F.pad(x, flat([(before, after) for before, after in paddings]))
     n, c, h, w = x.shape
     bh, bw = block_shape
     x = x.reshape(n, c, h // bh, bh, w // bw, bw)
@@ -159,7 +162,7 @@ def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) ->
     n, c, h, w = x.shape
     bh, bw = block_shape
     x = x.reshape(bh, bw, n // (bh * bw), c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(n // (bh * bw), c, h * bh, w * bw)
-    return F.pad(x, [-k for k in flat([tuple(p) for p in crops])])
+    return F.pad(x, [-k for k in flat([(before, after) for before, after in crops])])
 
 
 def crop(x: Tensor, crop_height: list[int], crop_width: list[int]) -> Tensor:

@@ -50,9 +50,10 @@ def list_gather(ls: Tensor, indices: list[int]) -> Tensor:
 
 def list_scatter(ls: Tensor, indices: list[int], value: Tensor) -> list[Tensor]:
     """The list with value[k] at indices[k]."""
+    written: Any = ls  # a list of tensors, as every list value is at run time
     for index, row in zip(indices, value, strict=True):
-        ls = list_write(ls, index, row)
-    return ls
+        written = list_write(written, index, row)
+    return written
 
 
 def random_bernoulli(shape: list[int], generator: torch.Generator, prob: float = 0.5, seed: int = -1) -> Tensor:

@@ -46,6 +46,8 @@ def dequantize(
 def _along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
     if parameter.dim() == 0:
         return parameter
+    if axis is None:
+        raise ValueError("a scale or zero point for each channel needs an axis")
     shape = [1] * x.dim()
     shape[axis] = -1
     return parameter.reshape(shape)

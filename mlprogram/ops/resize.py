@@ -19,7 +19,7 @@ from mlprogram.ops.kernel import kernel
 SAMPLING_MODES = ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "DEFAULT", "OFFSET_CORNERS", "UNALIGN_CORNERS")
 
 
-def grid(size: int, count: int, mode: str) -> Tensor:
+def grid(size: float, count: int, mode: str) -> Tensor:
     """Places in [0, size - 1] that `count` samples are taken at, float64 [count], for a sampling mode of resize_bilinear."""
     i = torch.arange(count, dtype=torch.float64)
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):

@@ -71,6 +71,8 @@ def crop_resize(
     if boxes is not None:
         images = range(len(boxes)) if box_indices is None else box_indices.tolist()
         return torch.cat([_crop(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)])
+    if roi is None:
+        raise ValueError("crop_resize needs boxes or roi")
     rows = roi.flatten(1)  # [N, 4 or 5]
     if rows.shape[1] == 4:
         return torch.stack([_crop(x, box, *modes) for box in rows])
