@@ -18,7 +18,7 @@ from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     from g2p.model import LetterToSound
-    from g2p.split import Split
+    from g2p.training.split import Split
 
 STEPS = 10600
 SAMPLE = 500  # held-out words of each kind the log is about; no choice hangs on them
@@ -61,8 +61,8 @@ def errors_on(model: "LetterToSound", split: "Split") -> dict[str, float]:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from g2p.split import Split
     from g2p.training.batches import examples_of
+    from g2p.training.split import Split
     from g2p.training.trainer import Plan, Trainer
     from g2p.weights import WEIGHTS, save_weights
 
