@@ -10,7 +10,7 @@ from g2p.alphabet import BLANK, FRAMES, LETTER_ID, PADDING, SOUNDS, TAGS
 from g2p.export import SHAPES, SYMBOLS, WORDS
 from g2p.facts import IDS, LOGITS, ProgramFacts
 from g2p.misaki_data import MISAKI_VERSION, SHA256
-from g2p.model import Config
+from g2p.sizes import Config
 from g2p.weights import read_manifest
 from pipeline.contract import G2P_NAME
 from pipeline.figures import Figure

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from g2p.model import Config
+from g2p.sizes import Config
 from mlprogram import Program
 from pipeline.errors import CheckFailed
 

@@ -78,6 +78,10 @@ class Lexicon:
         cmudict = ListFile(CMUDICT) if dialect == US else None
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
 
+    def lists(self, word: str) -> bool:
+        """Whether a list has `word` as one, in this case or in lower case: what a normalizer must not split."""
+        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in (word, word.lower()))
+
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
         forms = _forms(word)

@@ -10,28 +10,13 @@ what the first half would have answered); Ren et al., arXiv 1905.09263 (a convol
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from g2p.alphabet import FRAMES, PADDING, SOUNDS, SYMBOLS
-
-EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes; `answers` are the blocks after which the model answers and reads its own answer, the last one always."""
-
-    width: int = 160
-    heads: int = 2
-    inner: int = 256
-    blocks: int = 5
-    answers: tuple[int, ...] = (3,)
-    dropout: float = 0.1
-    sounds: int = len(SOUNDS)  # of the dialect's alphabet
+from g2p.alphabet import FRAMES, PADDING, SYMBOLS
+from g2p.sizes import EXCLUDED, Config
 
 
 class Attention(nn.Module):

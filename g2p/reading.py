@@ -129,7 +129,9 @@ class Reader:
             return _ended(self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect))
         guess = self._guesses.get(fold(word))
         if guess is not None and guess.phonemes and unknown_symbol(guess.phonemes) is None:
-            return Reading(guess.phonemes, "neural", guess.confidence, vowel=starts_with_vowel(guess.phonemes))
+            return Reading(
+                guess.phonemes, getattr(self._neural, "source", "neural"), guess.confidence, vowel=starts_with_vowel(guess.phonemes)
+            )
         return self._spelled(word, 0.0)
 
     def _spelled(self, text: str, confidence: float) -> Reading:

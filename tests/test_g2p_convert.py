@@ -12,9 +12,10 @@ from g2p.check import check_package, check_words
 from g2p.convert import build, main
 from g2p.export import SHAPES, exported
 from g2p.facts import IDS, ProgramFacts, matrix_count
-from g2p.model import Config, LetterToSound
+from g2p.model import LetterToSound
 from g2p.neural import NeuralG2P, torch_run
 from g2p.package import package_run, shape_for
+from g2p.sizes import Config
 from g2p.weights import load_model, quantized, save_weights
 from mlprogram import Program
 from pipeline.errors import EXIT_GOOD, EXIT_UNDECIDED, CheckFailed, InputError

@@ -9,13 +9,13 @@ A handler that does not apply answers its own position; the first that moves on 
 
 import re
 
-from g2p.normalize import abbreviations, dates, markup, money, numbers, phones, quantities, roman, symbols, times, web, words
+from g2p.normalize import abbreviations, dates, markup, money, notation, numbers, phones, quantities, roman, symbols, times, web, words
 from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Handler, Scan
 from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 
 # White space, then a word, then what cannot change how the word is read.
-PLAIN = re.compile(rf"\s*+([{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
+PLAIN = re.compile(rf"\s*+((?![aA]\)\s)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
@@ -24,6 +24,12 @@ LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xi
 TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
 
 LETTER: tuple[Handler, ...] = (
+    notation.port,
+    notation.enumerated,
+    notation.chess,
+    notation.castling,
+    notation.formula,
+    words.chat,
     web.address,
     web.path,
     words.word_range,
@@ -40,6 +46,7 @@ DIGIT: tuple[Handler, ...] = (
     web.address,
     web.path,
     dates.numeric_date,
+    dates.after_weekday,
     quantities.scientific,
     phones.phone,
     times.clock,
@@ -48,8 +55,10 @@ DIGIT: tuple[Handler, ...] = (
     quantities.feet,
     dates.day,
     quantities.nth,
+    money.with_comma,
     money.amount_after,
     quantities.thousands,
+    quantities.with_comma,
     numbers.number,
 )
 SIGN: dict[str, tuple[Handler, ...]] = {
@@ -57,7 +66,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "(": (phones.phone,),
     "$": (money.amount,),
     "£": (money.amount,),
-    "€": (money.amount,),
+    "€": (money.with_comma, money.amount),
     "¥": (money.amount,),
     "₹": (money.amount,),
     "₩": (money.amount,),
@@ -68,7 +77,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "'": (dates.decade,),
     "#": (markup.markup, web.hashtag),
     "@": (web.hashtag,),
-    "/": (web.path,),
+    "/": (quantities.per_unit, web.path),
     "~": (web.path, markup.markup),
     ".": (web.path, web.extension, numbers.number),
     "<": (markup.markup,),

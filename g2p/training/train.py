@@ -64,7 +64,7 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from g2p.alphabet import ALPHABETS
-    from g2p.model import Config
+    from g2p.sizes import Config
     from g2p.training.batches import examples_of
     from g2p.training.split import Split
     from g2p.training.trainer import Plan, Trainer

@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from g2p.alphabet import BLANK, FRAMES, PADDING
-from g2p.model import Config, LetterToSound, frames_of
+from g2p.model import LetterToSound, frames_of
+from g2p.sizes import Config
 from g2p.training.batches import Batch, Example, batches
 from pipeline.demo.muon import Muon
 from pipeline.demo.state import read_state, write_state
