@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from g2p.alphabet import PRIMARY, SECONDARY, to_kokoro
+from g2p.british import BritishList
 from g2p.lists import CMUDICT, OURS, ListFile
 from g2p.misaki_data import Entry, read
 from g2p.morphology import SUFFIXES, is_clitic, stems, with_clitic
@@ -75,7 +76,7 @@ class Lexicon:
             known = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
             if known or DEFAULT in senses:  # `protests` comes from `protest`
                 gold[word] = {**known, **senses}
-        cmudict = ListFile(CMUDICT) if dialect == US else None
+        cmudict = ListFile(CMUDICT) if dialect == US else BritishList()
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
 
     def lists(self, word: str) -> bool:

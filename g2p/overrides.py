@@ -91,7 +91,7 @@ class Marked:
 
 
 def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
-    """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the user are dropped and counted: they mark overrides here."""
+    """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the user are dropped and counted."""
     if phrases is None and "[" not in text and _FIRST.search(text) is None:
         return Marked(text)
     work, place = _Work(), 0

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from g2p.neural import NeuralG2P
 
 
+CLOSED = {"M": "MD", "D": "DT", "S": "PRP$", "P": "PRP", "O": "PRP", "I": "IN", "T": "TO", "C": "CC", "W": "WP", "0": "CD", "X": "EX"}
+
+
 class LateNeural:
     """The bundled neural model (g2p/neural.py)."""
 
@@ -65,8 +68,11 @@ class LateHeteronyms:
         return Heteronyms.load()
 
     def tag(self, words: Sequence[str], index: int) -> str:
-        """The likeliest of the tagger's 13 Penn tags for `words[index]`, in capitals as misaki writes them."""
-        return self.chooser.tagger.tag(words, index).upper()
+        """A Penn tag of `words[index]`: of a closed class by the word, of the others the tagger's likeliest."""
+        tagger = self.chooser.tagger
+        closed = CLOSED.get(tagger.classes(words[index])[:1])
+        name = words[index][:1].isupper() and index > 0 and not words[index].isupper()
+        return closed or ("NNP" if name else tagger.tag(words, index).upper())
 
     def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str:
         """One of `keys` for `words[index]`."""

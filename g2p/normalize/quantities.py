@@ -78,13 +78,14 @@ ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
-PER_NAMES = {"day": "day", "d": "day", "week": "week", "wk": "week", "mo": "month", "month": "month", "yr": "year", "year": "year", "hour": "hour",
-             "minute": "minute", "second": "second", "person": "person", "night": "night", "head": "head", "user": "user"}  # fmt: skip
+_PER = "day week month year hour minute second person night head user"
+PER_NAMES = {name: name for name in _PER.split()} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
-LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")
+LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
 _NUMBERED = (
-    "exit section apartment apt gate route row room platform seat flat suite building number figure fig table chapter part article appendix paragraph "
-    "clause rule form schedule bus line grade class block floor lot unit highway terminal hall door house bay stand track question item"
+    "exit section apartment apt gate route row room platform seat flat suite building number figure fig table chapter part article "
+    "appendix paragraph clause rule form schedule bus line grade class block floor lot unit highway terminal hall door house bay "
+    "stand track question item"
 )
 NUMBERED = frozenset(_NUMBERED.split())  # nouns whose numbers take letters
 COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])

@@ -132,6 +132,8 @@ def learned(words: Mapping[str, Phones], gold: Mapping[str, str]) -> tuple[Map, 
 
 def is_news(found: Found | None, sounds: str) -> bool:
     """Whether the edited list has neither the word nor a stem that gives as many sounds (Torres is no plural of torre)."""
+    if sounds.count("ˈ") > 1:  # read letter by letter in CMUdict (CEO): spelled here
+        return False
     if found is None:
         return True
     theirs, own = AMERICAN.cut(found.phonemes), AMERICAN.cut(sounds)
