@@ -14,6 +14,7 @@ from g2p.alphabet import to_kokoro
 from g2p.lists import CMUDICT, ListFile
 
 _VOWEL = "(?=[ˈˌ]?[AIQWYaiuæɐɑɒɔəɛɜɪʊʌᵊ])"
+_OTHER = _VOWEL.replace("(?=", "(?!")
 _PLAIN = str.maketrans({"T": "t", "ᵻ": "ɪ", "æ": "a", "O": "Q"})
 
 
@@ -22,20 +23,17 @@ def british(phonemes: str, spelling: str) -> str:
     text, letters = to_kokoro(phonemes).translate(_PLAIN), spelling.lower()
     rounded = "o" in letters
     for pattern, new in (
-        ("ɜɹ" + _VOWEL, "ɜːɹ"),
-        ("ɜɹ", "ɜː"),
-        ("əɹ" + _VOWEL, "əɹ"),
-        ("əɹ", "ə"),
+        ("ɜɹ", "ɜːɹ"),
+        ("əɹ" + _OTHER, "ə"),
         ("ɑɹ" + _VOWEL, "ɒɹ" if rounded else "ɑːɹ"),
-        ("ɑɹ", "ɑː"),
+        ("ɑɹ", "ɑːɹ"),
         ("ɔɹ" + _VOWEL, "ɒɹ" if re.search("orr|or[aeiouy](?!$)", letters) else "ɔːɹ"),
-        ("ɔɹ", "ɔː"),
-        ("ɛɹ" + _VOWEL, "ɛːɹ" if re.search("air|are|ear", letters) else "aɹ" if re.search("ar", letters) else "ɛɹ"),
-        ("ɛɹ", "ɛː"),
+        ("ɔɹ", "ɔːɹ"),
+        ("ɛɹ" + _VOWEL, "ɛːɹ" if re.search("air|are$|ear|arah|ar[ai]$|ary$", letters) else "aɹ" if re.search("ar", letters) else "ɛɹ"),
+        ("ɛɹ" + _OTHER, "ɛː"),
         ("ɪɹ", "ɪəɹ"),
         ("ʊɹ", "ʊəɹ"),
-        ("Iəɹ" + _VOWEL, "Iəɹ"),
-        (f"ɹ(?!{_VOWEL[3:-1]})", ""),
+        ("ɹ" + _OTHER, ""),
         ("(?<=[ˈˌ])i", "iː"),
         ("(?<=[ˈˌj])u", "uː"),
         ("u$", "uː"),

@@ -118,7 +118,7 @@ def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> 
     return found
 
 
-def _drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
+def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
     """The words in the order of a hash: the same on every machine, and stable when other words come or go."""
     return sorted(words, key=lambda word: hashlib.sha256(f"{purpose} {seed} {word}".encode()).digest())
 
@@ -143,9 +143,9 @@ class Split:
         """The split of any lists: about `count` words by family and `count` single words, out of the gold list."""
         data = {name: pronunciations(entries, alphabet) for name, entries in lists.items()}
         relatives = Relatives({word for entries in data.values() for word in entries})
-        gold = _testable(lists[alphabet.tags[0]], data[alphabet.tags[0]])
+        gold = testable(lists[alphabet.tags[0]], data[alphabet.tags[0]])
         family, removed = _families(gold, relatives, seed, count)
-        word = set(_drawn((w for w in gold if w not in removed), seed, "word")[:count])
+        word = set(drawn((w for w in gold if w not in removed), seed, "word")[:count])
         out = removed | word
         training = {tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()}
         family -= _with_traces(family, {w for entries in training.values() for w in entries})
@@ -158,7 +158,7 @@ class Split:
         return frozenset(word for entries in self.training.values() for word in entries)
 
 
-def _testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
+def testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
     """Words of one pronunciation and at least three letters, whatever their case."""
     spellings: dict[str, int] = defaultdict(int)
     for word in entries:
@@ -171,7 +171,7 @@ def _families(gold: dict[str, str], relatives: Relatives, seed: int, count: int)
     """Gold words of whole families, at least `count`, and all their relatives in any list (those words among them)."""
     held: set[str] = set()
     removed: set[str] = set()
-    for word in _drawn(gold, seed, "family"):
+    for word in drawn(gold, seed, "family"):
         if len(held) >= count:
             break
         members = relatives.families[stem(word)]

@@ -1,7 +1,7 @@
 """A model of one dialect begun with another's weights: the letters and blocks as they are, answers of like sounds copied.
 
     model = started(LetterToSound(config), load_model(), AMERICAN, BRITISH)
-    held_out, training = split_for_start(seed=0)
+    split = british_split(seed=0)
 
 A thousand steps then do what takes seven thousand from nothing. The American model was trained without the words at the head of the split's
 hash order (they are its `word` list, or out of it with a family), so the British gold words among those are new to both: the held-out list.
@@ -14,7 +14,7 @@ import torch
 from g2p.alphabet import BRITISH, FRAMES, PRIMARY, SECONDARY, Alphabet
 from g2p.misaki_data import read
 from g2p.model import LetterToSound
-from g2p.training.split import WORDS_HELD_OUT, _drawn, _testable, pronunciations
+from g2p.training.split import WORDS_HELD_OUT, Split, drawn, pronunciations, testable
 
 COUNTERPART = {"iː": "i", "uː": "u", "ɑː": "ɑ", "ɔː": "ɔ", "ɜː": "ɜ", "ɛː": "ɛ", "əː": "ə", "Q": "O", "a": "æ", "ɒ": "ɑ"}
 
@@ -45,12 +45,12 @@ def started(model: LetterToSound, source: LetterToSound, theirs: Alphabet, ours:
     return model
 
 
-def split_for_start(seed: int) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+def british_split(seed: int) -> Split:
     """British gold words the American model never saw, and both British lists without them, by tag."""
     entries = read("us_gold")
-    unseen = set(_drawn(_testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
+    unseen = set(drawn(testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
     gold = read(BRITISH.tags[0])
     said = pronunciations(gold, BRITISH)
-    held_out = {word: phonemes for word, phonemes in sorted(_testable(gold, said).items()) if word in unseen}
+    held_out = {word: phonemes for word, phonemes in sorted(testable(gold, said).items()) if word in unseen}
     training = {tag: {w: p for w, p in pronunciations(read(tag), BRITISH).items() if w not in unseen} for tag in BRITISH.tags}
-    return held_out, training
+    return Split(word=held_out, family={}, training=training, neither=0)

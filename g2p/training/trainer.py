@@ -68,6 +68,12 @@ class Trainer:
         matrices, others = matrices_and_others(self.master)
         self.optimizers = {"adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.98)), "muon": Muon(matrices, lr=plan.matrix_rate)}
 
+    def begin(self, change: Callable[[LetterToSound], object]) -> None:
+        """Change the first weights; the average and the worker follow."""
+        change(self.master)
+        self.average.load_state_dict(self.master.state_dict())
+        self.worker.load_state_dict(self.master.state_dict())
+
     def run(self, state: Path, report: Callable[[dict[str, Any]], None], until: int | None = None, minutes: float | None = None) -> bool:
         """Train to step `until` (default: the plan's end) or to the end of the time; True when the step is reached."""
         last = until or self.plan.steps
