@@ -4,9 +4,9 @@
     python -m bench.g2p_words --package build/G2P.mlpackage    # and the package, word for word against PyTorch
     python -m bench.g2p_words --out build/g2p_words.json   # every figure as a file
 
-`word`: single words held out, relatives trained on. `family`: whole families held out with every relative (g2p/split.py). `merged` forgives
-what lexica disagree on: the flap T counts as t, and unstressed ɪ, ᵻ, ᵊ count as ə. g2p_en learned from CMUdict, which has most of these
-words, so it is not held out for it. Exit 0: ahead of both and the package answers as PyTorch does; 1: not. Last line of stdout: one JSON.
+`word`: single words held out, relatives trained on. `family`: whole families held out with every relative (g2p/training/split.py). `merged`
+forgives what lexica disagree on: the flap T counts as t, and unstressed ɪ, ᵻ, ᵊ count as ə. g2p_en learned from CMUdict, which has most
+of these words, so it is not held out for it. Exit 0: ahead of both and the package answers as PyTorch does; 1: not. Last line: one JSON.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 if TYPE_CHECKING:
     from g2p.rates import Rates
     from g2p.result import Guess
-    from g2p.split import Split
+    from g2p.training.split import Split
 
 OURS, PACKAGE, ESPEAK, G2P_EN = "ours", "package", "espeak-ng", "g2p_en"
 UNSTRESSED_I = re.compile("(?<![ˈˌ])[ɪᵻᵊ]")
@@ -141,7 +141,7 @@ def run(argv: list[str] | None) -> int:
     import torch
 
     from g2p.neural import NeuralG2P
-    from g2p.split import Split
+    from g2p.training.split import Split
     from g2p.weights import WEIGHTS, read_manifest
 
     torch.set_num_threads(1)

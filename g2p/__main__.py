@@ -74,7 +74,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
     parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
     parser.add_argument("--explain", action="store_true", help="a table of every word: spoken form, phonemes, source, confidence, place")
-    parser.add_argument("--dialect", choices=("us", "gb"), default="us")
+    parser.add_argument("--dialect", default="us", help="us, gb; also a, b, en-us, en-gb")
     parser.add_argument("--lexicon", type=Path, help="your own words: TSV (word, tab, phonemes) or JSON")
     arguments = parser.parse_args(argv)
     if arguments.file and arguments.text is not None:

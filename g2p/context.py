@@ -42,9 +42,9 @@ _LOUD = "an as at be by do go he if in is me my no of on or so to up we who"
 LOUD = frozenset(_LOUD.split())
 
 
-def is_loud(token: Token, shouted: bool) -> bool:
-    """Whether a token meant for letters is an everyday word in capitals; with points between (I.T.) it is not."""
-    loud = token.text.lower() in LOUD or (shouted and token.text == "IT")
+def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
+    """Whether a token meant for letters is an everyday word in capitals (AM only behind I); with points between (I.T.) it is not."""
+    loud = token.text.lower() in LOUD or (shouted and token.text == "IT") or (token.text == "AM" and before == "I")
     return loud and token.kind == "letters" and token.end - token.start == len(token.text)
 
 

@@ -7,15 +7,26 @@ A word with a vowel has exactly one primary stress; marks stand before vowels be
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
-from g2p.alphabet import BLANK, FRAMES, PRIMARY, SOUNDS, VOWELS
+from g2p.alphabet import AMERICAN, BLANK, FRAMES, PRIMARY, Alphabet
 from g2p.result import Guess
 
 NOTHING = Guess("", 0.0)  # to be spelled out
-_PRIMARY = np.array([sound.startswith(PRIMARY) for sound in SOUNDS])
-_VOWEL = np.array([sound[-1:] in VOWELS and sound != "" for sound in SOUNDS])
+
+
+@cache
+def primary_of(alphabet: Alphabet) -> np.ndarray:
+    """Which sounds carry primary stress: [sounds] bool."""
+    return np.array([sound.startswith(PRIMARY) for sound in alphabet.sounds])
+
+
+@cache
+def vowel_of(alphabet: Alphabet) -> np.ndarray:
+    """Which sounds are vowels: [sounds] bool."""
+    return np.array([sound.lstrip("ˈˌ") in alphabet.vowels for sound in alphabet.sounds])
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -30,46 +41,47 @@ def collapsed(path: np.ndarray) -> tuple[int, ...]:
     return tuple(int(sound) for sound in path[change & (path != BLANK)])
 
 
-def legal(sounds: tuple[int, ...]) -> bool:
+def legal(sounds: tuple[int, ...], alphabet: Alphabet = AMERICAN) -> bool:
     """At least one sound; exactly one primary stress when there is a vowel."""
     if not sounds:
         return False
     row = np.array(sounds)
-    return int(_PRIMARY[row].sum()) == int(_VOWEL[row].any())
+    return int(primary_of(alphabet)[row].sum()) == int(vowel_of(alphabet)[row].any())
 
 
-def decoded_batch(logits: np.ndarray, symbols: Sequence[int]) -> list[Guess]:
+def decoded_batch(logits: np.ndarray, symbols: Sequence[int], alphabet: Alphabet = AMERICAN) -> list[Guess]:
     """logits [B, 2S, sounds] and how many symbols each word has -> a guess each; NOTHING where no legal path exists."""
     chances = log_softmax(logits)
     padding = np.arange(chances.shape[1]) >= FRAMES * np.asarray(symbols)[:, None]  # [B, 2S]
     chances[padding] = np.where(np.arange(chances.shape[2]) == BLANK, 0.0, -np.inf)  # certain to be blank
     answers = [collapsed(path) for path in chances.argmax(axis=2)]
     for place, sounds in enumerate(answers):
-        if not legal(sounds):
-            answers[place] = collapsed(best_stressed_path(chances[place]))
+        if not legal(sounds, alphabet):
+            answers[place] = collapsed(best_stressed_path(chances[place], alphabet))
     certain = np.exp(log_likelihoods(chances, answers))
     return [
-        Guess("".join(SOUNDS[sound] for sound in sounds), min(1.0, float(chance))) if legal(sounds) else NOTHING
+        Guess("".join(alphabet.sounds[sound] for sound in sounds), min(1.0, float(chance))) if legal(sounds, alphabet) else NOTHING
         for sounds, chance in zip(answers, certain, strict=True)
     ]
 
 
-def best_stressed_path(log_chances: np.ndarray) -> np.ndarray:
+def best_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -> np.ndarray:
     """The likeliest path [frames] with one primary stress: Viterbi over (sound of the frame, primary stresses so far, 0 or 1).
 
     Staying on a primary stress adds none, coming to one from any other sound adds one. A word that has no vowel in its best path gets one.
     """
     frames, count = log_chances.shape
-    enters = np.where(_PRIMARY, -np.inf, 0.0)
-    score = np.stack([log_chances[0] + enters, np.where(_PRIMARY, log_chances[0], -np.inf)])  # [2, sounds]
+    primary = primary_of(alphabet)
+    enters = np.where(primary, -np.inf, 0.0)
+    score = np.stack([log_chances[0] + enters, np.where(primary, log_chances[0], -np.inf)])  # [2, sounds]
     back = np.zeros((frames, 2, count), dtype=np.int64)  # flat index of the state before
     for frame in range(1, frames):
         best = score.argmax(axis=1)  # [2]
         come = score.max(axis=1)  # [2]: from the best sound with 0 or 1 stresses so far
-        into = np.stack([come[0] + enters, np.where(_PRIMARY, come[0], come[1])])
-        source = np.stack([np.full(count, best[0]), np.where(_PRIMARY, best[0], count + best[1])])
+        into = np.stack([come[0] + enters, np.where(primary, come[0], come[1])])
+        source = np.stack([np.full(count, best[0]), np.where(primary, best[0], count + best[1])])
         stay = score >= into
-        stay[0] &= ~_PRIMARY
+        stay[0] &= ~primary
         back[frame] = np.where(stay, np.arange(2 * count).reshape(2, count), source)
         score = np.where(stay, score, into) + log_chances[frame]
     state = count + int(score[1].argmax())

@@ -15,6 +15,8 @@ from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import US, Dialect
 from g2p.symbols import PAUSES
 from g2p.tagger.classes import Classes
+from g2p.tagger.clauses import is_verb
+from g2p.tagger.demonstrative import is_demonstrative
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
 from g2p.tagger.tense import is_habit, is_past
@@ -62,6 +64,10 @@ class Heteronyms:
             return ("VBD",) if is_habit(words, index, classes) else ()
         if words[index] == "Polish":
             return ("VERB",) if opens_command(words, index, classes) else ()
+        if word == "that" and "DT" in keys:
+            return ("DT",) if is_demonstrative(words, index, classes) else ()
+        if is_verb(words, index, classes):
+            return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
         senses = SENSES.get(word)
         if senses is not None and "*" in senses.tags:
             return (sense(word, words, index),)

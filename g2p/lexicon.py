@@ -3,25 +3,31 @@
     lexicon = Lexicon.load("us")
     lexicon.find("Walked")    # Found(phonemes="wˈɔkt", source="gold")
     lexicon.find("read")      # Found(phonemes="ɹˈid", senses={"ADJ": "ɹˈɛd", "DEFAULT": "ɹˈid", ...})
+    lexicon.find("Nguyen")    # Found(phonemes="nəwˈɪn", source="ours")
     lexicon.find("blorfing")  # None: ask the neural model
 
-The lists are misaki's (g2p/misaki_data.py). A form built from a gold stem goes before a silver entry: that is espeak-ng's guess.
+Gold and silver are misaki's (g2p/misaki_data.py), ours and CMUdict come with this package (g2p/lists.py). A form built from a gold stem
+goes before a silver entry: that is espeak-ng's guess. A capitalised word is a name first: CMUdict's goes before a stem's (Torres, Reyes).
 Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/context.py, g2p/heteronyms.py).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from g2p.alphabet import to_kokoro
+from g2p.alphabet import PRIMARY, SECONDARY, to_kokoro
+from g2p.british import BritishList
+from g2p.lists import CMUDICT, OURS, ListFile
 from g2p.misaki_data import Entry, read
 from g2p.morphology import SUFFIXES, is_clitic, stems, with_clitic
-from g2p.result import Dialect, Source
+from g2p.result import GB, US, Dialect, Source
 from g2p.spell import DIGIT_NAMES, fold
 from g2p.tagger.senses import EXTRA
 
 DEFAULT, BEFORE_PAUSE = "DEFAULT", "None"  # misaki's keys: any other part of speech; a pause follows
 SILVER_CONFIDENCE = 0.445  # silver is espeak-ng's output, and espeak-ng gets 44.5 % of gold right (field notes, 55.5 % WER)
+CMUDICT_CONFIDENCE = 0.726  # share of gold words that CMUdict, mapped, says exactly (g2p.training.cmudict)
 
 
 @dataclass(frozen=True)
@@ -40,14 +46,26 @@ class Found:
 
 
 class Lexicon:
-    """Two responsibilities: find a spelling in user, gold and silver lists, and build inflected forms of what is in there."""
+    """Two responsibilities: find a spelling in the lists, and build inflected forms of what is in there."""
 
-    def __init__(self, gold: Mapping[str, Entry], silver: Mapping[str, Entry], dialect: Dialect, user: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        gold: Mapping[str, Entry],
+        silver: Mapping[str, Entry],
+        dialect: Dialect,
+        user: Mapping[str, str] | None = None,
+        ours: Mapping[str, str] | None = None,
+        cmudict: Mapping[str, str] | None = None,
+    ) -> None:
         self.dialect = dialect
-        self._edited: Lists = ((user or {}, "user", 1.0), (gold, "gold", 1.0))
-        self._all: Lists = (*self._edited, (silver, "silver", SILVER_CONFIDENCE))
+        ours, cmudict = {} if ours is None else ours, {} if cmudict is None else cmudict
+        self._names: Lists = ((cmudict, "cmudict", CMUDICT_CONFIDENCE),)
+        self._edited: Lists = ((user or {}, "user", 1.0), (ours, "ours", 1.0), (gold, "gold", 1.0))
+        self._all: Lists = (*self._edited, *self._names, (silver, "silver", SILVER_CONFIDENCE))
         names = {letter: gold[letter] for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
         names |= {str(digit): gold[name] for digit, name in enumerate(DIGIT_NAMES)}
+        if dialect == GB:
+            names["Z"] = "zˈɛd"
         self.letter_names: Mapping[str, str] = {name: to_kokoro(phonemes) for name, phonemes in names.items() if isinstance(phonemes, str)}
 
     @classmethod
@@ -59,16 +77,22 @@ class Lexicon:
             known = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
             if known or DEFAULT in senses:  # `protests` comes from `protest`
                 gold[word] = {**known, **senses}
-        return cls(gold, read(f"{dialect}_silver"), dialect, user)
+        cmudict = ListFile(CMUDICT) if dialect == US else BritishList()
+        return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
+
+    def lists(self, word: str) -> bool:
+        """Whether a list has `word` as one, in this case or in lower case: what a normalizer must not split."""
+        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in (word, word.lower()))
 
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
         forms = _forms(word)
         for lists in (self._edited, self._all):
-            for form in forms:
-                found = _listed(form, lists)
+            direct = (lists, self._names) if lists is self._edited and word[:1].isupper() else (lists,)
+            for form, among in ((form, among) for among in direct for form in forms):
+                found = _listed(form, among)
                 if found is not None:
-                    return found
+                    return accented(found, word) if form != word and not word.isascii() else found
             for form in forms:
                 found = self._with_ending(form, lists)
                 if found is not None:
@@ -89,7 +113,7 @@ class Lexicon:
         for suffix, stem in stems(word):
             found = _listed(stem, lists) if len(stem) > 1 else None
             if found is not None:
-                return found.changed(partial(_ruled, suffix, self.dialect), "morphology")
+                return _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology")
         return None
 
 
@@ -97,6 +121,31 @@ def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
     return SUFFIXES[suffix](phonemes, dialect)
 
 
+def _full(found: Found) -> Found:
+    """A small word as a stem has the form it has before a pause, alone: having is built from hˈæv."""
+    full = (found.senses or {}).get(BEFORE_PAUSE)
+    return replace(found, phonemes=full, senses=None) if full else found
+
+
+def accented(found: Found, word: str) -> Found:
+    """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has nj."""
+    if word.endswith(("é", "ée", "és")) and not _ENDS_OPEN.search(found.phonemes.rstrip("z")):
+        found = found.changed(lambda phonemes: phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s"))
+    for place in [match.start() for match in re.finditer("ñ", word.lower())]:
+        before = len(re.findall("n+", fold(word[:place]).lower()))
+        found = found.changed(lambda phonemes, skip=before: _palatal(phonemes, skip))
+    return found
+
+
+def _palatal(phonemes: str, skip: int) -> str:
+    """A j behind the n that follows `skip` others."""
+    places = [match.end() for match in re.finditer("n|ŋ", phonemes)]
+    if skip >= len(places) or phonemes[places[skip] : places[skip] + 1] in ("j", ""):
+        return phonemes
+    return phonemes[: places[skip]] + "j" + phonemes[places[skip] :]
+
+
+_ENDS_OPEN = re.compile("[Ai]$")
 Lists = tuple[tuple[Mapping[str, Entry], Source, float], ...]
 
 

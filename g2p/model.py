@@ -10,27 +10,13 @@ what the first half would have answered); Ren et al., arXiv 1905.09263 (a convol
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from g2p.alphabet import FRAMES, PADDING, SOUNDS, SYMBOLS
-
-EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes; `answers` are the blocks after which the model answers and reads its own answer, the last one always."""
-
-    width: int = 160
-    heads: int = 2
-    inner: int = 256
-    blocks: int = 5
-    answers: tuple[int, ...] = (3,)
-    dropout: float = 0.1
+from g2p.alphabet import FRAMES, PADDING, SYMBOLS
+from g2p.sizes import EXCLUDED, Config
 
 
 class Attention(nn.Module):
@@ -90,7 +76,7 @@ class LetterToSound(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, width, answers = config, config.width, FRAMES * len(SOUNDS)
+        self.config, width, answers = config, config.width, FRAMES * config.sounds
         self.embedding = nn.Embedding(SYMBOLS, width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(width)
@@ -116,4 +102,5 @@ class LetterToSound(nn.Module):
 
 def frames_of(logits: Tensor) -> Tensor:
     """The two frames of every letter one after the other: [B, S, 2 * sounds] -> [B, 2S, sounds]."""
-    return logits.reshape(logits.shape[0], -1, len(SOUNDS))  # [B, 2S, sounds]
+    batch, symbols, both = logits.shape
+    return logits.reshape(batch, FRAMES * symbols, both // FRAMES)  # [B, 2S, sounds]

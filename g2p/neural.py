@@ -3,7 +3,7 @@
     reader = NeuralG2P.load()
     reader.predict(["Kokoro", "zorbify"])     # [Guess(phonemes, confidence), ...]
 
-An answer without phonemes and with confidence 0 means: spell the word. PyTorch is imported when a reader is loaded, not before.
+An answer without phonemes and with confidence 0 means: spell the word. What runs computes in NumPy; PyTorch's side is for parity.
 """
 
 from collections import defaultdict
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from g2p.alphabet import PADDING, SOUNDS, encode, speakable
+from g2p.alphabet import ALPHABETS, AMERICAN, FRAMES, PADDING, Alphabet, encode, speakable
 from g2p.decode import NOTHING, decoded_batch
-from g2p.result import Guess
+from g2p.result import US, Dialect, Guess
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,21 +27,22 @@ Run = Callable[["np.ndarray"], "np.ndarray"]  # ids [B, S] int32 -> logits [B, S
 class NeuralG2P:
     """Responsibilities: 1. words to ids, words of one length together; 2. logits to guesses."""
 
-    def __init__(self, model: "LetterToSound | None" = None, run: Run | None = None) -> None:
-        """A PyTorch model, or any function that computes its logits (a package)."""
+    def __init__(self, model: "LetterToSound | None" = None, run: Run | None = None, alphabet: Alphabet = AMERICAN) -> None:
+        """A PyTorch model, or any function that computes its logits (NumPy, a package)."""
         if (model is None) == (run is None):
             raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
         if model is not None:
             run = torch_run(model)
         assert run is not None
-        self.run = run
+        self.run, self.alphabet = run, alphabet
 
     @classmethod
-    def load(cls, path: Path | None = None) -> "NeuralG2P":
-        """The bundled weights, or those at `path`. Raises InputError when they are missing or changed."""
-        from g2p.weights import load_model
+    def load(cls, path: Path | None = None, dialect: Dialect = US) -> "NeuralG2P":
+        """The bundled weights of a dialect, or those at `path`, in NumPy. Raises InputError when they are missing or changed."""
+        from g2p.network import numpy_run
+        from g2p.weights import WEIGHTS_OF, load_arrays
 
-        return cls(load_model(path))
+        return cls(run=numpy_run(*load_arrays(path or WEIGHTS_OF[dialect])), alphabet=ALPHABETS[dialect])
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
         """One guess a word, in order; the same whatever else is asked at the same time, up to the rounding of float32."""
@@ -64,8 +65,9 @@ class NeuralG2P:
         ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
         for row, own in zip(ids, symbols, strict=True):
             row[: len(own)] = own
-        logits = self.run(ids).reshape(len(words), -1, len(SOUNDS))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
-        return decoded_batch(logits, [len(own) for own in symbols])
+        rows, width = ids.shape
+        logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
+        return decoded_batch(logits, [len(own) for own in symbols], self.alphabet)
 
 
 def torch_run(model: "LetterToSound") -> Run:

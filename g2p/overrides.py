@@ -6,6 +6,7 @@
 
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/symbols.py
     [1,001](#&#)         number flags     [text](anything else)   a link: the text is said, the target is not
+    [FBI](characters)    letter by letter     [2026](digits)   digit by digit     [pause 300ms], [pause 1.5s]   silence
 
 Number flags: g2p/flags.py.
 What does not parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
@@ -17,12 +18,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from g2p.alphabet import to_kokoro
 from g2p.symbols import unknown_symbol
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
 LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
-_FIRST = re.compile(rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|[\ue000-\uf8ff]", re.IGNORECASE)
+PAUSE = r"\[pause (?P<pause>\d{1,5}(?:\.\d{1,3})?)\s?(?P<of>ms|s)\]"
+MAX_PAUSE_S = 10.0
+SAY_AS = ("characters", "spell-out", "digits")
+_LINKED = rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|{PAUSE}|[\ue000-\uf8ff]"
+_FIRST = re.compile(_LINKED, re.IGNORECASE)
 _STRESS = re.compile(r"[+-]?(?:[0-9]{1,3}|0\.5)")
 _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
 
@@ -37,6 +43,28 @@ class Override:
     stress: float | None = None
     flags: str = ""
     clitic: str = ""  # the s of `[Kokoro](/kˈOkəɹO/)'s`
+    user: bool = False  # a phrase of the user's lexicon
+    pause_s: float = 0.0
+    say_as: str = ""  # the characters to be said one by one
+
+
+class Phrases:
+    """Phrases of a user's lexicon as one pattern beside the markup, the longest first. A phrase in lower case holds for any capitals."""
+
+    def __init__(self, phrases: Mapping[str, str]) -> None:
+        self._exact, self._lower = dict(phrases), {text: said for text, said in phrases.items() if text == text.lower()}
+        longest = sorted(phrases, key=lambda text: (-len(text), text))
+        either = "|".join((f"(?i:{_spaced(text)})" if text in self._lower else f"(?-i:{_spaced(text)})") for text in longest)
+        self.pattern = re.compile(rf"{_LINKED}|(?P<phrase>(?<!\w)(?:{either})(?!\w))", re.IGNORECASE)
+
+    def phonemes(self, text: str) -> str:
+        """What a phrase found in a text is said as."""
+        plain = " ".join(text.split())
+        return self._exact.get(plain) or self._lower[plain.lower()]
+
+
+def _spaced(text: str) -> str:
+    return r"\s+".join(re.escape(piece) for piece in text.split(" "))
 
 
 @dataclass(frozen=True)
@@ -62,15 +90,20 @@ class Marked:
         return begin[0] + start - self.starts[first], finish[1] if whole else finish[0] + end - self.starts[last]
 
 
-def extract(text: str) -> Marked:
-    """Take the overrides out of `text`. Private-use characters of the user are dropped and counted: they mark overrides here."""
-    if "[" not in text and _FIRST.search(text) is None:
+def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
+    """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the user are dropped and counted."""
+    if phrases is None and "[" not in text and _FIRST.search(text) is None:
         return Marked(text)
     work, place = _Work(), 0
-    for match in _FIRST.finditer(text):
+    for match in (phrases.pattern if phrases else _FIRST).finditer(text):
         work.keep(text, place, match.start())
         place = match.end()
-        if match.group(1) is None:
+        if phrases and match["phrase"]:
+            work.placeholder(Override(work.length, work.length + 1, phonemes=phrases.phonemes(match["phrase"]), user=True), *match.span())
+        elif match["pause"]:
+            seconds = float(match["pause"]) * (0.001 if match["of"] == "ms" else 1.0)
+            work.placeholder(Override(work.length, work.length + 1, pause_s=min(seconds, MAX_PAUSE_S)), *match.span())
+        elif match.group(1) is None:
             work.dropped["private use"] += 1
         else:
             work.override(text, match)
@@ -102,6 +135,10 @@ class _Work:
         self.sources.append((start, end))
         self.length += len(piece)
 
+    def placeholder(self, override: Override, start: int, end: int) -> None:
+        self.overrides.append(override)
+        self.add(PLACEHOLDER, start, end)
+
     def override(self, text: str, match: re.Match[str]) -> None:
         """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other target is counted as dropped."""
         start, end, target = match.start(1), match.end(1), match.group(2)
@@ -112,6 +149,9 @@ class _Work:
             if match.group(3):
                 self.overrides.append(Override(begin + 1, begin + 2, clitic=match.group(3)[1:]))
                 self.add(PLACEHOLDER, match.start(3), match.end(3))
+            return
+        if target.lower().removeprefix("say-as ") in SAY_AS and any(map(str.isalnum, match.group(1))):
+            self.placeholder(Override(begin, begin + 1, say_as=match.group(1)), start, end)
             return
         self.keep(text, start, end)
         if match.group(3):
@@ -128,4 +168,4 @@ class _Work:
 
 def _phonemes(target: str) -> str | None:
     """What stands between slashes, or None for another kind of target."""
-    return target[1:].rstrip("/").strip() if len(target) > 1 and target[0] == target[-1] == "/" else None
+    return to_kokoro(target[1:].rstrip("/").strip()) if len(target) > 1 and target[0] == target[-1] == "/" else None

@@ -7,6 +7,8 @@
     g2p = G2P.load("us")
     for sentence in g2p.sentences(open("book.txt")): ...   # at most 510 phonemes each, memory bounded
 
+    phonemes, tokens = g2p("As misaki's users call it.")
+
 Stages are handed in, so each can be replaced or left out: normalizer, lexicon, heteronyms (None: the default sense), neural (None: unknown
 words are spelled). Every spoken word is one Word; the words of `2026` share its offsets.
 """
@@ -14,18 +16,24 @@ words are spelled). Every spoken word is one Word; the words of `2026` share its
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from core.contract import MAX_PHONEMES
+from core.errors import InputError
 from g2p.chunks import joined, word_groups
+from g2p.dialects import dialect_of
 from g2p.lexicon import Lexicon
-from g2p.overrides import extract
+from g2p.overrides import Phrases, extract
 from g2p.reading import Neural, Reader
-from g2p.result import US, Dialect, Normalized, Result, Word
+from g2p.result import US, Normalized, Result, Word
 from g2p.sentence import Heteronyms, Sentence, SentenceReader
 from g2p.stream import segments
+from g2p.symbols import unknown_symbol
+from g2p.tokens import SpokenToken, tag_of_mark, tokens_of
 
+UserWords = Path | str | Mapping[str, str] | None
+Fallback = Callable[[str], str | None]  # a word, its phonemes
 Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
 BATCH = 16  # sentences read together, so that the neural model is asked once for all of them; the first goes alone, for latency
 
@@ -33,23 +41,56 @@ BATCH = 16  # sentences read together, so that the neural model is asked once fo
 class G2P:
     """Two responsibilities: hold the stages, and take a text through them sentence by sentence."""
 
-    def __init__(self, normalizer: Normalizer, lexicon: Lexicon, heteronyms: Heteronyms | None = None, neural: Neural | None = None):
-        self._normalizer, self._dialect = normalizer, lexicon.dialect
+    def __init__(
+        self,
+        normalizer: Normalizer,
+        lexicon: Lexicon,
+        heteronyms: Heteronyms | None = None,
+        neural: Neural | None = None,
+        phrases: Mapping[str, str] | None = None,
+        unk: str | None = None,
+    ) -> None:
+        self._normalizer, self._dialect, self._unk = normalizer, lexicon.dialect, unk
+        self._heteronyms, self._phrases = heteronyms, Phrases(phrases) if phrases else None
         self._reader = Reader(lexicon, neural)
         self._sentence_reader = SentenceReader(self._reader, heteronyms)
 
     @classmethod
-    def load(cls, dialect: Dialect = US, lexicon: Path | str | None = None) -> "G2P":
-        """All stages; `lexicon`: a user's own words (g2p/lexicon_user.py). Raises InputError for a bad one, or when misaki's is missing."""
-        from g2p.lexicon_user import read_user_lexicon
-        from g2p.normalize import normalize
-        from g2p.stages import LateHeteronyms, LateNeural
+    def load(cls, dialect: str = US, lexicon: UserWords = None, fallback: Fallback | None = None, unk: str | None = None) -> "G2P":
+        """All stages. `dialect`: us, gb, a, b, en-us, en-gb. `lexicon`: a user's words and phrases, a file or a mapping.
 
-        user = read_user_lexicon(Path(lexicon)) if lexicon is not None else None
-        return cls(normalize, Lexicon.load(dialect, user), LateHeteronyms(), LateNeural(dialect) if dialect == US else None)
+        `fallback`: asked for words nobody lists, in the place of the neural model: a word in, phonemes out, or None for "spell it". `unk`:
+        stands for a word that would be spelled for want of anything better. Raises InputError for a bad one of these.
+        """
+        from g2p.lexicon_user import user_lexicon
+        from g2p.normalize import normalize
+        from g2p.stages import FallbackNeural, LateHeteronyms, LateNeural
+
+        kind, user = dialect_of(dialect), user_lexicon(lexicon)
+        if unk is not None and (not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")):
+            raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
+        words = Lexicon.load(kind, user.words)
+        neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
+        return cls(partial(normalize, known=words.lists), words, LateHeteronyms(), neural, user.phrases, unk)
+
+    def __call__(self, text: str) -> tuple[str, list[SpokenToken]]:
+        """(phonemes, tokens) as misaki answers: text, tag, phonemes, white space, confidence, source of every word."""
+        result = self.phonemize(text)
+        spoken = [word.spoken for word in result.words]
+        tag = getattr(self._heteronyms, "tag", None)
+        tags = [
+            tag_of_mark(word.text) if word.source in ("punctuation", "pause") else tag(spoken, place) if tag else ""
+            for place, word in enumerate(result.words)
+        ]
+        return result.phonemes, tokens_of(result, tags)
 
     def phonemize(self, text: str) -> Result:
-        """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said is counted in `dropped`."""
+        """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said is counted in `dropped`.
+
+        Raises InputError for what is no text: None, bytes, a number.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"the text is {_kind(text)}: wanted is a str")
         words: list[Word] = []
         dropped: Counter[str] = Counter()
         for _, result in self._results(text):
@@ -65,6 +106,8 @@ class G2P:
         `text` may be an iterable of pieces, an open file for instance: a few thousand characters are held at a time. What was dropped in a
         sentence without words is told with the next one, or with `keep_empty` in a Result of its own.
         """
+        if not isinstance(text, Iterable) or isinstance(text, (bytes, bytearray)):
+            raise InputError(f"the text is {_kind(text)}: wanted is a str, or an iterable of pieces of one")
         waiting: Counter[str] = Counter()
         for offset, result in self._results(text):
             waiting.update(result.dropped)
@@ -82,7 +125,7 @@ class G2P:
         batch: list[Sentence] = []
         size = 1
         for offset, sentence in segments(text):
-            marked = extract(sentence)
+            marked = extract(sentence, self._phrases)
             batch.append(Sentence(offset, sentence, marked, self._normalizer(marked.text, dialect=self._dialect)))
             if len(batch) == size:
                 yield from self._read(batch)
@@ -93,8 +136,16 @@ class G2P:
         self._reader.prepare(token.text for sentence in batch for token in sentence.normalized.tokens if token.kind == "word")
         for sentence in batch:
             words, unsaid = self._sentence_reader.words(sentence)
+            if self._unk is not None:
+                words = tuple(
+                    replace(word, phonemes=self._unk) if word.source == "spelled" and not word.confidence else word for word in words
+                )
             dropped = Counter(sentence.marked.dropped) + Counter(sentence.normalized.dropped) + Counter({"unpronounceable": unsaid})
             yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped))
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {value!r}"[:60]
 
 
 def _cut(result: Result, offset: int, limit: int, dropped: Mapping[str, int]) -> Iterator[Result]:
@@ -105,11 +156,11 @@ def _cut(result: Result, offset: int, limit: int, dropped: Mapping[str, int]) ->
 
 
 @cache
-def loaded(dialect: Dialect, lexicon: Path | str | None) -> G2P:
+def loaded(dialect: str, lexicon: Path | str | None) -> G2P:
     """The stages, loaded once for each dialect and user lexicon."""
     return G2P.load(dialect, lexicon)
 
 
-def phonemize(text: str, dialect: Dialect = US, lexicon: Path | str | None = None) -> Result:
+def phonemize(text: str, dialect: str = US, lexicon: Path | str | None = None) -> Result:
     """Phonemes of `text` with all stages, which stay loaded. For long text: `G2P.sentences`."""
     return loaded(dialect, lexicon).phonemize(text)

@@ -22,7 +22,17 @@ CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
 ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
 REMEMBERED = 50_000  # readings kept
 _LETTERS_ENDING = re.compile(r"(?<=[A-Z0-9])'?s'?$")
-_ORDER: tuple[Source, ...] = ("spelled", "neural", "silver", "morphology", "gold", "user")  # a compound is as good as its worst part
+_ORDER: tuple[Source, ...] = (
+    "spelled",
+    "fallback",
+    "neural",
+    "silver",
+    "cmudict",
+    "morphology",
+    "ours",
+    "gold",
+    "user",
+)  # a compound is as good as its worst part
 
 
 class Neural(Protocol):
@@ -119,7 +129,9 @@ class Reader:
             return _ended(self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect))
         guess = self._guesses.get(fold(word))
         if guess is not None and guess.phonemes and unknown_symbol(guess.phonemes) is None:
-            return Reading(guess.phonemes, "neural", guess.confidence, vowel=starts_with_vowel(guess.phonemes))
+            return Reading(
+                guess.phonemes, getattr(self._neural, "source", "neural"), guess.confidence, vowel=starts_with_vowel(guess.phonemes)
+            )
         return self._spelled(word, 0.0)
 
     def _spelled(self, text: str, confidence: float) -> Reading:
@@ -137,7 +149,7 @@ class Reader:
         full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
         pieces = _demoted(full, [part for part, _ in spoken])
         worst: Source = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")
-        source: Source = worst if worst in ("spelled", "neural", "silver") else "morphology"
+        source: Source = worst if _ORDER.index(worst) < _ORDER.index("morphology") else "morphology"
         phonemes = "".join(pieces)
         confidence = min((reading.confidence for _, reading in spoken), default=0.0)
         return Reading(phonemes, source, confidence, vowel=starts_with_vowel(phonemes), unsaid=sum(reading.unsaid for reading in readings))

@@ -14,7 +14,9 @@ US: Dialect = "us"
 GB: Dialect = "gb"
 # word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a private-use placeholder, see `Token`.
 Kind = Literal["word", "letters", "punctuation", "override"]
-Source = Literal["override", "user", "rule", "gold", "silver", "morphology", "neural", "spelled", "punctuation"]
+Source = Literal[
+    "override", "user", "rule", "gold", "ours", "cmudict", "silver", "morphology", "neural", "fallback", "spelled", "punctuation", "pause"
+]
 PUNCTUATION = ';:,.!?—…"()“”'  # of Kokoro's vocabulary
 
 
@@ -61,6 +63,7 @@ class Word:
     source: Source
     confidence: float = 1.0
     space: bool = True
+    pause_s: float = 0.0  # silence asked for here: [pause 300ms]
 
 
 @dataclass(frozen=True)

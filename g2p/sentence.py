@@ -49,10 +49,11 @@ class SentenceReader:
         found: list[Word] = []
         source: Source
         for place in range(len(tokens) - 1, -1, -1):
-            token = tokens[place]
-            spoken, kind = token.text, "word" if token.kind == "letters" and is_loud(token, shouted) else token.kind
+            token, override = tokens[place], None
+            before = tokens[place - 1].text if place else ""
+            spoken, kind = token.text, "word" if token.kind == "letters" and is_loud(token, shouted, before) else token.kind
             if kind == "punctuation":
-                phonemes, source, confidence = (spoken if spoken in KNOWN else ""), "punctuation", 1.0
+                phonemes, source, confidence = _mark(sentence.marked.text, token), "punctuation", 1.0
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
@@ -64,11 +65,16 @@ class SentenceReader:
                     phonemes, source = self._in_context(tokens, place, reading, Ahead(vowel, following), shouted)
                 if override is not None and override.stress is not None:
                     phonemes = restress(phonemes, override.stress)
-                if phonemes:
+                if source == "pause":
+                    vowel, following = None, ""
+                elif phonemes:
                     vowel, following = starts_with_vowel(phonemes) if phonemes != reading.phonemes else reading.vowel, spoken.lower()
             if phonemes:
                 start, end = (token.start, token.end) if plain else sentence.marked.original(token.start, token.end)
-                found.append(Word(text[start:end], start + offset, end + offset, spoken, phonemes, source, confidence, token.space))
+                pause_s = override.pause_s if source == "pause" else 0.0
+                found.append(
+                    Word(text[start:end], start + offset, end + offset, spoken, phonemes, source, confidence, token.space, pause_s)
+                )
         found.reverse()
         return tuple(found), unsaid
 
@@ -81,8 +87,12 @@ class SentenceReader:
 
     def _overridden(self, override: Override | None, marked: Marked) -> Reading:
         """The phonemes somebody gave, the clitic behind them, or the short "and" of a number flag."""
+        if override is not None and override.pause_s:
+            return Reading(_pause(override.pause_s), "pause")
+        if override is not None and override.say_as:
+            return self._reader.letters("".join(filter(str.isalnum, override.say_as)))
         if override is not None and override.phonemes:
-            return Reading(override.phonemes, "override", vowel=starts_with_vowel(override.phonemes))
+            return Reading(override.phonemes, "user" if override.user else "override", vowel=starts_with_vowel(override.phonemes))
         if override is not None and override.clitic:
             stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
             return Reading(with_clitic(stem, override.clitic, self._reader.lexicon.dialect)[len(stem) :], "rule")
@@ -105,6 +115,18 @@ class SentenceReader:
 
         phonemes = sense(reading.senses or {DEFAULT: reading.phonemes}, ahead, shouted, choose)
         return (self._reader.letters(word).phonemes, "spelled") if phonemes is None else (phonemes, reading.source)
+
+
+def _pause(seconds: float) -> str:
+    """The mark that comes nearest to a silence: a comma's, a full stop's, or a longer one's."""
+    return "," if seconds < 0.25 else "." if seconds < 0.7 else "…"
+
+
+def _mark(text: str, token: Token) -> str:
+    """A mark as the voice knows it: three dots stay three, as misaki leaves them; what the vocabulary lacks is nothing."""
+    if token.text == "…" and text[token.start : token.end] == "...":
+        return "..."
+    return token.text if token.text in KNOWN else ""
 
 
 def _override_at(marked: Marked, token: Token) -> Override | None:

@@ -22,8 +22,8 @@ from core.stage import MAIN, Function, Part
 from g2p.alphabet import BLANK, FRAMES, LETTER_ID, PADDING, SOUNDS, TAGS
 from g2p.check import check_figures
 from g2p.misaki_data import MISAKI_VERSION, SHA256
-from g2p.model import Config
 from g2p.package import IDS, LOGITS, SHAPES, SYMBOLS, WORDS
+from g2p.sizes import Config
 from g2p.weights import load_model, read_manifest
 from mlprogram import Program
 

@@ -3,7 +3,8 @@
     model = load_model()                  # g2p/data/model.npz, SHA-256 checked against g2p/data/model.json
     save_weights(model, Path("elsewhere/model.npz"), {"seed": 0})
 
-There is one model: PyTorch computes with the same 8-bit values in float32 that the package holds, so both give the same answers.
+There is one model: NumPy (g2p/network.py) and PyTorch compute with the same 8-bit values in float32 that the package holds, so all give
+the same answers.
 """
 
 import dataclasses
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.staging import read_json, staged, write_json
+from g2p.result import GB, US
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
 
     from g2p.model import LetterToSound
+    from g2p.sizes import Config
 
-WEIGHTS = Path(__file__).parent / "data" / "model.npz"
+WEIGHTS_OF = {US: Path(__file__).parent / "data" / "model.npz", GB: Path(__file__).parent / "data" / "model_gb.npz"}
+WEIGHTS = WEIGHTS_OF[US]
 AGAIN = "`git checkout g2p/data` brings the bundled weights back, `python -m g2p.training.train` makes new ones"
 SCALE = ".scale"  # an array of this ending holds the scales of the one before it
 LARGEST = 127
@@ -51,20 +54,37 @@ def save_weights(model: "LetterToSound", path: Path, training: dict[str, Any]) -
     write_json(path.with_suffix(".json"), {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training})
 
 
-def load_model(path: Path | None = None) -> "LetterToSound":
-    """The model in float32, ready to answer. Raises InputError: missing, another hash, another shape than its manifest says."""
-    from g2p.model import Config, LetterToSound
+def load_arrays(path: Path | None = None) -> "tuple[dict[str, np.ndarray], Config]":
+    """The parameters in float32 by name, and the sizes. Raises InputError: missing, another hash, another shape than its manifest says."""
+    from g2p.sizes import Config
 
     path = path or WEIGHTS
     manifest = read_manifest(path)
     content = _checked(path, manifest)
     try:
-        model = LetterToSound(Config(**manifest["config"] | {"answers": tuple(manifest["config"]["answers"])})).eval()
-        model.load_state_dict(_state(content))
-    except (KeyError, TypeError, ValueError, RuntimeError) as problem:
-        what = str(problem).splitlines()[-1].strip()
-        raise InputError(f"{path} does not hold the model its manifest describes ({what}): {AGAIN}") from None
+        return _state(content), Config(**manifest["config"] | {"answers": tuple(manifest["config"]["answers"])})
+    except (KeyError, TypeError, ValueError, OSError) as problem:
+        raise _other_than_described(path, problem) from None
+
+
+def load_model(path: Path | None = None) -> "LetterToSound":
+    """The PyTorch model in float32, ready to answer. Raises InputError as `load_arrays` does."""
+    import torch
+
+    from g2p.model import LetterToSound
+
+    arrays, config = load_arrays(path)
+    try:
+        model = LetterToSound(config).eval()
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise _other_than_described(path or WEIGHTS, problem) from None
     return model.requires_grad_(False)
+
+
+def _other_than_described(path: Path, problem: Exception) -> InputError:
+    what = str(problem).splitlines()[-1].strip()
+    return InputError(f"{path} does not hold the model its manifest describes ({what}): {AGAIN}")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -86,11 +106,10 @@ def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
     return content
 
 
-def _state(content: bytes) -> "dict[str, torch.Tensor]":
+def _state(content: bytes) -> "dict[str, np.ndarray]":
     import numpy as np
-    import torch
 
     with np.load(io.BytesIO(content)) as arrays:
         found = {name: arrays[name] for name in arrays.files}
     values = {name: array.astype(np.float32) for name, array in found.items() if not name.endswith(SCALE)}
-    return {name: torch.from_numpy(array * found.get(name + SCALE, np.float32(1))) for name, array in values.items()}
+    return {name: array * found.get(name + SCALE, np.float32(1)) for name, array in values.items()}

@@ -12,9 +12,10 @@ from core.errors import EXIT_GOOD, EXIT_UNDECIDED, CheckFailed, InputError
 from core.manifest import Manifest
 from g2p.alphabet import encode
 from g2p.check import check_words
-from g2p.model import Config, LetterToSound
+from g2p.model import LetterToSound
 from g2p.neural import NeuralG2P, torch_run
 from g2p.package import IDS, SHAPES, package_run, shape_for
+from g2p.sizes import Config
 from g2p.stage import G2PStage, matrix_count
 from g2p.weights import load_model, quantized, save_weights
 from mlprogram import Program

@@ -26,8 +26,9 @@ from g2p.alphabet import (
     without_stress,
 )
 from g2p.decode import best_stressed_path, collapsed, decoded_batch, legal, log_likelihoods
-from g2p.model import Config, LetterToSound, frames_of
+from g2p.model import LetterToSound, frames_of
 from g2p.neural import NeuralG2P
+from g2p.sizes import Config
 
 TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 USED = [BLANK, *(SOUND_ID[sound] for sound in ("k", "ə", "ˈæ", "ˌæ", "ˈO"))]

@@ -13,7 +13,8 @@ from g2p.normalize import analyse, normalize
 from g2p.normalize.number_words import cardinal, ordinal, plural, year
 from g2p.result import Dialect
 
-CASES = read_cases()
+UNSEEN: tuple[str, ...] = ()
+CASES = [case for case in read_cases() if case.part not in UNSEEN]
 KNOWN_MISSES = {"Chanel No. 5 and 7UP"}
 
 

@@ -5,7 +5,7 @@ import pytest
 from core.errors import InputError
 from g2p.alphabet import TAGS, folded
 from g2p.misaki_data import SHA256, Entry, read
-from g2p.split import Relatives, Split, alike, parts, pronunciations, stem
+from g2p.training.split import Relatives, Split, alike, parts, pronunciations, stem
 
 EVERY, COUNT = 24, 80
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from g2p.tagger.classes import Classes, guess, of_readings
 from g2p.tagger.features import keys, names
-from g2p.tagger.items import Items
 from g2p.tagger.model import PATH, TAGS, Tagger, possible
-from g2p.tagger.patterns import GIVEN, RULES, read_block
 from g2p.tagger.senses import SENSES, sense
-from g2p.tagger.silver import Silver, forms
-from g2p.tagger.sources import TagModel, emissions, expand, of_synset, read_bytes, shows
 from g2p.tagger.tense import is_habit, is_past
-from g2p.tagger.train import Recipe, main, train
 from g2p.tagger.words import nth, split_words
+from g2p.training.tagger.items import Items
+from g2p.training.tagger.patterns import GIVEN, RULES, read_block
+from g2p.training.tagger.silver import Silver, forms
+from g2p.training.tagger.sources import TagModel, emissions, expand, of_synset, read_bytes, shows
+from g2p.training.tagger.train import Recipe, main, train
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_damaged_file_is_one_clear_line(damage: str, tagger: Tagger, tmp_path:
         np.savez_compressed(path, **arrays)
     elif damage != "missing":
         path.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "text": b"no archive"}[damage])
-    with pytest.raises(InputError, match=r"python -m g2p\.tagger\.train"):
+    with pytest.raises(InputError, match=r"python -m g2p\.training\.tagger\.train"):
         Tagger.load(path)
 
 

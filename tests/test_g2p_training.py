@@ -11,9 +11,9 @@ import torch
 
 from core.errors import EXIT_UNDECIDED, InputError
 from g2p.alphabet import PADDING, SOUNDS, encode
-from g2p.model import Config
 from g2p.neural import NeuralG2P
 from g2p.rates import edit_distance, error_rates
+from g2p.sizes import Config
 from g2p.training.batches import Example, batches, collated, examples_of, fits
 from g2p.training.train import main
 from g2p.training.trainer import Plan, Trainer, ctc, matrices_and_others

@@ -10,7 +10,7 @@ Words keep the case and the accents of the text (NFC); spoken words (`twenty`, `
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from g2p.normalize.characters import Cleaned, clean
 from g2p.normalize.scan import run
@@ -21,6 +21,7 @@ __all__ = ["analyse", "normalize"]
 
 
 SPOKEN = ("word", "letters")
+Known = Callable[[str], bool] | None
 
 
 def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
@@ -40,16 +41,19 @@ def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
         yield Token(word, first, last, kind, space)
 
 
-def analyse(text: str, *, dialect: Dialect = US) -> tuple[tuple[Token, ...], list[Drop]]:
+def analyse(text: str, *, dialect: Dialect = US, known: Known = None) -> tuple[tuple[Token, ...], list[Drop]]:
     """Tokens, and each drop with its offsets: (start, end, category), in order."""
     cleaned = clean(text)
-    state = Scan(cleaned.text, dialect)
+    state = Scan(cleaned.text, dialect, known=known)
     run(state)
     drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in state.drops]
     return tuple(tokens_of(state, cleaned)), sorted(drops)
 
 
-def normalize(text: str, *, dialect: Dialect = US) -> Normalized:
-    """Spoken tokens of `text` in order, and what was left out, counted by category. Never raises on any text; linear time."""
-    tokens, drops = analyse(text, dialect=dialect)
+def normalize(text: str, *, dialect: Dialect = US, known: Known = None) -> Normalized:
+    """Spoken tokens of `text` in order, and what was left out, counted by category. Never raises on any text; linear time.
+
+    `known`: whether a lexicon lists a mixed-case string (iPhone) whole; such a one is not split.
+    """
+    tokens, drops = analyse(text, dialect=dialect, known=known)
     return Normalized(tokens, dict(Counter(why for _, _, why in drops)))

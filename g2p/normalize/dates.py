@@ -11,10 +11,13 @@ import re
 from g2p.normalize.number_words import cardinal, ordinal, plural, year
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, alternation
+from g2p.normalize.times import spoken_time
 from g2p.result import GB, US, Dialect
 
 ISO = re.compile(r"(\d{4})[-/](\d{2})[-/](\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
+TIME_OF_DAY = re.compile(r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9})?)?(Z|([-+−])(\d{2}):?(\d{2}))?(?![\w:])")
+SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d:/%]|[.,]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
 NAMED = re.compile(rf"(\d{{1,2}})-({FORMS})-(\d{{4}}|\d{{2}})(?![\w-])")  # 04-Jul-1999
@@ -27,6 +30,7 @@ DECADE = re.compile(r"'?(\d{4}|\d0)'?s(?!\w)")
 APOSTROPHE_YEAR = re.compile(r"'(\d{2})(?![\w'\"])")
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
+FULL_WEEKDAYS = frozenset(name for name in WEEKDAYS if name.endswith("day"))
 
 
 def say_date(scan: Scan, parts: tuple[int, int, int], start: int, end: int) -> int:
@@ -58,7 +62,7 @@ def numeric_date(scan: Scan, position: int) -> int:
     if match:
         number, month, day = (int(group) for group in match.groups())
         if 1 <= month <= 12 and 1 <= day <= 31:
-            return say_date(scan, (number, month, day), position, match.end())
+            return time_of_day(scan, say_date(scan, (number, month, day), position, match.end()))
     match = NAMED.match(scan.text, position)
     if match and 1 <= int(match[1]) <= 31:
         return say_date(scan, (full_year(match[3]), MONTHS.index(MONTH_FORMS[match[2]]) + 1, int(match[1])), position, match.end())
@@ -68,6 +72,36 @@ def numeric_date(scan: Scan, position: int) -> int:
         if pair:
             return say_date(scan, (full_year(match[4]), *pair), position, match.end())
     return position
+
+
+def time_of_day(scan: Scan, position: int) -> int:
+    """What follows the T of an ISO date-time: the clock, its seconds where there are any, the zone."""
+    match = TIME_OF_DAY.match(scan.text, position)
+    if not match:
+        return position
+    spoken = spoken_time(int(match[1]), int(match[2]), int(match[3] or 0), scan.dialect)
+    if match[5]:
+        sign, hours, minutes = match[5], int(match[6]), int(match[7])
+        zone = f" {'plus' if sign == '+' else 'minus'} {cardinal(hours, scan.dialect)}"
+        spoken += " ~UTC" + (zone + (f" {cardinal(minutes, scan.dialect)}" if minutes else "") if hours or minutes else "")
+    elif match[4]:
+        spoken += " ~UTC"
+    scan.say(f", {spoken}", position, match.end())
+    return match.end()
+
+
+def after_weekday(scan: Scan, position: int) -> int:
+    """Friday 3/15: a date without a year, because a weekday stands before it."""
+    match = SHORT.match(scan.text, position)
+    before = scan.previous(2) if scan.previous() == "," else scan.previous()
+    if not match or before not in FULL_WEEKDAYS:
+        return position
+    pair = ordered(int(match[1]), int(match[2]), "/", scan.dialect)
+    if not pair:
+        return position
+    name, nth = MONTHS[pair[0] - 1], ordinal(pair[1], scan.dialect)
+    scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
+    return match.end()
 
 
 def day(scan: Scan, position: int) -> int:

@@ -7,7 +7,7 @@ amount(scan, 0)
 import re
 
 from g2p.normalize.number_words import cardinal, decimal
-from g2p.normalize.quantities import NUMBER, attributive, unit_name
+from g2p.normalize.quantities import NUMBER, PER_NAMES, attributive, per_name
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import MONEY, UNITS, alternation
 from g2p.result import GB, Dialect
@@ -22,7 +22,9 @@ CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCAL
 AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
 CENTS = re.compile(rf"(?P<number>{NUMBER})\s?(?P<name>¢|p(?!\w))")
 ADJECTIVE = re.compile(r"-(?=[A-Za-z])")
-PER_UNIT = re.compile(rf"/({alternation(UNITS)})(?!\w)")
+PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?!\w)")
+COMMA_AFTER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9})(?:,(?P<part>\d{2}))?\s?(?P<sign>€)(?!\w)")
+COMMA_BEFORE = re.compile(r"(?P<sign>€)\s?(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9}),(?P<part>\d{2})(?![\d,])")
 PER = re.compile(r"/(?=[a-z]{1,12}\b)")
 
 
@@ -74,6 +76,16 @@ def amount(scan: Scan, position: int) -> int:
     return position
 
 
+def with_comma(scan: Scan, position: int) -> int:
+    """1.234,56 € and €12,75: points or spaces group, the comma parts the cents."""
+    match = COMMA_AFTER.match(scan.text, position) or COMMA_BEFORE.match(scan.text, position)
+    if not match or (not match["part"] and match["whole"].isdecimal()):
+        return position
+    number = re.sub(r"\D", "", match["whole"]) + (f".{match['part']}" if match["part"] else "")
+    scan.say(exact(number, tuple(SIGNS[match["sign"]]), scan.dialect), position, match.end())
+    return per(scan, match.end())
+
+
 def amount_after(scan: Scan, position: int) -> int:
     """A number before a currency's code, sign, or cents."""
     match = AFTER.match(scan.text, position)
@@ -96,7 +108,7 @@ def per(scan: Scan, position: int) -> int:
     unit = PER_UNIT.match(scan.text, position)
     if unit:
         scan.say("per", position, position + 1, True)
-        scan.say(unit_name(unit[1], False, scan.dialect), position + 1, unit.end())
+        scan.say(per_name(unit[1], scan.dialect), position + 1, unit.end())
         return unit.end()
     if PER.match(scan.text, position):
         scan.say("per", position, position + 1, True)

@@ -28,6 +28,9 @@ SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright",
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
+SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)")
+SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand"}
+TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|[a-z]{2,12}er)\b)")  # 3x faster
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
 
@@ -124,6 +127,10 @@ def number(scan: Scan, position: int) -> int:
     if not match:
         return position
     text, end = match[0], match.end()
+    scale = SHORT_SCALE.match(scan.text, end)
+    if scale:
+        scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[1] or scale[2]]}", position, scale.end())
+        return scale.end()
     singular = text == "1" or attributive_unit(scan, end)
     unit = has_unit(scan, end)
     scan.say(decimal(text, scan.dialect) if unit else bare(scan, text, end), position, end, True if unit else None)
@@ -143,6 +150,10 @@ def hanging(scan: Scan, end: int) -> int:
         product = (by["sign"] == "×" or by["gap"]) and EQUALS_NEAR.match(scan.text, end) is not None
         scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
         return by.end("sign")
+    if TIMES_MORE.match(scan.text, end):
+        scan.space_last()
+        scan.say("times", end, end + 1)
+        return end + 1
     match = LETTERS.match(scan.text, end)
     if match and match[0] == "s":
         text, start, _, kind, _ = scan.tokens.pop()

@@ -13,7 +13,7 @@ from g2p.normalize.state import Scan
 from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, VERSIONED, alternation
 from g2p.result import GB, Dialect
 
-NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
+NUMBER = r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 VULGAR = {
     "½": (1, 2),
     "⅓": (1, 3),
@@ -63,6 +63,7 @@ DOTTED_UNITS = frozenset(
         "yr",
         "yrs",
         "sq",
+        "deg",
         "ft",
         "fl",
         "oz",
@@ -76,13 +77,26 @@ PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
+COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
+_PER = "day week month year hour minute second person night head user"
+PER_NAMES = {name: name for name in _PER.split()} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
+PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
+LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
+_NUMBERED = (
+    "exit section apartment apt gate route row room platform seat flat suite building number figure fig table chapter part article "
+    "appendix paragraph clause rule form schedule bus line grade class block floor lot unit highway terminal hall door house bay "
+    "stand track question item"
+)
+NUMBERED = frozenset(_NUMBERED.split())  # nouns whose numbers take letters
+COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
 
 
 def attributive(scan: Scan, end: int) -> bool:
-    """Whether an article stands before and a noun after (a 45° angle, the 5 km run): the unit stays singular."""
+    """Whether an article or a count stands before and a noun after (a 45° angle, two 8 oz glasses): the unit stays singular."""
     after = NEXT_WORD.match(scan.text, end)
-    return scan.previous_word() in ARTICLES and after is not None and after[1] not in NO_NOUNS
+    counted = scan.previous_word() in COUNTS and after is not None and after[1].endswith("s")
+    return (counted or scan.previous_word() in ARTICLES) and after is not None and after[1] not in NO_NOUNS
 
 
 def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
@@ -103,7 +117,7 @@ def fraction(scan: Scan, position: int) -> int:
         return position
     if match and not match[1] and int(match[2]) >= int(match[3]):
         scan.say(" over ".join(cardinal(int(group), scan.dialect) for group in match.groups()[1:]), position, match.end())
-        return match.end()
+        return unit_after(scan, match.end(), many=True)
     pair: tuple[int, int] | None = None
     if match and int(match[3]) in DENOMINATORS:
         pair, front = (int(match[2]), int(match[3])), match[1]
@@ -132,7 +146,7 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
     """kilogram or kilograms; British spelling in gb."""
     name = UNITS.get(unit) or SPACED_UNITS[unit]
     if many:
-        head, joint, tail = name.partition(" per ")
+        head, joint, tail = name.partition(" of " if " of " in name else " per ")
         words = head.split(" ")
         place = 0 if words[0] in ("degree", "part", "pound") else -1
         words[place] = UNIT_PLURALS.get(words[place]) or f"{words[place]}s"
@@ -143,6 +157,8 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
     match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position)
+    if match and not match["gap"] and match["unit"] in LETTER_UNITS and scan.previous_word() in NUMBERED:  # exit 12A, Section 8A
+        return None
     if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC:  # two 2s
         return None
     if scan.previous_word() in BEFORE_DEGREES:
@@ -174,6 +190,8 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
     joined = not match["gap"]
     after = scan.text[match.end() : match.end() + 12]
     if match["unit"] in ("h", "min") and re.match(r"\s*\d", after):
+        return True
+    if match["unit"] != "in" and attributive(scan, match.end()):  # a 90 min film, a 15 A breaker
         return True
     if match["unit"] == "in":
         return not joined and re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after) is not None
@@ -236,5 +254,34 @@ def thousands(scan: Scan, position: int) -> int:
         or not scan.space_before(position)
     ):
         return position
-    scan.say(whole(match[0].replace(" ", ""), scan.dialect), position, match.end())
+    scan.say(whole(match[0].replace(" ", ""), scan.dialect), position, match.end(), True)
+    return unit_after(scan, match.end(), many=True)
+
+
+def with_comma(scan: Scan, position: int) -> int:
+    """3,5 kg: a comma is a point where one or two digits and a unit of more than a letter (or m, g, L) follow."""
+    match = COMMA.match(scan.text, position)
+    unit = UNIT_AFTER.match(scan.text, match.end()) if match else None
+    if not match or not unit or unit["unit"] in DOUBTFUL:
+        return position
+    singular = attributive(scan, unit.end())
+    scan.say(decimal(f"{match[1]}.{match[2]}", scan.dialect), position, match.end(), True)
+    return say_unit(scan, unit, many=not singular)
+
+
+def per_unit(scan: Scan, position: int) -> int:
+    """The slash of mg/kg/day, 72 beats/min, 2 tablets/day: `per`, behind a count and what it counts."""
+    match = PER_UNIT.match(scan.text, position)
+    if not match or not scan.tokens or scan.tokens[-1][2] != position or scan.tokens[-1][3] != "word":
+        return position
+    counted = [token[0].lower() in NUMERIC for token in scan.tokens[-6:-1] if token[3] != "punctuation"]
+    if not any(counted):
+        return position
+    scan.say("per", position, position + 1, True)
+    scan.say(per_name(match[1], scan.dialect), position + 1, match.end())
     return match.end()
+
+
+def per_name(unit: str, dialect: str) -> str:
+    """What stands behind `per`: the unit, or a longer span of time by its short form."""
+    return PER_NAMES.get(unit) or unit_name(unit, False, dialect)

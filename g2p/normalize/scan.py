@@ -13,6 +13,7 @@ import g2p.normalize.abbreviations as abbreviations
 import g2p.normalize.dates as dates
 import g2p.normalize.markup as markup
 import g2p.normalize.money as money
+import g2p.normalize.notation as notation
 import g2p.normalize.numbers as numbers
 import g2p.normalize.phones as phones
 import g2p.normalize.quantities as quantities
@@ -26,7 +27,7 @@ from g2p.normalize.state import Handler, Scan
 from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 
 # White space, then a word, then what cannot change how the word is read.
-PLAIN = re.compile(rf"\s*+([{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
+PLAIN = re.compile(rf"\s*+((?![aA]\)\s)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
@@ -35,6 +36,12 @@ LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xi
 TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
 
 LETTER: tuple[Handler, ...] = (
+    notation.port,
+    notation.enumerated,
+    notation.chess,
+    notation.castling,
+    notation.formula,
+    words.chat,
     web.address,
     web.path,
     words.word_range,
@@ -51,6 +58,7 @@ DIGIT: tuple[Handler, ...] = (
     web.address,
     web.path,
     dates.numeric_date,
+    dates.after_weekday,
     quantities.scientific,
     phones.phone,
     times.clock,
@@ -59,8 +67,10 @@ DIGIT: tuple[Handler, ...] = (
     quantities.feet,
     dates.day,
     quantities.nth,
+    money.with_comma,
     money.amount_after,
     quantities.thousands,
+    quantities.with_comma,
     numbers.number,
 )
 SIGN: dict[str, tuple[Handler, ...]] = {
@@ -68,7 +78,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "(": (phones.phone,),
     "$": (money.amount,),
     "£": (money.amount,),
-    "€": (money.amount,),
+    "€": (money.with_comma, money.amount),
     "¥": (money.amount,),
     "₹": (money.amount,),
     "₩": (money.amount,),
@@ -79,7 +89,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "'": (dates.decade,),
     "#": (markup.markup, web.hashtag),
     "@": (web.hashtag,),
-    "/": (web.path,),
+    "/": (quantities.per_unit, web.path),
     "~": (web.path, markup.markup),
     ".": (web.path, web.extension, numbers.number),
     "<": (markup.markup,),

@@ -26,6 +26,7 @@ class Scan:
     drops: list[Drop] = field(default_factory=list)
     quote_open: bool = False  # a single quotation mark waits for its partner
     double_open: bool = False  # a double one does
+    known: Callable[[str], bool] | None = None  # whether a lexicon lists a mixed-case string whole
 
     def word(self, text: str, start: int, end: int, space: bool | None = None) -> None:
         """One word as the text writes it."""

@@ -14,6 +14,7 @@ CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
 HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$))")
+AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
 RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
 TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
 
@@ -41,6 +42,25 @@ def spoken_clock(hour: int, minute: int, twelve: bool, dialect: Dialect) -> str:
     return f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
 
 
+def counted(number: int, noun: str, dialect: Dialect) -> str:
+    """one hour, two hours."""
+    return f"{cardinal(number, dialect)} {noun}{'' if number == 1 else 's'}"
+
+
+def spoken_time(hour: int, minute: int, second: int, dialect: Dialect) -> str:
+    """A time of day with its seconds, where there are any."""
+    if not second:
+        return spoken_clock(hour, minute, False, dialect)
+    hours = f"{cardinal(hour, dialect)} {'oh ' if minute < 10 else ''}{cardinal(minute, dialect)}"
+    return f"{hours} and {counted(second, 'second', dialect)}"
+
+
+def lasting(hour: int, minute: int, second: int, dialect: Dialect) -> str:
+    """2:05:13 without a sign of the day is how long something took; what is zero is not said."""
+    parts = ((hour, "hour"), (minute, "minute"), (second, "second"))
+    return " ".join(counted(number, noun, dialect) for number, noun in parts if number) or "zero seconds"
+
+
 def clock(scan: Scan, position: int) -> int:
     """A time of day at `position`."""
     text, dialect = scan.text, scan.dialect
@@ -53,9 +73,9 @@ def clock(scan: Scan, position: int) -> int:
         twelve = HALF_DAY.match(text, match.end()) is not None
         spoken = spoken_clock(int(match[1]), int(match[2]), twelve, dialect)
         if match.re is CLOCK and match[3]:
-            hours = f"{cardinal(int(match[1]), dialect)} {'oh ' if int(match[2]) < 10 else ''}{cardinal(int(match[2]), dialect)}"
-            count = cardinal(int(match[3]), dialect)
-            spoken = f"{hours} and {count} second{'' if count == 'one' else 's'}"
+            parts = [int(match[group]) for group in (1, 2, 3)]
+            of_day = twelve or match[1][0] == "0" or parts[0] > 9 or scan.previous_word() in AT
+            spoken = spoken_time(*parts, dialect) if of_day else lasting(*parts, dialect)
         scan.say(spoken, position, match.end())
         return half_day(scan, match.end())
     match = HOUR.match(text, position)

@@ -24,6 +24,7 @@ WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
+CHAT_LETTER = re.compile(r"([ur])(?=\s+[a-z]{1,15}(?![\w=])|[?!]|\s*$)")
 LONGEST_PLAIN = 80
 
 
@@ -106,6 +107,18 @@ def single(scan: Scan, position: int) -> int:
     return position + 1
 
 
+def chat(scan: Scan, position: int) -> int:
+    """Shorthand of messages: a lower-case u before a word is `you`, an r behind it `are`."""
+    match = CHAT_LETTER.match(scan.text, position)
+    if not match or not scan.space_before(position):
+        return position
+    after_you = scan.previous_word() in ("you", "they", "we", "who", "where", "how", "what")
+    if match[1] == "r" and not after_you:
+        return position
+    scan.say("you" if match[1] == "u" else "are", position, position + 1)
+    return position + 1
+
+
 def word(scan: Scan, position: int) -> int:
     """Any run of letters, digits, hyphens, underscores and inner apostrophes that begins with a letter."""
     match = RUN.match(scan.text, position)
@@ -123,6 +136,8 @@ def word(scan: Scan, position: int) -> int:
             scan.letters(text.upper(), position, end)
         else:
             scan.word(text, position, end)
+    elif scan.known is not None and text.isalpha() and not text.isupper() and scan.known(text):
+        scan.word(text, position, end)
     elif not capitals(scan, position, end):
         parts(scan, position, end)
     return end

@@ -51,12 +51,12 @@ class Tagger:
         try:
             content = path.read_bytes()
         except (FileNotFoundError, IsADirectoryError):
-            raise InputError(f"{path} does not exist: `python -m g2p.tagger.train` writes it") from None
+            raise InputError(f"{path} does not exist: `python -m g2p.training.tagger.train` writes it") from None
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return cls.from_arrays({name: arrays[name] for name in arrays.files})
         except (ValueError, KeyError, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as problem:
-            raise InputError(f"{path} is no tagger of format {FORMAT}: {problem}; `python -m g2p.tagger.train` writes one") from None
+            raise InputError(f"{path} is no tagger of format {FORMAT} ({problem}): `python -m g2p.training.tagger.train`") from None
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Tagger":

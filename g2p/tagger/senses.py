@@ -95,6 +95,8 @@ SENSES: Mapping[str, Senses] = {
 # What misaki's lists lack: pronunciations of ours, by the same kind of key. US and British symbols.
 EXTRA: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "us": {
+        "would've": {"DEFAULT": "wʊdəv", "None": "wˈʊdəv"},
+        "should've": {"DEFAULT": "ʃʊdəv", "None": "ʃˈʊdəv"},
         "lead": {"METAL": "lˈɛd"},
         "resume": {"NOUN": "ɹˈɛzəmˌA"},
         "resumes": {"DEFAULT": "ɹəzˈumz", "NOUN": "ɹˈɛzəmˌAz"},
@@ -106,6 +108,8 @@ EXTRA: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "Polish": {"VERB": "pˈɑlɪʃ"},
     },
     "gb": {
+        "would've": {"DEFAULT": "wʊdəv", "None": "wˈʊdəv"},
+        "should've": {"DEFAULT": "ʃʊdəv", "None": "ʃˈʊdəv"},
         "lead": {"METAL": "lˈɛd"},
         "resume": {"NOUN": "ɹˈɛzjʊmˌA"},
         "resumes": {"DEFAULT": "ɹɪzjˈuːmz", "NOUN": "ɹˈɛzjʊmˌAz"},

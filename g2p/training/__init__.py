@@ -1,1 +1,1 @@
-"""How the neural model of g2p/ is trained: the word lists, batches, the loop, and the command `python -m g2p.training.train`."""
+"""How the models of g2p/ are trained: word lists and their split, batches, the loop, `python -m g2p.training.train`; the tagger."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from g2p.alphabet import FRAMES, PADDING, SOUND_ID, encode, sounds
+from g2p.alphabet import AMERICAN, FRAMES, PADDING, Alphabet, encode
 
-REPEATS = {"us_gold": 2, "us_silver": 1}  # of a list in one epoch: gold counts double
+REPEATS = (2, 1)  # of the two lists in one epoch: gold counts double
 
 
 class Example(NamedTuple):
@@ -37,15 +37,15 @@ def fits(example: Example) -> bool:
     return len(example.sounds) + equal <= FRAMES * len(example.symbols)
 
 
-def examples_of(training: Mapping[str, Mapping[str, str]]) -> list[Example]:
-    """Every word the lists in REPEATS hold, as often as they count; a word too short for its sounds is left out."""
+def examples_of(training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = AMERICAN) -> list[Example]:
+    """Every word the lists hold, as often as they count; a word too short for its sounds is left out."""
     found = []
-    for tag, repeats in REPEATS.items():
-        for word, phonemes in sorted(training[tag].items()):
-            cut = sounds(phonemes)
+    for tag, repeats in enumerate(REPEATS):
+        for word, phonemes in sorted(training[alphabet.tags[tag]].items()):
+            cut = alphabet.cut(phonemes)
             if cut is None:
-                raise ValueError(f"{word!r} of {tag}: {phonemes!r} is outside the model's alphabet")
-            example = Example(encode(word, tag), tuple(SOUND_ID[sound] for sound in cut))
+                raise ValueError(f"{word!r} of {alphabet.tags[tag]}: {phonemes!r} is outside the model's alphabet")
+            example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
             found += [example] * (repeats if fits(example) else 0)
     return found
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from core.training.muon import Muon
 from core.training.state import read_state, write_state
 from g2p.alphabet import BLANK, FRAMES, PADDING
-from g2p.model import Config, LetterToSound, frames_of
+from g2p.model import LetterToSound, frames_of
+from g2p.sizes import Config
 from g2p.training.batches import Batch, Example, batches
 
 SAVE_EVERY_SECONDS, REPORT_EVERY_STEPS = 120.0, 500
@@ -67,6 +68,12 @@ class Trainer:
         self.worker = copy.deepcopy(self.master).bfloat16()
         matrices, others = matrices_and_others(self.master)
         self.optimizers = {"adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.98)), "muon": Muon(matrices, lr=plan.matrix_rate)}
+
+    def begin(self, change: Callable[[LetterToSound], object]) -> None:
+        """Change the first weights; the average and the worker follow."""
+        change(self.master)
+        self.average.load_state_dict(self.master.state_dict())
+        self.worker.load_state_dict(self.master.state_dict())
 
     def run(self, state: Path, report: Callable[[dict[str, Any]], None], until: int | None = None, minutes: float | None = None) -> bool:
         """Train to step `until` (default: the plan's end) or to the end of the time; True when the step is reached."""

@@ -1,7 +1,7 @@
 """The two annotated sources the tagger learns from, both from Debian packages with permissive licences (docs/g2p_heteronyms.md).
 
     apt-get install festlex-poslex wordnet-base
-    .venv/bin/python -c 'from g2p.tagger.sources import examples, WORDNET; print(next(examples(WORDNET)))'
+    .venv/bin/python -c 'from g2p.training.tagger.sources import examples, WORDNET; print(next(examples(WORDNET)))'
 
 festlex-poslex 2.4 (University of Edinburgh): log P(word | tag) and tag trigrams of the Wall Street Journal, Penn tags in lower case.
 wordnet-base 3.0 (Princeton): definitions and example sentences; the part of speech of the word an example illustrates is known.

@@ -1,6 +1,6 @@
 """Training words for the tagger, from the silver tags: features, tag, the tags the form allows, weight.
 
-.venv/bin/python -c 'from g2p.tagger.items import collect; print(len(collect(limit=500).labels))'
+.venv/bin/python -c 'from g2p.training.tagger.items import collect; print(len(collect(limit=500).labels))'
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from g2p.misaki_data import read
 from g2p.tagger.classes import PRONOUNS, Classes, guess, of_readings
 from g2p.tagger.features import keys
 from g2p.tagger.model import BASE, IRREGULAR, PAST, TAGS, possible
-from g2p.tagger.patterns import sentences
-from g2p.tagger.silver import PARTS, Silver
-from g2p.tagger.sources import WORDNET, Example, examples
+from g2p.training.tagger.patterns import sentences
+from g2p.training.tagger.silver import PARTS, Silver
+from g2p.training.tagger.sources import WORDNET, Example, examples
 
 SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
 EXTRA = (

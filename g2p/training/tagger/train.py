@@ -1,7 +1,7 @@
 """Train the tagger from Festival's and WordNet's annotations; the same seed and libraries give the same file.
 
     apt-get install festlex-poslex wordnet-base
-    python -m g2p.tagger.train --seed 0 [--out g2p/data/tagger.npz] [--features 24000]
+    python -m g2p.training.tagger.train --seed 0 [--out g2p/data/tagger.npz] [--features 24000]
 
 Two minutes on one core. One sentence of twenty is held out; the accuracy on it is printed.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if __name__ == "__main__":
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[3])
 
 from core.errors import EXIT_GOOD, InputError, run_cli
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import scipy.sparse
     from rich.console import Console
 
-    from g2p.tagger.items import Items
     from g2p.tagger.model import Tagger
+    from g2p.training.tagger.items import Items
 
-OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "data" / "tagger.npz"
 CLIP = 0.9999  # this share of the weights fits into int8
 
 
@@ -99,7 +99,7 @@ def accuracy(matrix: "scipy.sparse.csr_matrix", items: "Items", weights: "np.nda
     """Share of right tags on the held-out sentences, by where the tag comes from."""
     import numpy as np
 
-    from g2p.tagger.items import DEFINITION, KNOWN, PATTERN, SENTENCE
+    from g2p.training.tagger.items import DEFINITION, KNOWN, PATTERN, SENTENCE
 
     right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
     origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
@@ -127,14 +127,14 @@ def train(items: "Items", recipe: Recipe) -> "tuple[Tagger, dict[str, float]]":
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="g2p.tagger.train", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="g2p.training.tagger.train", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--features", type=int, default=Recipe.features)
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     arguments = parser.parse_args(argv)
     if arguments.features < 1 or arguments.seed < 0:
         raise InputError("--features must be 1 or more, --seed 0 or more")
-    from g2p.tagger.items import collect
+    from g2p.training.tagger.items import collect
 
     items = collect(arguments.seed)
     tagger, held_out = train(items, Recipe(seed=arguments.seed, features=arguments.features))
@@ -153,6 +153,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from g2p.tagger.train import main
+    from g2p.training.tagger.train import main
 
     sys.exit(main())

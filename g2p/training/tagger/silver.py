@@ -1,6 +1,6 @@
 """Tags for training: Festival's trigram model over a sentence, with what WordNet says of the illustrated word as a constraint.
 
-    .venv/bin/python -c 'from g2p.tagger.silver import Silver; print(Silver.load().tags(("They", "record", "a", "record", "."), {}))'
+    python -c 'from g2p.training.tagger.silver import Silver; print(Silver.load().tags(("They", "record", "a", "record", "."), {}))'
 
 Run at training only. The words around an illustrated word get better tags because its own part of speech is known.
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from g2p.tagger.sources import POSLEX, WORDNET, TagModel, read_bytes, tag_model
 from g2p.tagger.words import word_set
+from g2p.training.tagger.sources import POSLEX, WORDNET, TagModel, read_bytes, tag_model
 
 PARTS = {
     "n": ("nn", "nns", "nnp", "nnps"),

@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from g2p.alphabet import TAGS, folded, readable, sounds, to_kokoro
+from g2p.alphabet import ALPHABETS, AMERICAN, Alphabet, folded, readable, to_kokoro
 from g2p.misaki_data import Entry, read
+from g2p.result import US, Dialect
 
 WORDS_HELD_OUT, MAX_RELATIVES = 2500, 60
 ALIKE_LETTERS, ALIKE_SHARE = 4, 0.7
@@ -106,25 +107,25 @@ class Relatives:
         return found
 
 
-def pronunciations(entries: dict[str, Entry]) -> dict[str, str]:
+def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> dict[str, str]:
     """Folded word to Kokoro phonemes; a heteronym gives its default. Acronyms and what the alphabets lack are left out."""
     found: dict[str, str] = {}
     for word, entry in sorted(entries.items(), key=lambda item: (not item[0].islower(), item[0])):
         phonemes = to_kokoro((entry if isinstance(entry, str) else entry["DEFAULT"]) or "")
         acronym = len(word) > 1 and word.replace("-", "").isupper() or "." in word
-        if not acronym and readable(word) and sounds(phonemes):
+        if not acronym and readable(word) and alphabet.cut(phonemes):
             found.setdefault(folded(word), phonemes)
     return found
 
 
-def _drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
+def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
     """The words in the order of a hash: the same on every machine, and stable when other words come or go."""
     return sorted(words, key=lambda word: hashlib.sha256(f"{purpose} {seed} {word}".encode()).digest())
 
 
 @dataclass(frozen=True)
 class Split:
-    """Held-out American gold words with their phonemes, and what is left to train on, by tag."""
+    """Held-out gold words of one dialect with their phonemes, and what is left to train on, by tag."""
 
     word: dict[str, str]
     family: dict[str, str]
@@ -132,18 +133,19 @@ class Split:
     neither: int  # words of any list that are neither trained on nor tested
 
     @classmethod
-    def draw(cls, seed: int, count: int = WORDS_HELD_OUT) -> "Split":
-        """The split of misaki's lists. Raises InputError when they are missing or other than pinned."""
-        return cls.of({tag: read(tag) for tag in TAGS}, seed, count)
+    def draw(cls, seed: int, count: int = WORDS_HELD_OUT, dialect: Dialect = US) -> "Split":
+        """The split of misaki's lists of a dialect. Raises InputError when they are missing or other than pinned."""
+        alphabet = ALPHABETS[dialect]
+        return cls.of({tag: read(tag) for tag in alphabet.tags}, seed, count, alphabet)
 
     @classmethod
-    def of(cls, lists: dict[str, dict[str, Entry]], seed: int, count: int) -> "Split":
-        """The split of any lists: about `count` words by family and `count` single words, out of `us_gold`."""
-        data = {name: pronunciations(entries) for name, entries in lists.items()}
+    def of(cls, lists: dict[str, dict[str, Entry]], seed: int, count: int, alphabet: Alphabet = AMERICAN) -> "Split":
+        """The split of any lists: about `count` words by family and `count` single words, out of the gold list."""
+        data = {name: pronunciations(entries, alphabet) for name, entries in lists.items()}
         relatives = Relatives({word for entries in data.values() for word in entries})
-        gold = _testable(lists["us_gold"], data["us_gold"])
+        gold = testable(lists[alphabet.tags[0]], data[alphabet.tags[0]])
         family, removed = _families(gold, relatives, seed, count)
-        word = set(_drawn((w for w in gold if w not in removed), seed, "word")[:count])
+        word = set(drawn((w for w in gold if w not in removed), seed, "word")[:count])
         out = removed | word
         training = {tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()}
         family -= _with_traces(family, {w for entries in training.values() for w in entries})
@@ -156,7 +158,7 @@ class Split:
         return frozenset(word for entries in self.training.values() for word in entries)
 
 
-def _testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
+def testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
     """Words of one pronunciation and at least three letters, whatever their case."""
     spellings: dict[str, int] = defaultdict(int)
     for word in entries:
@@ -169,7 +171,7 @@ def _families(gold: dict[str, str], relatives: Relatives, seed: int, count: int)
     """Gold words of whole families, at least `count`, and all their relatives in any list (those words among them)."""
     held: set[str] = set()
     removed: set[str] = set()
-    for word in _drawn(gold, seed, "family"):
+    for word in drawn(gold, seed, "family"):
         if len(held) >= count:
             break
         members = relatives.families[stem(word)]

@@ -1,6 +1,6 @@
 """Made-up sentences with known tags: relative clauses, subordinate clauses, questions, commands, which WordNet's examples seldom show.
 
-    from g2p.tagger.patterns import sentences; from g2p.tagger.silver import Silver
+    from g2p.training.tagger.patterns import sentences; from g2p.training.tagger.silver import Silver
     next(sentences(Silver.load(), 1, 0))
 
 A small grammar filled with words of the two sources. What the sentences mean does not matter: they teach which tags stand side by side.
@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from g2p.tagger.silver import Silver
+from g2p.training.tagger.silver import Silver
 
 Tagged = list[tuple[str, str]]
 DRAWN = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg")
