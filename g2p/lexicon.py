@@ -133,11 +133,11 @@ def accented(found: Found, word: str) -> Found:
         found = found.changed(lambda phonemes: phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s"))
     for place in [match.start() for match in re.finditer("ñ", word.lower())]:
         before = len(re.findall("n+", fold(word[:place]).lower()))
-        found = found.changed(lambda phonemes, skip=before: _palatal(phonemes, skip))
+        found = found.changed(partial(_palatal, before))
     return found
 
 
-def _palatal(phonemes: str, skip: int) -> str:
+def _palatal(skip: int, phonemes: str) -> str:
     """A j behind the n that follows `skip` others."""
     places = [match.end() for match in re.finditer("n|ŋ", phonemes)]
     if skip >= len(places) or phonemes[places[skip] : places[skip] + 1] in ("j", ""):

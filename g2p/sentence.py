@@ -71,7 +71,7 @@ class SentenceReader:
                     vowel, following = starts_with_vowel(phonemes) if phonemes != reading.phonemes else reading.vowel, spoken.lower()
             if phonemes:
                 start, end = (token.start, token.end) if plain else sentence.marked.original(token.start, token.end)
-                pause_s = override.pause_s if source == "pause" else 0.0
+                pause_s = override.pause_s if override is not None and source == "pause" else 0.0
                 found.append(
                     Word(text[start:end], start + offset, end + offset, spoken, phonemes, source, confidence, token.space, pause_s)
                 )

@@ -57,8 +57,10 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
 def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run) -> None:
     """Parameters of several tensors, Python values, and the generator."""
     for param, slots in step.others:
-        if param in step.host:
-            arguments[param] = [_to_host(env[s]) for s in slots] if isinstance(slots, tuple) else _to_host(env[slots])
+        if isinstance(slots, int):
+            arguments[param] = _to_host(env[slots])  # a single slot stands here for the host alone
+        elif param in step.host:
+            arguments[param] = [_to_host(env[s]) for s in slots]
         else:
             arguments[param] = [_widen(env[s], step.widen) for s in slots]
     if step.wants_generator:

@@ -45,7 +45,7 @@ class _Parser:
     def _advance(self) -> str:
         """The current token; the next one becomes current ("" at the end)."""
         old, match = self._token, _TOKEN.match(self._text, self._at)
-        if match is None:
+        if match is None or match.lastindex is None:
             if self._text[self._at :].strip():
                 self._fail("a character that is no part of a program")
             self._token, self._start = "", len(self._text)

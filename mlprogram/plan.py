@@ -178,7 +178,7 @@ class _Planner:
                 bound.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in bound}
         others = tuple((param, slots) for param, slots in bound if param in host or isinstance(slots, tuple))
-        single = [pair for pair in bound if pair not in others]
+        single = [(param, slot) for param, slot in bound if param not in host and isinstance(slot, int)]
         halves = tuple(pair for pair in single if widen is not None and self._is_half(op.inputs[pair[0]][0], scope))
         plain = tuple(pair for pair in single if pair not in halves)
         call = partial(kernel.run, **fixed) if fixed else kernel.run
@@ -202,7 +202,8 @@ class _Planner:
             is_tensor = value.container == "tensor"
             shape = value.shape if is_tensor and value.ranked else None
             dtype = self._precision.working(value.dtype) if is_tensor else None
-            outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, None if shape is None or None in shape else shape))
+            fixed = None if shape is None or None in shape else tuple(size for size in shape if size is not None)
+            outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, fixed))
         return tuple(outputs)
 
     def _slot(self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str) -> int:

@@ -73,9 +73,9 @@ def clock(scan: Scan, position: int) -> int:
         twelve = HALF_DAY.match(text, match.end()) is not None
         spoken = spoken_clock(int(match[1]), int(match[2]), twelve, dialect)
         if match.re is CLOCK and match[3]:
-            parts = [int(match[group]) for group in (1, 2, 3)]
-            of_day = twelve or match[1][0] == "0" or parts[0] > 9 or scan.previous_word() in AT
-            spoken = spoken_time(*parts, dialect) if of_day else lasting(*parts, dialect)
+            hour, minute, second = (int(match[group]) for group in (1, 2, 3))
+            of_day = twelve or match[1][0] == "0" or hour > 9 or scan.previous_word() in AT
+            spoken = (spoken_time if of_day else lasting)(hour, minute, second, dialect)
         scan.say(spoken, position, match.end())
         return half_day(scan, match.end())
     match = HOUR.match(text, position)

@@ -159,7 +159,7 @@ def parse_rules(content: Any, name: str) -> Rules:
         for i, value in enumerate(content["rules"])
     )
     numerics = tuple(_numeric(value, sources, chips, f"{name}: numerics {i}") for i, value in enumerate(content["numerics"]))
-    ids = [entry.id for entry in (*rules, *numerics)]
+    ids = [*(rule.id for rule in rules), *(numeric.id for numeric in numerics)]
     repeated = sorted({one for one in ids if ids.count(one) > 1})
     if repeated:
         raise ProgramError(f"{name}: rule {repeated[0]} stands there twice; ids are unique")
@@ -207,7 +207,8 @@ def _rule(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], 
 
 def _numeric(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str) -> Numeric:
     numeric = Numeric(**_checked(value, Numeric, where))
-    if (numeric.low is None) != (numeric.high is None) or (numeric.low is not None and not 0 <= numeric.low <= numeric.high):
+    bounds = [bound for bound in (numeric.low, numeric.high) if bound is not None]
+    if len(bounds) == 1 or bounds != sorted(bounds) or min(bounds, default=0) < 0:
         raise ProgramError(f"{where}: low and high must be numbers in this order; they are {numeric.low} and {numeric.high}")
     _one_of(numeric.confidence, CONFIDENCES, "confidence", where)
     _known(numeric.sources, sources, "source", where)

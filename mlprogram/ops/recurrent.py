@@ -121,11 +121,11 @@ def gru(
         sequence, h = torch.gru(x, initial_h.unsqueeze(0).contiguous(), parameters, True, 1, 0.0, False, False, False)
         return sequence if output_sequence else h, h[0]
     step = _reset_after if reset_after else _reset_before
-    driven, h, sequence = _driven(x, weight_ih, outer if reset_after else outer + inner), initial_h, []
-    for row in driven:
+    h, steps = initial_h, []
+    for row in _driven(x, weight_ih, outer if reset_after else outer + inner):
         h = step(row, h, weight_hh, inner, *functions)
-        sequence.append(h)
-    return torch.stack(sequence) if output_sequence else h.unsqueeze(0), h
+        steps.append(h)
+    return torch.stack(steps) if output_sequence else h.unsqueeze(0), h
 
 
 def _reset_after(row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable) -> Tensor:

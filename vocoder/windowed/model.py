@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from core.blocks import concatenate
 from core.contract import PROSODY_PER_FRAME, SPECTRUM_CHANNELS
-from core.layers import Mask
+from core.layers import Conv, Mask
 from vocoder.decoder import Vocoder
 from vocoder.generator import POST_SLOPE, STAGE_SLOPE, Generator
 from vocoder.istft import InverseStft
@@ -48,17 +48,22 @@ def biases_last(generator: Generator) -> Generator:
     changed = copy.deepcopy(generator)
     count = changed.blocks_per_stage
     for index, (up, noise_conv, noise) in enumerate(zip(changed.ups, changed.noise_convs, changed.noise_res, strict=True)):
-        shared = [up.bias, noise_conv.bias, *(conv.bias for conv in noise.convs2)]
+        shared = [up.bias, _bias(noise_conv), *map(_bias, noise.convs2)]
         total = torch.stack(shared).double().sum(dim=0)
         blocks = changed.resblocks[index * count : (index + 1) * count]
         for block in blocks:
-            last = total + torch.stack([conv.bias for conv in block.convs2]).double().sum(dim=0)
+            last = total + torch.stack([_bias(conv) for conv in block.convs2]).double().sum(dim=0)
             for conv in (*block.convs1, *block.convs2):
-                conv.bias.zero_()
-            block.convs2[-1].bias.copy_(last)
-        for bias in (*shared, *(conv.bias for conv in noise.convs1)):
+                _bias(conv).zero_()
+            _bias(block.convs2[-1]).copy_(last)
+        for bias in (*shared, *map(_bias, noise.convs1)):
             bias.zero_()
     return changed
+
+
+def _bias(conv: Conv) -> Tensor:
+    assert conv.bias is not None  # every convolution of the generator has one
+    return conv.bias
 
 
 class Stage(nn.Module):
