@@ -2,8 +2,8 @@
 
     python eval/quality.py --method w8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--precision engine] [--form windowed]
 
-A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout
-is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
+A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. The last
+line of stdout is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path

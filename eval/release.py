@@ -3,8 +3,8 @@
     python -m eval.release [--objective smallest|fastest] [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
 
 Packages that are missing are built first. What was measured before is read from BUILD/release/cache: an interrupted run goes on where it
-stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: undecided, bad input, or a demo voice: that is judged
-like any other and never released. The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json.
+stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable (a demo
+voice is judged like any other and never released). The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path

@@ -77,12 +77,14 @@ def run(argv: list[str] | None) -> int:
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from core.corpus import heldout
+        from core.output import check_output
         from core.staging import staged
         from eval.audition import audition, one_per_voice
         from eval.corpus import Truth
-        from eval.listening import write_pack
+        from eval.listening import pack_of_ours, write_pack
         from eval.report_page import page
 
+    check_output(folder / "listening", pack_of_ours)
     packages = open_packages(record, checkpoint, arguments.build)
     heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(heldout()))
     html = folder / "report.html"

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from core.errors import InputError
+from core.output import strangers
 from core.staging import read_json, sha256_of, staged, write_json
 from core.steps import EQUAL, Tensors, run
+from core.tensor_files import read_npy
 from pipeline.audio import to_file
 from pipeline.chunks import LONGEST_PHONEMES, Pauses
 from pipeline.conductor import Pipeline, Speech, SpeechOptions
@@ -50,7 +52,7 @@ def spoken_text(chain: Chain, longest: int) -> list[Speech]:
 
 def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
     """Run every utterance through every step and write it all; the folder appears when it is complete. Returns the index."""
-    with staged(folder) as aside:
+    with staged(folder, vectors_of_ours) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
@@ -70,6 +72,17 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
         }
         write_json(aside / INDEX, index)
     return index
+
+
+def vectors_of_ours(folder: Path) -> str | None:
+    """Why a folder is not one that `write_vectors` wrote, or None: for core.staging.staged."""
+    try:
+        index = load_index(folder)
+        own = [index["voice"]["file"], index["text"]["file"]]
+        own += [entry["file"] for utterance in index["utterances"] for entry in utterance["tensors"].values()]
+    except (InputError, KeyError, TypeError, AttributeError):
+        return f"it holds no {INDEX} of test vectors"
+    return strangers(folder, {INDEX, *own})
 
 
 def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
@@ -115,7 +128,7 @@ def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
         if not path.is_file() or sha256_of(path) != entry["sha256"]:
             state = "is damaged" if path.is_file() else "is missing"
             raise InputError(f"{path} {state}: its hash is not the one in {folder / INDEX}; write the vectors again")
-        tensors[name] = np.load(path, allow_pickle=False)
+        tensors[name] = read_npy(path)
         if [list(tensors[name].shape), str(tensors[name].dtype)] != [entry["shape"], entry["dtype"]]:
             raise InputError(
                 f"{path} is {tensors[name].dtype} {list(tensors[name].shape)}, the index says {entry['dtype']} {entry['shape']}"
@@ -128,7 +141,7 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
     index = load_index(folder)
     if index["packages"] != packages:
         raise InputError(f"{folder} was written with other packages ({', '.join(index['packages'])}): write the vectors again")
-    chain = replace(chain, voice=np.load(folder / VOICE, allow_pickle=False))
+    chain = replace(chain, voice=read_npy(folder / VOICE))
     rows = []
     for utterance in index["utterances"]:
         stored = load_tensors(folder, utterance)
