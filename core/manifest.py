@@ -8,6 +8,8 @@ A package without a manifest is not a package: every reader starts here.
 
 import dataclasses
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +40,18 @@ def level_name(method: str, form: str) -> str:
 def tool_versions() -> dict[str, str]:
     """Versions of what shaped the bytes."""
     return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "coremltools", "numpy")}
+
+
+@contextmanager
+def described(path: Path) -> Iterator[None]:
+    """What a package's room reads from the fields that only it knows: a key or a kind that is wrong becomes an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError) as problem:
+        what = f"{type(problem).__name__}: {str(problem).splitlines()[0][:120] if str(problem) else ''}"
+        raise InputError(f"{path} does not describe such a package ({what}): run `{command_for(path.name)}` again") from None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from core.errors import InputError
 
 Ours = Callable[[Path], str | None]  # why a folder is not one of ours, or None
 PROBE_BYTES = 1 << 16
+PREFIX = ".staged-"  # of folders that core.staging writes in
 NOT_COUNTED = (".DS_Store",)  # the Finder's
 
 
@@ -52,7 +53,8 @@ def strangers(folder: Path, own: Collection[str]) -> str | None:
     """Why a folder is not ours alone: the first file in it that is not in `own` (relative names), or None."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if not path.is_dir() and name not in own and path.name not in NOT_COUNTED:
+        half_written = any(part.startswith(PREFIX) for part in name.split("/"))
+        if not path.is_dir() and name not in own and path.name not in NOT_COUNTED and not half_written:
             return f"it holds {name}, which was not written by this command"
     return None
 
@@ -65,4 +67,5 @@ def cannot_write(target: Path) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot write {str(target)[:200]!r}: {getattr(problem, 'strerror', None) or problem}") from None
+        place = str(target)[:200].replace("\0", "\\0")
+        raise InputError(f"cannot write {place}: {getattr(problem, 'strerror', None) or problem}") from None

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.output import Ours, cannot_write, check_output
+from core.output import PREFIX, Ours, cannot_write, check_output
 
-PREFIX = ".staged-"
 LOCK, NEW, OLD, PLAN, DONE = "owner.lock", "new", "old", "plan.json", "done"
 MAX_JSON_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
 

@@ -64,7 +64,9 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
 
+    check_output(arguments.out or arguments.build / "quality" / "x.json", suffixes=(".json",))
     checkpoint = open_checkpoint(arguments.checkpoint)
     from core.export import quiet_coremltools
     from core.staging import write_json

@@ -107,9 +107,11 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
     from quantize.packages import parse_level
 
     levels_asked = [parse_level(name, arguments.form) for name in (arguments.methods.split(",") if arguments.methods else METHODS)]
+    check_output(folder(arguments) / "decision.json")
     checkpoint = open_checkpoint(arguments.checkpoint)
     from core.export import quiet_coremltools
     from core.staging import write_json

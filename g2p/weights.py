@@ -10,9 +10,10 @@ import dataclasses
 import hashlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from core.errors import InputError
+from core.schema import conform
 from core.staging import read_json, staged, write_json
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ WEIGHTS = Path(__file__).parent / "data" / "model.npz"
 AGAIN = "`git checkout g2p/data` brings the bundled weights back, `python -m g2p.training.train` makes new ones"
 SCALE = ".scale"  # an array of this ending holds the scales of the one before it
 LARGEST = 127
+
+
+class WeightsManifest(TypedDict):
+    """The .json beside a .npz of weights."""
+
+    sha256: str
+    config: dict[str, int | float | list[int]]
+    training: NotRequired[Any]
 
 
 def quantized(matrix: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
@@ -72,6 +81,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path.with_suffix(".json"), f"the manifest of the weights; {AGAIN}")
     if not isinstance(manifest, dict) or "sha256" not in manifest or "config" not in manifest:
         raise InputError(f"{path.with_suffix('.json')} is not a manifest of weights (sha256, config, training): {AGAIN}")
+    conform(manifest, WeightsManifest, str(path.with_suffix(".json")))
     return manifest
 
 

@@ -83,6 +83,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {problem}", file=sys.stderr)
     except OSError as problem:
         print(f"error: cannot use {problem.filename or 'a file'}: {problem.strerror}", file=sys.stderr)
+    except MemoryError:
+        print("error: there is not enough memory for this input", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("error: interrupted; nothing was left half-written", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 

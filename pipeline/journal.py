@@ -22,7 +22,8 @@ import numpy as np
 from core.contract import FRAME_SAMPLES
 from core.errors import InputError
 from core.output import cannot_write, check_output, strangers
-from core.staging import read_json, write_json
+from core.schema import conform
+from core.staging import parse_json, read_json, write_json
 from pipeline.chunks import Chunk
 from pipeline.conductor import Speech
 
@@ -148,11 +149,12 @@ def read_entries(folder: Path) -> list[Entry]:
     entries: list[Entry] = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:
-            fields = json.loads(line)
+            fields = parse_json(line, str(path))
+            conform(fields, Entry, str(path))
             entry = Entry(**fields | {"durations": tuple(fields["durations"])})
-        except (ValueError, TypeError, KeyError):
+        except InputError:
             break
-        if (entry.offset + entry.samples) * BYTES > held:
+        if min(entry.offset, entry.pause, *entry.durations) < 0 or (entry.offset + entry.samples) * BYTES > held:
             break
         entries.append(entry)
     return entries

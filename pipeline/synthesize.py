@@ -68,8 +68,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Everything that can be told before a model is opened."""
+    from core.output import check_output
     from encoder.vocab import check_speed
-    from pipeline.audio import check_output, check_writable
+    from pipeline.audio import SUFFIXES
+    from pipeline.journal import journal_of_ours
     from pipeline.runtimes import check_runtime
 
     if (arguments.out is None) == (arguments.stream is None):
@@ -77,9 +79,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs -o FILE: a stream keeps nothing")
     if arguments.out is not None:
-        check_output(arguments.out)
+        check_output(arguments.out, suffixes=SUFFIXES)
+        check_output(parts_of(arguments.out), journal_of_ours)
     if arguments.timestamps is not None:
-        check_writable(arguments.timestamps)
+        check_output(arguments.timestamps, suffixes=(".json",))
     check_runtime(arguments.runtime, arguments.method)
     check_speed(arguments.speed)
 
@@ -130,6 +133,11 @@ def settings(arguments: argparse.Namespace, text: str, voice: "Tensor", made_of:
     }
 
 
+def parts_of(out: Path) -> Path:
+    """Where finished chunks are kept until the output is complete."""
+    return out.with_name(out.name + ".parts")
+
+
 @contextmanager
 def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Iterator[Journal | None]":
     """The chunks kept beside the output; None for a stream. Removed when all went well, else a line says how to go on."""
@@ -138,7 +146,7 @@ def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Ite
     if arguments.out is None:
         yield None
         return
-    folder = arguments.out.with_name(arguments.out.name + ".parts")
+    folder = parts_of(arguments.out)
     journal = Journal.open(folder, made_with, arguments.resume)
     finished = False
     try:

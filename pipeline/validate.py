@@ -120,13 +120,14 @@ def save(folder: Path, runs: "dict[str, Seams]", report: dict) -> None:
     """Tensors of every run, the report, and a plot of durations, pitch, energy and waveform."""
     import numpy as np
 
-    from core.staging import write_json
+    from core.staging import staged, write_json
 
-    folder.mkdir(parents=True, exist_ok=True)
     for name, seams in runs.items():
-        np.savez(folder / f"{name}.npz", **seams)
+        with staged(folder / f"{name}.npz") as aside, aside.open("wb") as stream:
+            np.savez(stream, **seams)
     write_json(folder / "seams.json", report)
-    plot(folder / "seams.png", runs)
+    with staged(folder / "seams.png") as aside:
+        plot(aside, runs)
 
 
 def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
@@ -159,8 +160,11 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
     from pipeline.seams import first_bad
 
+    if arguments.save_dir:
+        check_output(arguments.save_dir / "seams.json")
     checkpoint = open_checkpoint(arguments.checkpoint)
     spoken = spoken_of(checkpoint, arguments)
     runs = all_runs(checkpoint, spoken, arguments)

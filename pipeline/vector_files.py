@@ -6,13 +6,14 @@ rows = check_vectors(Path("build/vectors"), chain, packages)
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 
 from core.errors import InputError
 from core.output import strangers
+from core.schema import check_inside, conform
 from core.staging import read_json, sha256_of, staged, write_json
 from core.steps import EQUAL, Tensors, run
 from core.tensor_files import read_npy
@@ -42,6 +43,45 @@ UTTERANCES = (
 )
 # Three chunks: a sentence, a paragraph break, and a sentence cut in two because one call says at most CUT phonemes here.
 TEXT, CUT, SEED = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ.", 20, 3
+
+
+class Hashed(TypedDict):
+    """A file."""
+
+    file: str
+    sha256: str
+
+
+class Stored(Hashed):
+    """A tensor's file."""
+
+    shape: list[int]
+    dtype: str
+
+
+class SpokenVector(TypedDict):
+    """What one utterance's entry is read for."""
+
+    id: str
+    tensors: dict[str, Stored]
+
+
+class Text(Hashed):
+    """The joined text."""
+
+    longest_phonemes: int
+    chunks: list[dict[str, Any]]
+
+
+class Index(TypedDict):
+    """index.json, as far as it is read again."""
+
+    format: int
+    checkpoint: dict[str, str]
+    packages: dict[str, str]
+    voice: Hashed
+    utterances: list[SpokenVector]
+    text: Text
 
 
 def spoken_text(chain: Chain, longest: int) -> list[Speech]:
@@ -117,6 +157,9 @@ def load_index(folder: Path) -> dict[str, Any]:
     index = read_json(folder / INDEX, f"{folder} holds no vectors; `python -m pipeline.vectors --out {folder}` writes them")
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with python -m pipeline.vectors")
+    conform(index, Index, str(folder / INDEX))
+    for entry in (index["voice"], index["text"], *(e for utterance in index["utterances"] for e in utterance["tensors"].values())):
+        check_inside(entry["file"], f"{folder / INDEX}: a file's name")
     return index
 
 
@@ -146,6 +189,9 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
     for utterance in index["utterances"]:
         stored = load_tensors(folder, utterance)
         for step in STEPS:
+            missing = (set(step.reads) | set(step.writes)) - set(stored)
+            if missing:
+                raise InputError(f"{folder / INDEX}: {utterance['id']} has no tensor {sorted(missing)[0]!r}; write the vectors again")
             found = replay(chain, stored, step)
             rows += [_row(utterance["id"], step.name, name, value, step.writes[name]) for name, value in found.items()]
     return rows + _check_text(folder, index["text"], chain)

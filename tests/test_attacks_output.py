@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from core.output import check_output, strangers
-from core.staging import PREFIX, recover, staged, staged_together, write_json
+from core.output import PREFIX, check_output, strangers
+from core.staging import recover, staged, staged_together, write_json
 
 
 def of_ours(folder: Path) -> str | None:
