@@ -40,7 +40,9 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     with _terminated_as_interrupted():
         _any_character()
         try:
-            return main(argv)
+            code = main(argv)
+            sys.stdout.flush()  # a reader that went away is told here, not at exit
+            return code
         except CheckFailed as problem:
             print(f"rejected: {problem}", file=sys.stderr)
             return EXIT_REJECTED
@@ -48,7 +50,10 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
             print("error: interrupted; nothing was left half-written", file=sys.stderr)
         except MemoryError:
             print("error: there is not enough memory for this input", file=sys.stderr)
-        except (InputError, ModuleNotFoundError, OSError) as problem:
+        except (InputError, ModuleNotFoundError, OSError, SystemExit) as problem:
+            if isinstance(problem, SystemExit) and not isinstance(problem.__context__, BrokenPipeError):
+                raise  # argparse's; rich turns a closed pipe into one
+            problem = problem.__context__ if isinstance(problem, SystemExit) else problem
             line = _line(problem)
             if line is None:
                 raise

@@ -1,7 +1,7 @@
 """Where a command may write: checked before any work is done, with one line that says what is in the way.
 
-    check_output(Path("hello.wav"))                           # a file: an old one is replaced, anything else is refused
-    check_output(Path("build/vectors"), vectors_of_ours)      # a folder: replaced only when it is one of ours of the same kind
+check_output(Path("hello.wav"))                           # a file: an old one is replaced, anything else is refused
+check_output(Path("build/vectors"), vectors_of_ours)      # a folder: replaced only when it is one of ours of the same kind
 """
 
 import os

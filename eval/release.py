@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from eval.claims import CLAIMS, NUMERIC
 from mlprogram.examine.rules import load_rules
@@ -48,7 +48,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the redraw takes seed + 1 (default: %(default)s)")
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")

@@ -17,7 +17,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument
+from core.arguments import checkpoint_argument, seed_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 from pipeline.decision_file import read_decision
 
@@ -32,7 +32,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
-    parser.add_argument("--pairs-seed", type=int, default=0, help="of the order in the listening pack (default: %(default)s)")
+    parser.add_argument("--pairs-seed", type=seed_argument, default=0, help="of the order in the listening pack (default: %(default)s)")
     return parser.parse_args(argv)
 
 

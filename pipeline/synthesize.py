@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--stream", nargs="?", const="wav", choices=("wav", "pcm"), help="audio to stdout as it is finished (default: wav)")
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise: the same seed gives the same samples")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise: the same seed gives the same samples")
     checkpoint_argument(parser)
     parser.add_argument("--runtime", default="mlprogram", help="torch: PyTorch; mlprogram: the packages, executed here; coreml: on a Mac")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package: fp16, w8a8, p6 ... (default: %(default)s)")

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument
+from core.arguments import checkpoint_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="of g2p, with --text")
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0, help="of the source noise, the same in every run")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the source noise, the same in every run")
     checkpoint_argument(parser)
     parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
     parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
