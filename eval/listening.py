@@ -53,7 +53,7 @@ def _sheet(numbers: Sequence[str]) -> str:
 
 def pack_of_ours(folder: Path) -> str | None:
     """Why a folder is not a pack that nobody has filled in yet, or None: for core.staging.staged."""
-    numbers = sorted({path.name[:-6] for path in folder.glob("*-[AB].wav")})
+    numbers = sorted({path.name[:-6] for path in folder.glob("*-[AB].wav")}, key=lambda number: (len(number), number))
     sheet = folder / SHEET
     if not (folder / KEY).is_file() or not sheet.is_file():
         return f"it is not a listening pack: it holds no {KEY} and {SHEET}"
