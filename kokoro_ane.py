@@ -53,8 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given[0] not in COMMANDS:
         print(f"error: no verb {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    module = importlib.import_module(COMMANDS[given[0]][0])
-    return module.main(given if given[0] in OWN_VERB else given[1:])
+    try:
+        module = importlib.import_module(COMMANDS[given[0]][0])
+        return module.main(given if given[0] in OWN_VERB else given[1:])
+    except KeyboardInterrupt:  # while modules are imported
+        print("error: interrupted; nothing was left half-written", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

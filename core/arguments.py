@@ -8,6 +8,8 @@ import argparse
 from core.contract import FORMS, LITERAL, check_buckets
 from core.errors import InputError
 
+MAX_SEED = 1 << 62
+
 
 def buckets_argument(text: str) -> tuple[int, ...]:
     """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
@@ -17,6 +19,13 @@ def buckets_argument(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(str(problem)) from None
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
+
+
+def seed_argument(text: str) -> int:
+    """A seed that every generator takes, with room for the next ones: 0 to 2**62."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEED):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to {MAX_SEED}")
+    return int(text)
 
 
 def checkpoint_argument(parser: argparse.ArgumentParser) -> None:

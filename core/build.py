@@ -8,19 +8,19 @@ The command is `python -m pipeline.build STAGE`.
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.config import not_releasable
 from core.errors import CheckFailed
-from core.export import convert, save_functions
+from core.export import convert, package_of_ours, save_functions
 from core.facts import ProgramFacts
 from core.figures import Figure
 from core.manifest import Manifest, describe_package, tool_versions
 from core.stage import Function, Part, Stage
-from core.staging import staged
+from core.staging import staged_together
 from mlprogram import Program
 
 if TYPE_CHECKING:
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 def build(stage: Stage, out: Path) -> tuple[Manifest, ...]:
     """Write the stage's packages into `out`. Raises CheckFailed: a broken promise or a missed limit; InputError: bad input."""
     parts = stage.parts()
-    with ExitStack() as aside:
+    targets = [[(out / f"{part.file}.mlpackage", package_of_ours), (out / f"{part.file}.json", None)] for part in parts]
+    with staged_together(*chain(*targets)) as places:
+        aside = dict(zip((part.file for part in parts), zip(places[::2], places[1::2], strict=True), strict=True))  # package, manifest
         programs: dict[str, Program] = {}
         for part in parts:
-            programs |= _written(stage, part, aside.enter_context(staged(out / f"{part.file}.mlpackage")))
+            programs |= _written(stage, part, aside[part.file][0])
         facts = {name: stage.facts(name, program) for name, program in programs.items()}
         figures = all_held(stage.figures(programs))
-        for part in parts:
-            (out / f"{part.file}.json").unlink(missing_ok=True)  # from here until it is written again there is no package
-    return tuple(manifest_of(stage, part, figures, facts, out / f"{part.file}.mlpackage").save(out / f"{part.file}.json") for part in parts)
+        manifests = [manifest_of(stage, part, figures, facts, aside[part.file][0]).save(aside[part.file][1]) for part in parts]
+    return tuple(replace(manifest, path=out / f"{part.file}.json") for part, manifest in zip(parts, manifests, strict=True))
 
 
 def _written(stage: Stage, part: Part, path: Path) -> dict[str, Program]:
@@ -67,7 +68,7 @@ def all_held(figures: list[Figure]) -> list[Figure]:
 
 
 def manifest_of(stage: Stage, part: Part, figures: list[Figure], facts: Mapping[str, ProgramFacts], package: Path) -> Manifest:
-    """Describe a package that stands at its final place."""
+    """Describe a package under the name that it will have."""
     own = {name: facts[name] for name in part.functions}
     operations: dict[str, int] = {}
     for found in own.values():

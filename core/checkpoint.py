@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from core.config import KokoroConfig, not_releasable
 from core.errors import InputError
 from core.staging import sha256_of
-from core.tensor_files import read_safetensors, read_tensors
+from core.tensor_files import plain_tensor, read_safetensors, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -174,7 +174,7 @@ class Checkpoint:
         data = read_safetensors(self.weights) if self.weights.suffix == ".safetensors" else read_tensors(self.weights)
         if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
             raise InputError(f"{self.weights} is not a dict of state dicts: expected the parts {', '.join(PARTS)}")
-        unknown = [name for name in data if name not in PARTS]
+        unknown = [str(name)[:80] for name in data if name not in PARTS]
         if unknown:
             raise InputError(f"{self.weights} holds unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
         return {name: _plain(part, f"{self.weights}: {name}") for name, part in data.items()}
@@ -222,13 +222,11 @@ class Checkpoint:
 
 def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":
     """Drop the `module.` prefix and widen to float32."""
-    import torch
-
     plain = {}
     for key, value in part.items():
-        if not isinstance(value, torch.Tensor):
-            raise InputError(f"{where}.{key} is a {type(value).__name__}, not a tensor")
-        if value.is_floating_point() and not torch.isfinite(value).all():
-            raise InputError(f"{where}.{key} holds NaN or infinity")
-        plain[key.removeprefix("module.")] = value.float() if value.is_floating_point() else value
+        if not isinstance(key, str):
+            raise InputError(f"{where} has the key {str(key)[:80]}, not a tensor's name")
+        plain[key.removeprefix("module.")] = plain_tensor(value, f"{where}.{key}")
+    if not any(bool(value.any()) for value in plain.values()):
+        raise InputError(f"{where} holds nothing but zeros: these are no trained weights")
     return plain

@@ -7,13 +7,18 @@ Upstream hard-codes three decoder widths (1024, 64 and 512); here the optional s
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from core.contract import FRAME_SAMPLES, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME
 from core.errors import InputError
+from core.schema import check_name, conform
 from core.staging import read_json
+
+MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536  # far beyond any checkpoint, far below what hangs
+MAX_BYTES = 4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5  # of this machine's memory
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,29 @@ class KokoroConfig:
     name: str = "kokoro-82m"
     releasable: bool = True
 
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        _require(max(self.n_token, len(self.vocab)) <= MAX_SYMBOLS, f"n_token or vocab holds more than {MAX_SYMBOLS} symbols")
+        outside = next((f"{symbol!r}: {number}" for symbol, number in self.vocab.items() if not 0 <= number < self.n_token), None)
+        _require(outside is None, f"vocab gives {outside}, outside n_token {self.n_token}")
+        layers = max(self.n_layer, self.plbert.num_hidden_layers)
+        _require(layers <= MAX_LAYERS, f"n_layer or plbert.num_hidden_layers is {layers}, at most {MAX_LAYERS}")
+        _require(
+            self.plbert.hidden_size % self.plbert.num_attention_heads == 0,
+            f"plbert.hidden_size {self.plbert.hidden_size} is no multiple of num_attention_heads {self.plbert.num_attention_heads}",
+        )
+        needed = 4 * self.fewest_weights
+        _require(needed <= MAX_BYTES, f"weights of these sizes take {needed / 1e9:.0f} GB, this machine has {MAX_BYTES / 1e9:.0f} to give")
+
+    @property
+    def fewest_weights(self) -> int:
+        """A lower bound of how many weights the sizes ask for: the largest matrices only."""
+        bert, net = self.plbert, self.istftnet
+        text = self.n_layer * self.hidden_dim**2 * self.text_encoder_kernel_size + (self.n_token + self.max_dur) * self.hidden_dim
+        attention = bert.hidden_size * (4 * bert.hidden_size + 2 * bert.intermediate_size + bert.max_position_embeddings)
+        widest = max((*net.resblock_kernel_sizes, *net.upsample_kernel_sizes))
+        return text + attention + 9 * self.decoder.hidden_dim**2 + widest * net.upsample_initial_channel**2 // 4
+
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str) -> "KokoroConfig":
         """Build from parsed JSON; `where` names the file in errors."""
@@ -122,6 +150,15 @@ def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
+def _whole(value: Any, name: str) -> None:
+    """Every number in a value is a size: whole, above 0, no wider than MAX_WIDTH."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, list):
+            _whole(item, name)
+        else:
+            _require(0 < item <= MAX_WIDTH, f"{name} is {str(value)[:60]}, not a positive whole number up to {MAX_WIDTH}")
+
+
 def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
     """Fill dataclass `cls` from `data`, section by section, naming the first key that is unknown, missing or of another kind."""
     fields = {f.name: f for f in dataclasses.fields(cls)}
@@ -137,10 +174,10 @@ def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
         if isinstance(spec.type, type) and dataclasses.is_dataclass(spec.type):
             _require(isinstance(value, dict), f"{prefix}{name} is not an object")
             value = _build(spec.type, value, f"{prefix}{name}.")
-        elif spec.type is int:
-            _require(
-                isinstance(value, int) and not isinstance(value, bool) and value > 0,
-                f"{prefix}{name} is {value!r}, not a positive whole number",
-            )
+        else:
+            conform(value, spec.type, f"{prefix}{name}")
+            if spec.type in (int, tuple[int, ...], tuple[tuple[int, ...], ...]):
+                _whole(value, f"{prefix}{name}")
+                _require(value != [], f"{prefix}{name} is empty")
         values[name] = _frozen(value)
     return cls(**values)

@@ -1,15 +1,22 @@
-"""The one exception a user may cause, and the one place that turns it into a clear line and exit code 2.
+"""The exceptions a user may cause, the exit codes, and the one place that turns the first into a clear line and the second.
 
 def main(argv: list[str] | None = None) -> int:
     return run_cli(run, argv)
 """
 
 import errno
+import os
+import shutil
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
-EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED = 0, 1, 2
+EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class InputError(ValueError):
@@ -27,26 +34,74 @@ class CheckFailed(RuntimeError):
 def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
     """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
 
-    A full disk and a Python without the dependencies are a user's mistake too. Anything else is a bug and keeps its traceback.
+    A file that cannot be read or written, too little memory, and a Python without the dependencies are a user's mistake too. SIGTERM
+    ends as Ctrl-C does. Anything else is a bug and keeps its traceback.
     """
+    with _terminated_as_interrupted():
+        _any_character()
+        try:
+            code = main(argv)
+            sys.stdout.flush()  # a reader that went away is told here, not at exit
+            return code
+        except CheckFailed as problem:
+            print(f"rejected: {problem}", file=sys.stderr)
+            return EXIT_REJECTED
+        except KeyboardInterrupt:
+            print("error: interrupted; nothing was left half-written", file=sys.stderr)
+        except MemoryError:
+            print("error: there is not enough memory for this input", file=sys.stderr)
+        except (InputError, ModuleNotFoundError, OSError, SystemExit) as problem:
+            if isinstance(problem, SystemExit) and not isinstance(problem.__context__, BrokenPipeError):
+                raise  # argparse's; rich turns a closed pipe into one
+            problem = problem.__context__ if isinstance(problem, SystemExit) else problem
+            line = _line(problem)
+            if line is None:
+                raise
+            print(f"error: {line}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+
+
+def _line(problem: Exception) -> str | None:
+    """What to tell the user; None for a bug."""
+    if isinstance(problem, InputError):
+        return str(problem).replace("\0", "\\0")
+    if isinstance(problem, ModuleNotFoundError):
+        known = (problem.name or "").split(".")[0] in ROOMS
+        return None if known else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
+    if isinstance(problem, shutil.Error):  # a tree that could not be copied: (from, to, why) of each file
+        first = problem.args[0][0] if problem.args and problem.args[0] else ("", "output", "")
+        return f"cannot write {first[1]}: {first[2]}; nothing was left half-written"
+    if isinstance(problem, BrokenPipeError):
+        with suppress(OSError):  # or Python complains once more when it flushes at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return "the reader of the output went away"
+    if isinstance(problem, OSError) and problem.errno in NO_ROOM:
+        return f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written"
+    if isinstance(problem, OSError) and problem.filename is not None:
+        return f"cannot use {str(problem.filename)[:200]}: {problem.strerror}"
+    return None
+
+
+def _any_character() -> None:
+    """A terminal that knows only ASCII gets \\u0259 for a schwa, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) == "strict":
+            with suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Cleaning up takes an exception; SIGTERM alone ends a process on the spot."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, interrupt)
     try:
-        return main(argv)
-    except InputError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return EXIT_UNDECIDED
-    except CheckFailed as problem:
-        print(f"rejected: {problem}", file=sys.stderr)
-        return EXIT_REJECTED
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").split(".")[0] in ROOMS:
-            raise
-        print(f"error: {problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`", file=sys.stderr)
-        return EXIT_UNDECIDED
-    except OSError as problem:
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
-            raise
-        print(f"error: cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written", file=sys.stderr)
-        return EXIT_UNDECIDED
-    except KeyboardInterrupt:
-        print("error: interrupted; nothing was left half-written", file=sys.stderr)
-        return EXIT_UNDECIDED
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

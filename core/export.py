@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.errors import InputError
+from core.output import strangers
+from core.staging import read_json
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -171,6 +173,26 @@ def make_reproducible(package: Path) -> None:
     manifest["itemInfoEntries"] = {new_id[old]: entry for old, entry in manifest["itemInfoEntries"].items()}
     manifest["rootModelIdentifier"] = new_id[manifest["rootModelIdentifier"]]
     manifest_path.write_text(json.dumps(manifest, indent=4, sort_keys=True), encoding="utf-8")
+
+
+def package_of_ours(folder: Path) -> str | None:
+    """Why an .mlpackage folder is not one that this project wrote, or None: for core.staging.staged."""
+    beside = folder.with_suffix(".json")
+    try:
+        manifest = read_json(folder / "Manifest.json", "no package is without it")
+        if manifest["rootModelIdentifier"] in {str(uuid.uuid5(_NAMESPACE, e["path"])) for e in manifest["itemInfoEntries"].values()}:
+            return strangers(folder, _files_of(folder))
+        if read_json(beside, "")["package"] == folder.name:  # Core ML gives a package that it opens other identifiers
+            return strangers(folder, _files_of(folder))
+    except (InputError, KeyError, TypeError, AttributeError):
+        pass
+    return "it is not a package that this command wrote"
+
+
+def _files_of(package: Path) -> set[str]:
+    """What may stand in a package: its manifest, the model, the weights."""
+    inside = {path.relative_to(package).as_posix() for path in (package / "Data" / "com.apple.CoreML").rglob("*")}
+    return {"Manifest.json"} | {name for name in inside if name.endswith((".mlmodel", ".bin"))}
 
 
 def package_sha256(package: Path) -> str:

@@ -8,6 +8,8 @@ A package without a manifest is not a package: every reader starts here.
 
 import dataclasses
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,14 +19,17 @@ from core.commands import command_for
 from core.contract import LITERAL
 from core.errors import InputError
 from core.export import package_bytes, package_sha256
-from core.staging import read_json, write_json
+from core.schema import check_name, conform
+from core.staging import read_json, recover, write_json
 
+MAX_LENGTH = 1 << 20  # frames or tokens
 FORMAT = 2  # 2: form, functions, token lengths, compute units and alignment in every manifest
 
 
 def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
     """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be released."""
-    return f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
+    name = f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
+    return check_name(name, f"the package's name, of checkpoint {checkpoint_name[:64]!r} and method {method[:64]!r}")
 
 
 def level_name(method: str, form: str) -> str:
@@ -35,6 +40,18 @@ def level_name(method: str, form: str) -> str:
 def tool_versions() -> dict[str, str]:
     """Versions of what shaped the bytes."""
     return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "coremltools", "numpy")}
+
+
+@contextmanager
+def described(path: Path) -> Iterator[None]:
+    """What a package's room reads from the fields that only it knows: a key or a kind that is wrong becomes an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError) as problem:
+        what = f"{type(problem).__name__}: {str(problem).splitlines()[0][:120] if str(problem) else ''}"
+        raise InputError(f"{path} does not describe such a package ({what}): run `{command_for(path.name)}` again") from None
 
 
 @dataclass(frozen=True)
@@ -102,14 +119,34 @@ class Manifest:
     @classmethod
     def load(cls, path: Path) -> "Manifest":
         """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
+        if not path.is_file() and path.parent.is_dir():
+            recover(path.parent)  # a build that was killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
         known = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again")
         if set(data) != known:
             other = sorted(set(data) ^ known)[0]
-            raise InputError(f"{path} has other keys than a manifest: {other!r}; run `{command_for(path.name)}` again")
+            raise InputError(f"{path} has other keys than a manifest: {other[:80]!r}; run `{command_for(path.name)}` again")
+        conform(data, cls, str(path))
+        _require_sound(data, str(path))
         return cls(**data | {"buckets": tuple(data["buckets"]), "token_buckets": tuple(data["token_buckets"]), "path": path})
+
+
+def _require_sound(data: dict[str, Any], where: str) -> None:
+    """What the kinds alone do not say: names that stay in their folder, hashes, lengths that rise."""
+    check_name(data["package"], f"{where}.package")
+    for name in (*data["functions"], *data["functions"].values()):
+        check_name(name, f"{where}.functions")
+    if not isinstance(data["checkpoint"].get("sha256"), str) or not isinstance(data["checkpoint"].get("name"), str):
+        raise InputError(f"{where}.checkpoint has no name and sha256")
+    check_name(data["checkpoint"]["name"], f"{where}.checkpoint.name")
+    for key in ("buckets", "token_buckets"):
+        lengths = data[key]
+        if any(not 0 < length <= MAX_LENGTH for length in lengths) or lengths != sorted(set(lengths)):
+            raise InputError(f"{where}.{key} is {str(lengths)[:60]}, not lengths that rise, {MAX_LENGTH} at most")
+    if not data["buckets"]:
+        raise InputError(f"{where}.buckets is empty")
 
 
 def describe_package(package: Path) -> dict[str, Any]:

@@ -9,20 +9,70 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
+
+MAX_ELEMENTS = 1 << 31  # of one tensor: a stored one may be a single number repeated over any shape
 
 
 def read_tensors(path: Path) -> Any:
     """torch.load with weights_only; InputError when the file is truncated or holds anything but tensors."""
-    import pickle
-
     import torch
 
+    _require_file(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as problem:
+    except Exception as problem:
+        if isinstance(problem, MemoryError):
+            raise
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise InputError(f"{path} cannot be read as a PyTorch file (truncated, or not weights): {reason[0][:120]}") from None
+
+
+def plain_tensor(value: Any, where: str) -> "Tensor":
+    """`value` in float32 (whole numbers stay whole), if it is a dense, stored, finite, real tensor; else InputError naming `where`."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise InputError(f"{where} is a {type(value).__name__}, not a tensor")
+    odd = {
+        "on the meta device, without values": value.is_meta,
+        "sparse": value.layout != torch.strided,
+        "nested": value.is_nested,
+        "quantized": value.is_quantized,
+        "complex": value.is_complex(),
+    }
+    kind = next((name for name, holds in odd.items() if holds), None)
+    if kind is not None:
+        raise InputError(f"{where} is {kind}: a dense tensor of real numbers is needed")
+    if value.numel() > MAX_ELEMENTS:
+        raise InputError(f"{where} has shape {list(value.shape)[:8]}: more than {MAX_ELEMENTS} numbers")
+    if not value.is_floating_point():
+        return value
+    value = value.float()
+    if not bool(torch.isfinite(value).all()):
+        raise InputError(f"{where} holds NaN or infinity")
+    return value
+
+
+def read_npy(path: Path) -> "np.ndarray":
+    """A .npy file. InputError: truncated, objects in it, or a header that claims more than the file holds."""
+    import numpy as np
+
+    _require_file(path)
+    try:
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped first: that compares the header with the file's size
+    except MemoryError:
+        raise
+    except Exception as problem:  # noqa: BLE001  a damaged header is evaluated as a literal and may raise anything
+        reason = str(problem).strip().splitlines() or [type(problem).__name__]
+        raise InputError(f"{path} cannot be read as a NumPy array: {reason[0][:120]}") from None
+
+
+def _require_file(path: Path) -> None:
+    """A pipe would be waited for without end."""
+    if not path.is_file():
+        raise InputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
 
 
 def read_safetensors(path: Path) -> "dict[str, dict[str, Tensor]]":
@@ -30,9 +80,10 @@ def read_safetensors(path: Path) -> "dict[str, dict[str, Tensor]]":
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    _require_file(path)
     try:
         tensors = load_file(path)
-    except (SafetensorError, OSError) as problem:
+    except (SafetensorError, OSError, AttributeError, KeyError, ValueError) as problem:  # the second two: a dtype that torch has not
         raise InputError(f"{path} cannot be read as safetensors (truncated, or not weights): {str(problem)[:120]}") from None
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

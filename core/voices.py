@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from core.contract import VOICE_SHAPE
 from core.errors import InputError
-from core.tensor_files import read_tensors
+from core.schema import NAME
+from core.tensor_files import plain_tensor, read_npy, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,6 +35,8 @@ def parse_blend(text: str) -> tuple[tuple[str, float], ...]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"voice blend {text!r} names {twice!r} twice: give it one weight")
+    largest = max(weight for _, weight in weighted)
+    weighted = [(name, weight / largest) for name, weight in weighted]  # or 1e308 twice would add up to infinity
     total = sum(weight for _, weight in weighted)
     return tuple((name, weight / total) for name, weight in weighted)
 
@@ -58,12 +61,13 @@ class VoiceLibrary:
     @property
     def names(self) -> tuple[str, ...]:
         """Every voice in the folder."""
-        return tuple(sorted({path.stem for path in self.folder.glob("*") if path.suffix in SUFFIXES}))
+        return tuple(sorted({path.stem for path in self.folder.glob("*") if path.suffix in SUFFIXES and NAME.fullmatch(path.stem)}))
 
     def pack(self, name: str) -> "Tensor":
         """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when there is no such voice."""
-        path = next((self.folder / f"{name}{suffix}" for suffix in SUFFIXES if (self.folder / f"{name}{suffix}").is_file()), None)
-        if path is None or name not in self.names:
+        known = name in self.names  # else the name is not put into a path
+        path = next((self.folder / f"{name}{suffix}" for suffix in SUFFIXES if known and (self.folder / f"{name}{suffix}").is_file()), None)
+        if path is None:
             raise InputError(self._unknown(name))
         return read_pack(path)
 
@@ -80,14 +84,13 @@ class VoiceLibrary:
 
 def read_pack(path: Path) -> "Tensor":
     """Read one pack by its suffix. Raises InputError: unreadable, another shape, NaN or infinity."""
-    import torch
-
     pack = {".pt": _read_pt, ".bin": _read_bin, ".npy": _read_npy}[path.suffix](path)
     if tuple(pack.shape) != VOICE_SHAPE:
-        raise InputError(f"{path} has shape {list(pack.shape)}, a voice pack has {list(VOICE_SHAPE)}")
-    if not bool(torch.isfinite(pack).all()):
-        raise InputError(f"{path} holds NaN or infinity")
-    return pack.float().contiguous()
+        raise InputError(f"{path} has shape {list(pack.shape)[:8]}, a voice pack has {list(VOICE_SHAPE)}")
+    pack = plain_tensor(pack, str(path))
+    if not pack.is_floating_point() or not bool(pack.any()):
+        raise InputError(f"{path} holds {'nothing but zeros' if pack.is_floating_point() else pack.dtype}: that is no voice")
+    return pack.contiguous()
 
 
 def _read_pt(path: Path) -> "Tensor":
@@ -113,10 +116,7 @@ def _read_npy(path: Path) -> "Tensor":
     import numpy as np
     import torch
 
-    try:
-        pack = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as problem:
-        raise InputError(f"{path} cannot be read as a NumPy array: {str(problem)[:120]}") from None
+    pack = read_npy(path)
     if not np.issubdtype(pack.dtype, np.floating):
         raise InputError(f"{path} holds {pack.dtype}, a voice pack holds floats")
     return torch.from_numpy(pack.astype(np.float32))

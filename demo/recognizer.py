@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from bench.recognizer import Count, heard, rate
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.staging import write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,8 +60,7 @@ def run(argv: list[str] | None) -> int:
     figures = summary(counts)
     print_table(figures)
     if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps([vars(count) for count in counts], indent=1) + "\n", encoding="utf-8")
+        write_json(arguments.out, [vars(count) for count in counts])
     reached = figures["all"]["text"] <= LARGEST_RATIO * figures["all"]["flite"]
     print(json.dumps({"reached": reached, "largest_ratio": LARGEST_RATIO, "sentences": arguments.sentences, "wer": figures}))
     return EXIT_GOOD if reached else EXIT_REJECTED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.contract import DURATION, PROSODY
 from core.errors import InputError
-from core.manifest import Manifest
+from core.manifest import Manifest, described
 from encoder.alignment import AlignmentLimits
 from encoder.functions import Buckets, package_functions
 from encoder.steps import EncoderBackend
@@ -23,14 +23,16 @@ class EncoderPackage:
         programs: dict[str, Program] = {}
         for manifest in self.manifests:
             manifest.verify()
-            for name, inside in manifest.functions.items():
-                programs[name] = Program(manifest.package_path, function=inside, precision=precision)
+            with described(manifest.path):  # a ProgramError is a ValueError
+                for name, inside in manifest.functions.items():
+                    programs[name] = Program(manifest.package_path, function=inside, precision=precision)
         missing = {DURATION, PROSODY} - set(programs)
         if missing:
             raise InputError(f"{manifest_paths[0]} holds no function {sorted(missing)[0]!r}: an iOS 17 encoder is two packages, name both")
-        self.functions = package_functions(programs)
-        self.buckets = Buckets(self.manifests[0].token_buckets, self.manifests[0].buckets)
-        self.limits = AlignmentLimits(**self.manifests[0].alignment)
+        with described(self.manifests[0].path):
+            self.functions = package_functions(programs)
+            self.buckets = Buckets(self.manifests[0].token_buckets, self.manifests[0].buckets)
+            self.limits = AlignmentLimits(**self.manifests[0].alignment)
 
     @property
     def backend(self) -> EncoderBackend:

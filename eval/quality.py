@@ -2,8 +2,8 @@
 
     python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed]
 
-A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: UNDECIDED or bad input. The last line of stdout
-is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
+A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. The last
+line of stdout is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
@@ -17,7 +17,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from eval.claims import CLAIMS, NUMERIC
 from quantize.methods import METHODS, method_named
@@ -38,7 +38,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how the package is executed (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
@@ -64,7 +64,9 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
 
+    check_output(arguments.out or arguments.build / "quality" / "x.json", suffixes=(".json",))
     checkpoint = open_checkpoint(arguments.checkpoint)
     from core.export import quiet_coremltools
     from core.staging import write_json

@@ -3,8 +3,8 @@
     python -m eval.release [--objective smallest|fastest] [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
 
 Packages that are missing are built first. What was measured before is read from BUILD/release/cache: an interrupted run goes on where it
-stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: undecided, bad input, or a demo voice: that is judged
-like any other and never released. The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json.
+stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable (a demo
+voice is judged like any other and never released). The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from eval.claims import CLAIMS, NUMERIC
 from mlprogram.examine.rules import load_rules
@@ -48,7 +48,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
@@ -107,9 +107,11 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
     from quantize.packages import parse_level
 
     levels_asked = [parse_level(name, arguments.form) for name in (arguments.methods.split(",") if arguments.methods else METHODS)]
+    check_output(folder(arguments) / "decision.json")
     checkpoint = open_checkpoint(arguments.checkpoint)
     from core.export import quiet_coremltools
     from core.staging import write_json

@@ -17,9 +17,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument
+from core.arguments import checkpoint_argument, seed_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
-from core.staging import read_json
+from pipeline.decision_file import read_decision
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -32,16 +32,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
-    parser.add_argument("--pairs-seed", type=int, default=0, help="of the order in the listening pack (default: %(default)s)")
+    parser.add_argument("--pairs-seed", type=seed_argument, default=0, help="of the order in the listening pack (default: %(default)s)")
     return parser.parse_args(argv)
-
-
-def read_decision(path: Path) -> dict[str, Any]:
-    """The decision; InputError when there is none or it is not one."""
-    record = read_json(path, "nothing was decided; `python -m eval.release` decides", "; run `python -m eval.release` again")
-    if not isinstance(record, dict) or record.get("format") != 1 or "levels" not in record:
-        raise InputError(f"{path} is no decision of format 1: run `python -m eval.release` again")
-    return record
 
 
 def open_packages(record: dict[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
@@ -69,8 +61,13 @@ def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    from core.output import check_output
+    from eval.listening import pack_of_ours
+
     folder = arguments.out or arguments.build / "release"
     record = read_decision(folder / "decision.json")
+    check_output(folder / "report.html")
+    check_output(folder / "listening", pack_of_ours)
     from core.checkpoint import open_checkpoint
     from core.export import quiet_coremltools
 

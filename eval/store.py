@@ -10,7 +10,7 @@ written by rename.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from core.checkpoint import Checkpoint
 from core.corpus import DATA, Utterance
 from core.errors import InputError
 from core.manifest import tool_versions
-from core.staging import write_json
+from core.staging import read_json, write_json
 from eval.judge import ClipResult
 
+AGAIN = "; delete it and it is measured again"
 ROOT = Path(__file__).resolve().parents[1]
 CODE = (
     "eval/metrics",
@@ -82,11 +83,15 @@ class Store:
         path = self.folder / f"{name}.json"
         if not path.is_file():
             write_json(path, measure())
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as problem:
-            raise InputError(f"{path} is not JSON: {problem}; delete it and it is measured again") from None
+        found = read_json(path, "it was there a moment ago", AGAIN)
+        if not isinstance(found, dict):
+            raise InputError(f"{path} is no object{AGAIN}")
+        return found
 
     def result(self, package_sha256: str, precision: str, clip: Utterance, measure: Callable[[], ClipResult]) -> ClipResult:
         """A clip's figures for a package, measured once."""
-        return ClipResult(**self.figures(f"{package_sha256[:16]}-{precision}/{clip.id}", lambda: asdict(measure())))
+        name = f"{package_sha256[:16]}-{precision}/{clip.id}"
+        found = self.figures(name, lambda: asdict(measure()))
+        if set(found) != {field.name for field in fields(ClipResult)} or found.get("id", clip.id) != clip.id:
+            raise InputError(f"{self.folder / name}.json is no result of clip {clip.id}{AGAIN}")
+        return ClipResult(**found)

@@ -53,13 +53,15 @@ def _texts(number: int, word: object, phonemes: object) -> tuple[str, str]:
 def read_user_lexicon(path: Path) -> dict[str, str]:
     """Words and phonemes of `path`. Raises InputError naming file, line and symbol."""
     try:
+        if not path.is_file():
+            raise InputError(f"cannot read the lexicon {path}: {'it is not a file' if path.exists() else 'there is no such file'}")
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path} has {path.stat().st_size} bytes: a lexicon has at most {MAX_BYTES}")
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"{path} is not UTF-8 text (byte {problem.start}): a lexicon is word<TAB>phonemes, or JSON") from None
     except OSError as problem:
-        raise InputError(f"cannot read the lexicon {path}: {problem.strerror}") from None
+        raise InputError(f"cannot read the lexicon {str(path)[:200]}: {problem.strerror}") from None
     return _collected(_json_entries(text, path) if path.suffix.lower() == ".json" else _tsv_entries(text, path), path)
 
 
@@ -87,7 +89,7 @@ def _tsv_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
 def _json_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
     try:
         content = json.loads(text, object_pairs_hook=list)
-    except (json.JSONDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # ValueError: also a number of 5,000 digits
         raise InputError(f"{path} is not JSON: {problem}") from None
     pairs: Iterable[object] = content if isinstance(content, list) else ()
     found = [pair for pair in pairs if isinstance(pair, tuple)]

@@ -11,9 +11,10 @@ import dataclasses
 import hashlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from core.errors import InputError
+from core.schema import conform
 from core.staging import read_json, staged, write_json
 from g2p.result import GB, US
 
@@ -28,6 +29,14 @@ WEIGHTS = WEIGHTS_OF[US]
 AGAIN = "`git checkout g2p/data` brings the bundled weights back, `python -m g2p.training.train` makes new ones"
 SCALE = ".scale"  # an array of this ending holds the scales of the one before it
 LARGEST = 127
+
+
+class WeightsManifest(TypedDict):
+    """The .json beside a .npz of weights."""
+
+    sha256: str
+    config: dict[str, int | float | list[int]]
+    training: NotRequired[Any]
 
 
 def quantized(matrix: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
@@ -92,6 +101,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path.with_suffix(".json"), f"the manifest of the weights; {AGAIN}")
     if not isinstance(manifest, dict) or "sha256" not in manifest or "config" not in manifest:
         raise InputError(f"{path.with_suffix('.json')} is not a manifest of weights (sha256, config, training): {AGAIN}")
+    conform(manifest, WeightsManifest, str(path.with_suffix(".json")))
     return manifest
 
 

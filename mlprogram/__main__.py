@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mlprogram.errors import ProgramError
 
-EXIT_GOOD, EXIT_MISSED, EXIT_UNDECIDED = 0, 1, 2
+EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
 
 
 def shape_argument(text: str) -> tuple[str, tuple[int, ...]]:
@@ -83,7 +83,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {problem}", file=sys.stderr)
     except OSError as problem:
         print(f"error: cannot use {problem.filename or 'a file'}: {problem.strerror}", file=sys.stderr)
-    return EXIT_UNDECIDED
+    except MemoryError:
+        print("error: there is not enough memory for this input", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("error: interrupted; nothing was left half-written", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 if __name__ == "__main__":

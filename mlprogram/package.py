@@ -93,11 +93,14 @@ def _locate(folder: Path) -> tuple[Path, Path]:
         content = json.loads(manifest.read_text(encoding="utf-8"))
         entries = content["itemInfoEntries"]
         model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        if ".." in model.parts or (folder / "Data") not in model.parents:
+            raise ValueError("its model lies outside of the package")
+        missing = not model.is_file()
+    except (ValueError, RecursionError, KeyError, TypeError, OSError) as error:
         raise ProgramError(
             f"{manifest}: not a package manifest ({type(error).__name__}: {error}); it must name a rootModelIdentifier"
         ) from error
-    if not model.is_file():
+    if missing:
         raise ProgramError(f"{folder}: the manifest names {model.relative_to(folder)}, which is missing; copy the whole package")
     return model, model.parent / "weights"
 

@@ -68,11 +68,13 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
     from pipeline.assembly import NAME, Assembly, Parts
 
     if arguments.check:
         assembly = Assembly.load(arguments.check)
     else:
+        check_output(arguments.build / NAME)
         checkpoint = open_checkpoint(arguments.checkpoint)
         vectors = arguments.vectors or (arguments.build / "vectors" if (arguments.build / "vectors").is_dir() else None)
         parts = Parts.found(checkpoint, arguments.build, arguments.method, arguments.form)

@@ -10,13 +10,14 @@ One checkpoint for all of it: voices and vocabulary of another checkpoint, packa
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from core.checkpoint import Checkpoint
 from core.commands import command_for
 from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, LITERAL, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
 from core.errors import InputError
 from core.manifest import Manifest
+from core.schema import conform
 from core.staging import read_json, sha256_of, write_json
 from pipeline.packages import package_manifests
 from pipeline.vector_files import INDEX, load_index
@@ -42,6 +43,50 @@ class Parts:
         voices = tuple(sorted(path for path in (checkpoint.folder / "voices").iterdir() if path.stem in checkpoint.voices))
         g2p = build / f"{G2P_NAME}.json"
         return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, g2p if g2p.is_file() else None)
+
+
+class File(TypedDict):
+    """A file and its hash; the path is relative to the assembly's."""
+
+    file: str
+    sha256: str
+    bytes: int
+
+
+class PackageFile(File):
+    """A manifest, and the package that it describes."""
+
+    package: str
+    package_sha256: str
+    package_bytes: int
+    target: str
+
+
+class Voices(TypedDict):
+    """Style packs."""
+
+    files: list[File]
+
+
+class CheckpointNamed(TypedDict):
+    """Where the weights are from."""
+
+    name: str
+    sha256: str
+
+
+class Together(TypedDict):
+    """manifest.json, as far as it is read again."""
+
+    checkpoint: CheckpointNamed
+    releasable: bool
+    method: str
+    encoder: list[PackageFile]
+    vocoder: PackageFile
+    g2p: dict[str, Any]
+    vocabulary: File
+    voices: Voices
+    vectors: File | None
 
 
 @dataclass(frozen=True)
@@ -88,6 +133,7 @@ class Assembly:
         data = read_json(path, "`python -m pipeline.assemble` writes it")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(f"{path} is no assembly of format {FORMAT}: run `python -m pipeline.assemble` again")
+        conform(data, Together, str(path))
         return cls(data, path)
 
     def verify(self) -> int:
@@ -103,6 +149,7 @@ class Assembly:
             _same(manifest.path, manifest.checkpoint_sha256, self.data["checkpoint"]["sha256"])
             checked += 2
         if "file" in self.data["g2p"]:
+            conform(self.data["g2p"], PackageFile, f"{self.path}.g2p")
             self._verified(self.data["g2p"])
             checked += 2
         return checked

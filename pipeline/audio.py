@@ -7,7 +7,6 @@ with to_stream(sys.stdout.buffer, "wav") as sink: ...
 import contextlib
 import errno
 import struct
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -94,26 +93,6 @@ def wav_header() -> bytes:
     form = struct.pack("<HHIIHH", 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
     sizes = struct.pack("<I", UNKNOWN_LENGTH)
     return b"RIFF" + sizes + b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + sizes
-
-
-def check_output(path: Path) -> None:
-    """InputError unless `path` can become an audio file: a suffix that is known, a folder that can be written to."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} ends in {path.suffix or 'nothing'!r}: the output is {' or '.join(SUFFIXES)}")
-    check_writable(path)
-
-
-def check_writable(path: Path) -> None:
-    """InputError unless a file could be put there."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a file in it")
-    folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
-    if not folder.is_dir():
-        raise InputError(f"cannot write {path}: {folder} is a file, not a folder")
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as problem:
-        raise InputError(f"cannot write {path}: {problem.strerror} in {folder}") from None
 
 
 @contextlib.contextmanager

@@ -120,6 +120,9 @@ def _g2p_stage(arguments: argparse.Namespace) -> "Stage":
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    from core.output import check_output
+
+    check_output(arguments.out / "x.json")  # before a checkpoint is opened
     stage = stage_of(arguments)
     from core.build import build, print_report
 

@@ -99,8 +99,10 @@ def run(argv: list[str] | None) -> int:
         return EXIT_GOOD
     dialects, checkpoint = dialects_of(arguments.dialects), open_checkpoint(arguments.checkpoint)
     out = folder_for(arguments, checkpoint)
-    from pipeline.bundle_files import verify_bundle, write_bundle
+    from core.output import check_output
+    from pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
 
+    check_output(out, bundle_of_ours)
     write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, arguments.form)
     data, checked = verify_bundle(out)
     print_report(out, data, checked)

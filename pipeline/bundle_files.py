@@ -15,7 +15,9 @@ from core.checkpoint import Checkpoint
 from core.contract import LITERAL
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
+from core.output import strangers
 from core.staging import read_json, sha256_of, staged, write_json
+from core.tensor_files import read_npy
 from encoder.package import EncoderPackage
 from g2p.result import Dialect
 from pipeline.assembly import NAME, Assembly, Parts
@@ -47,7 +49,7 @@ def write_bundle(
     decision, level = decision_for(build / "release" / "decision.json", Manifest.load(parts.vocoder).package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled")
-    with staged(folder) as aside:
+    with staged(folder, bundle_of_ours) as aside:
         aside.mkdir()
         inside = _copied(parts, aside)
         write_json(aside / VOCABULARY, checkpoint.config.vocab)
@@ -137,7 +139,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     data = assembly.data
     manifests = tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"]
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
-    chain, packages = chain_in(manifests, vocab, np.load(folder / "vectors" / "voice.npy", allow_pickle=False))
+    chain, packages = chain_in(manifests, vocab, read_npy(folder / "vectors" / "voice.npy"))
     rows = check_vectors(folder / "vectors", chain, packages)
     missed = next((row for row in rows if not row["holds"]), None)
     if missed is not None:
@@ -145,12 +147,29 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return data, {"files": files, "voices": voices, "tensors": len(rows)}
 
 
-def check_sums(folder: Path) -> int:
-    """Every file is as SHA256SUMS says and every file is in it; their number."""
+def bundle_of_ours(folder: Path) -> str | None:
+    """Why a folder is not one that `write_bundle` wrote, or None: for core.staging.staged."""
+    try:
+        own = sums_of(folder)
+    except InputError as problem:
+        return f"it is not a bundle: {problem}"
+    return strangers(folder, {SUMS, *own}) if NAME in own and CARD in own else f"it is not a bundle: {SUMS} names no {NAME}"
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    """SHA256SUMS: hash by name. InputError when it is missing or something else."""
     if not (folder / SUMS).is_file():
         raise InputError(f"{folder / SUMS} does not exist: `python -m pipeline.bundle` writes a bundle")
-    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-    wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except ValueError:
+        raise InputError(f"{folder / SUMS} is no list of hashes and names: bundle again") from None
+
+
+def check_sums(folder: Path) -> int:
+    """Every file is as SHA256SUMS says and every file is in it; their number."""
+    wanted = sums_of(folder)
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SUMS}
     for name in sorted(found ^ set(wanted)):
         raise InputError(f"{folder / name} {'is not part of the bundle' if name in found else 'is missing'}: bundle again")

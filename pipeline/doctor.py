@@ -18,7 +18,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from core.errors import EXIT_GOOD, EXIT_UNDECIDED, run_cli
+from core.errors import EXIT_BAD_INPUT, EXIT_GOOD, run_cli
 
 NEEDED = ("torch", "coremltools", "numpy", "scipy", "misaki", "pesq", "pystoi", "rich", "soundfile", "safetensors")
 EXTRAS = {
@@ -98,7 +98,7 @@ def run(argv: list[str] | None) -> int:
     Console().print(table)
     missing = [name for name in NEEDED if versions[name] is None]
     print(json.dumps({"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}))
-    return EXIT_UNDECIDED if missing else EXIT_GOOD
+    return EXIT_BAD_INPUT if missing else EXIT_GOOD
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -21,7 +21,9 @@ import numpy as np
 
 from core.contract import FRAME_SAMPLES
 from core.errors import InputError
-from core.staging import read_json, write_json
+from core.output import cannot_write, check_output, strangers
+from core.schema import conform
+from core.staging import parse_json, read_json, write_json
 from pipeline.chunks import Chunk
 from pipeline.conductor import Speech
 
@@ -64,12 +66,20 @@ class Journal:
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any], resume: bool) -> "Journal":
         """Begin anew, or with `resume` go on. Raises InputError when the kept chunks are of another text or other settings."""
+        check_output(folder, journal_of_ours)
         if not resume or not (folder / SETTINGS).is_file():
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            write_json(folder / SETTINGS, settings)
-            return cls(folder, [])
+            with cannot_write(folder):
+                folder.mkdir(parents=True)
+            try:
+                write_json(folder / SETTINGS, settings)
+                return cls(folder, [])
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
+        if not isinstance(kept, dict):
+            raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
         differ = sorted(name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name))
         if differ:
             raise InputError(f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give what it was made with")
@@ -126,17 +136,25 @@ class Journal:
         shutil.rmtree(self.folder)
 
 
+def journal_of_ours(folder: Path) -> str | None:
+    """Why a folder is not a journal, or None: for core.output.check_output."""
+    if not (folder / SETTINGS).is_file():
+        return f"it holds no {SETTINGS} of an interrupted run"
+    return strangers(folder, (SETTINGS, AUDIO, CHUNKS))
+
+
 def read_entries(folder: Path) -> list[Entry]:
     """Whole lines whose samples are there, up to the first that is not."""
     path, held = folder / CHUNKS, (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0
     entries: list[Entry] = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:
-            fields = json.loads(line)
+            fields = parse_json(line, str(path))
+            conform(fields, Entry, str(path))
             entry = Entry(**fields | {"durations": tuple(fields["durations"])})
-        except (ValueError, TypeError, KeyError):
+        except InputError:
             break
-        if (entry.offset + entry.samples) * BYTES > held:
+        if min(entry.offset, entry.pause, *entry.durations) < 0 or (entry.offset + entry.samples) * BYTES > held:
             break
         entries.append(entry)
     return entries

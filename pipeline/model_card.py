@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.config import not_releasable
-from core.staging import read_json
+from pipeline.decision_file import read_decision
 
 NOT_JUDGED = "Not judged: `python -m eval.release` has not seen this package. Nothing is said here about its quality."
 
@@ -16,8 +16,8 @@ def decision_for(path: Path, package_sha256: str) -> tuple[dict[str, Any] | None
     """The decision, and in it the level that is this very package; None where there is none or it judged another package."""
     if not path.is_file():
         return None, None
-    decision = read_json(path, "python -m eval.release writes it")
-    judged = (level for level in decision["levels"] if level["provenance"] and level["provenance"]["package_sha256"] == package_sha256)
+    decision = read_decision(path)
+    judged = (level for level in decision["levels"] if (level.get("provenance") or {}).get("package_sha256") == package_sha256)
     return decision, next(judged, None)
 
 
@@ -25,7 +25,7 @@ def decision_table(decision: dict[str, Any], chosen: str) -> list[str]:
     """Every level that was judged; the bundled one in bold."""
     lines = ["| level | MB | PESQ mean / worst | MCD dB | verdict |", "| --- | --- | --- | --- | --- |"]
     for level in decision["levels"]:
-        if not level["summary"]:
+        if not level.get("summary"):
             continue
         name = f"**{level['method']}**" if level["method"] == chosen else level["method"]
         pesq, mcd = level["summary"]["pesq"], level["summary"]["mcd_db"]

@@ -4,14 +4,12 @@
 """
 
 from pathlib import Path
-from typing import Any
 
 from core.checkpoint import Checkpoint
 from core.commands import build_command, quantize_command
 from core.contract import DURATION, ENCODER_NAME, LITERAL, PROSODY, VOCODER_NAME
 from core.errors import InputError
-from core.manifest import level_name, package_name
-from core.staging import read_json
+from core.manifest import Manifest, level_name, package_name
 from quantize.methods import CONVERTED
 
 ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
@@ -62,8 +60,7 @@ def maker(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: st
 
 def check_same_checkpoint(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> None:
     """InputError when the package was built from other weights than the voices and the vocabulary come from."""
-    data: Any = read_json(path, "no package was built there")
-    built = data["checkpoint"]["sha256"] if isinstance(data, dict) and isinstance(data.get("checkpoint"), dict) else "unknown"
+    built = Manifest.load(path).checkpoint_sha256
     if built != checkpoint.sha256:
         raise InputError(
             f"{path} was built from checkpoint {built[:12]}, but {checkpoint.weights} is {checkpoint.sha256[:12]}: packages of different "

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--stream", nargs="?", const="wav", choices=("wav", "pcm"), help="audio to stdout as it is finished (default: wav)")
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise: the same seed gives the same samples")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise: the same seed gives the same samples")
     checkpoint_argument(parser)
     parser.add_argument("--runtime", default="mlprogram", help="torch: PyTorch; mlprogram: the packages, executed here; coreml: on a Mac")
     parser.add_argument("--method", default="fp16", help="level of the vocoder package: fp16, w8a8, p6 ... (default: %(default)s)")
@@ -68,8 +68,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Everything that can be told before a model is opened."""
+    from core.output import check_output
     from encoder.vocab import check_speed
-    from pipeline.audio import check_output, check_writable
+    from pipeline.audio import SUFFIXES
+    from pipeline.journal import journal_of_ours
     from pipeline.runtimes import check_runtime
 
     if (arguments.out is None) == (arguments.stream is None):
@@ -77,9 +79,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs -o FILE: a stream keeps nothing")
     if arguments.out is not None:
-        check_output(arguments.out)
+        check_output(arguments.out, suffixes=SUFFIXES)
+        check_output(parts_of(arguments.out), journal_of_ours)
     if arguments.timestamps is not None:
-        check_writable(arguments.timestamps)
+        check_output(arguments.timestamps, suffixes=(".json",))
     check_runtime(arguments.runtime, arguments.method)
     check_speed(arguments.speed)
 
@@ -130,6 +133,11 @@ def settings(arguments: argparse.Namespace, text: str, voice: "Tensor", made_of:
     }
 
 
+def parts_of(out: Path) -> Path:
+    """Where finished chunks are kept until the output is complete."""
+    return out.with_name(out.name + ".parts")
+
+
 @contextmanager
 def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Iterator[Journal | None]":
     """The chunks kept beside the output; None for a stream. Removed when all went well, else a line says how to go on."""
@@ -138,7 +146,7 @@ def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Ite
     if arguments.out is None:
         yield None
         return
-    folder = arguments.out.with_name(arguments.out.name + ".parts")
+    folder = parts_of(arguments.out)
     journal = Journal.open(folder, made_with, arguments.resume)
     finished = False
     try:

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument
+from core.arguments import checkpoint_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="of g2p, with --text")
     parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
     parser.add_argument("--speed", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0, help="of the source noise, the same in every run")
+    parser.add_argument("--seed", type=seed_argument, default=0, help="of the source noise, the same in every run")
     checkpoint_argument(parser)
     parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
     parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
@@ -121,13 +121,14 @@ def save(folder: Path, runs: "dict[str, Seams]", report: dict) -> None:
     """Tensors of every run, the report, and a plot of durations, pitch, energy and waveform."""
     import numpy as np
 
-    from core.staging import write_json
+    from core.staging import staged, write_json
 
-    folder.mkdir(parents=True, exist_ok=True)
     for name, seams in runs.items():
-        np.savez(folder / f"{name}.npz", allow_pickle=False, **seams)
+        with staged(folder / f"{name}.npz") as aside, aside.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **seams)
     write_json(folder / "seams.json", report)
-    plot(folder / "seams.png", runs)
+    with staged(folder / "seams.png") as aside:
+        plot(aside, runs)
 
 
 def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
@@ -160,8 +161,11 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
+    from core.output import check_output
     from pipeline.seams import first_bad
 
+    if arguments.save_dir:
+        check_output(arguments.save_dir / "seams.json")
     checkpoint = open_checkpoint(arguments.checkpoint)
     spoken = spoken_of(checkpoint, arguments)
     runs = all_runs(checkpoint, spoken, arguments)

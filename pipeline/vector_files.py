@@ -6,14 +6,17 @@ rows = check_vectors(Path("build/vectors"), chain, packages)
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 
 from core.errors import InputError
+from core.output import strangers
+from core.schema import check_inside, conform
 from core.staging import read_json, sha256_of, staged, write_json
 from core.steps import EQUAL, Tensors, run
+from core.tensor_files import read_npy
 from pipeline.audio import to_file
 from pipeline.chunks import LONGEST_PHONEMES, Pauses
 from pipeline.conductor import Pipeline, Speech, SpeechOptions
@@ -42,6 +45,45 @@ UTTERANCES = (
 TEXT, CUT, SEED = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ.", 20, 3
 
 
+class Hashed(TypedDict):
+    """A file."""
+
+    file: str
+    sha256: str
+
+
+class Stored(Hashed):
+    """A tensor's file."""
+
+    shape: list[int]
+    dtype: str
+
+
+class SpokenVector(TypedDict):
+    """What one utterance's entry is read for."""
+
+    id: str
+    tensors: dict[str, Stored]
+
+
+class Text(Hashed):
+    """The joined text."""
+
+    longest_phonemes: int
+    chunks: list[dict[str, Any]]
+
+
+class Index(TypedDict):
+    """index.json, as far as it is read again."""
+
+    format: int
+    checkpoint: dict[str, str]
+    packages: dict[str, str]
+    voice: Hashed
+    utterances: list[SpokenVector]
+    text: Text
+
+
 def spoken_text(chain: Chain, longest: int) -> list[Speech]:
     """TEXT through the conductor, cut at `longest` phonemes."""
     pipeline = Pipeline(PhonemeReader(), chain.encoder, chain.vocoder, chain.vocab, longest=longest)
@@ -53,7 +95,7 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
     widths, frames = chain.encoder.buckets, chain.vocoder.buckets
     if widths is None or frames is None:
         raise InputError("test vectors are of packages: at exact length there are no buckets to pad to")
-    with staged(folder) as aside:
+    with staged(folder, vectors_of_ours) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
@@ -73,6 +115,17 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
         }
         write_json(aside / INDEX, index)
     return index
+
+
+def vectors_of_ours(folder: Path) -> str | None:
+    """Why a folder is not one that `write_vectors` wrote, or None: for core.staging.staged."""
+    try:
+        index = load_index(folder)
+        own = [index["voice"]["file"], index["text"]["file"]]
+        own += [entry["file"] for utterance in index["utterances"] for entry in utterance["tensors"].values()]
+    except (InputError, KeyError, TypeError, AttributeError):
+        return f"it holds no {INDEX} of test vectors"
+    return strangers(folder, {INDEX, *own})
 
 
 def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
@@ -107,6 +160,9 @@ def load_index(folder: Path) -> dict[str, Any]:
     index = read_json(folder / INDEX, f"{folder} holds no vectors; `python -m pipeline.vectors --out {folder}` writes them")
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with python -m pipeline.vectors")
+    conform(index, Index, str(folder / INDEX))
+    for entry in (index["voice"], index["text"], *(e for utterance in index["utterances"] for e in utterance["tensors"].values())):
+        check_inside(entry["file"], f"{folder / INDEX}: a file's name")
     return index
 
 
@@ -118,7 +174,7 @@ def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
         if not path.is_file() or sha256_of(path) != entry["sha256"]:
             state = "is damaged" if path.is_file() else "is missing"
             raise InputError(f"{path} {state}: its hash is not the one in {folder / INDEX}; write the vectors again")
-        tensors[name] = np.load(path, allow_pickle=False)
+        tensors[name] = read_npy(path)
         if [list(tensors[name].shape), str(tensors[name].dtype)] != [entry["shape"], entry["dtype"]]:
             raise InputError(
                 f"{path} is {tensors[name].dtype} {list(tensors[name].shape)}, the index says {entry['dtype']} {entry['shape']}"
@@ -131,11 +187,14 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
     index = load_index(folder)
     if index["packages"] != packages:
         raise InputError(f"{folder} was written with other packages ({', '.join(index['packages'])}): write the vectors again")
-    chain = replace(chain, voice=np.load(folder / VOICE, allow_pickle=False))
+    chain = replace(chain, voice=read_npy(folder / VOICE))
     rows = []
     for utterance in index["utterances"]:
         stored = load_tensors(folder, utterance)
         for step in STEPS:
+            missing = (set(step.reads) | set(step.writes)) - set(stored)
+            if missing:
+                raise InputError(f"{folder / INDEX}: {utterance['id']} has no tensor {sorted(missing)[0]!r}; write the vectors again")
             found = replay(chain, stored, step)
             rows += [_row(utterance["id"], step.name, name, value, step.writes[name]) for name, value in found.items()]
     return rows + _check_text(folder, index["text"], chain)

@@ -75,10 +75,13 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
-    from pipeline.vector_files import check_vectors, load_index, write_vectors
+    from core.output import check_output
+    from pipeline.vector_files import check_vectors, load_index, vectors_of_ours, write_vectors
 
-    if arguments.check:
-        load_index(arguments.check)  # before seconds are spent on packages
+    if arguments.check is None:
+        check_output(arguments.out, vectors_of_ours)  # before seconds are spent on packages
+    else:
+        load_index(arguments.check)
     checkpoint = open_checkpoint(arguments.checkpoint)
     chain, packages = chain_of(checkpoint, arguments)
     folder, more = arguments.check, {}

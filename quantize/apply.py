@@ -90,7 +90,9 @@ def run(argv: list[str] | None) -> int:
     arguments = parse_arguments(argv)
     from core.checkpoint import open_checkpoint
     from core.export import quiet_coremltools
+    from core.output import check_output
 
+    check_output(arguments.build / "x.json")
     method, checkpoint = with_settings(method_named(arguments.method), arguments.settings), open_checkpoint(arguments.checkpoint)
     recipe = recipe_for(method, checkpoint, arguments.recipe)
     with quiet_coremltools():  # after the cheap checks: this takes seconds

@@ -13,10 +13,10 @@ from core.build import all_held, converted
 from core.checkpoint import Checkpoint
 from core.contract import FEATURES, LITERAL, bucket_for
 from core.errors import InputError
-from core.export import save_package
+from core.export import package_of_ours, save_package
 from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, tool_versions
-from core.staging import staged
+from core.staging import staged_together
 from mlprogram import Program
 from quantize.activations import calibration_inputs, input_peaks
 from quantize.coverage import Coverage
@@ -58,8 +58,8 @@ def build_compressed(
     if method.by_recipe and recipe is not None:
         recipe.require_fits(checkpoint)
     path = manifest_path(build, checkpoint, method, form)
-    package = path.with_suffix(".mlpackage")
-    with tempfile.TemporaryDirectory() as work, staged(package) as aside:
+    targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, None)
+    with staged_together(*targets) as (aside, described), tempfile.TemporaryDirectory(dir=aside.parents[1]) as work:
         stage = stage_of(checkpoint, parent)
         source = source_of(method, stage, parent, Path(work))
         before = Program(source.package)
@@ -70,10 +70,9 @@ def build_compressed(
         coverage = Coverage.of(plan, layers, after)
         coverage.require()
         figures = checked(method, stage, Program(parent.package_path), after)
-        path.unlink(missing_ok=True)  # from here until it is written again there is no package
-    compression = describe(method, coverage, recipe)
-    checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-    return parent, child_manifest(parent, method, package, after, compression, checks).save(path)
+        checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
+        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(described)
+    return parent, replace(child, path=path)
 
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:

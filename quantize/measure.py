@@ -14,6 +14,8 @@ import numpy as np
 
 from core.checkpoint import Checkpoint
 from core.errors import InputError
+from core.schema import conform
+from core.staging import parse_json
 from quantize.activations import calibration_inputs
 from quantize.damage import damage_db2
 from quantize.equalize import channel_peaks, equalized
@@ -111,14 +113,17 @@ def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
     """Measurements of an earlier run; a last line that was cut off is dropped. InputError when they are of something else."""
     if not log.exists() or not log.stat().st_size:
         return []
-    text = log.read_text(encoding="utf-8")
-    if not text.endswith("\n"):
-        text = text[: text.rfind("\n") + 1]
-        log.write_text(text, encoding="utf-8")
     try:
-        lines = [json.loads(line) for line in text.splitlines()]
-        if not lines or lines[0] != header:
-            raise InputError(f"{log} holds measurements of another checkpoint or with other settings: delete it or give another --log")
-        return [Entry(**line) for line in lines[1:]]
-    except (json.JSONDecodeError, TypeError) as problem:
-        raise InputError(f"{log} is damaged ({problem}): delete it") from None
+        text = log.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{log} is not a file of measurements: give another --log") from None
+    whole = text[: text.rfind("\n") + 1]
+    lines = [parse_json(line, str(log), ": delete it or give another --log") for line in whole.splitlines()]
+    if (lines and lines[0] != header) or (not lines and not json.dumps(header).startswith(text)):
+        raise InputError(f"{log} holds measurements of another checkpoint or with other settings: delete it or give another --log")
+    for line in lines[1:]:
+        conform(line, Entry, str(log))
+    if whole != text:  # ours, and cut off
+        with log.open("r+b") as stream:
+            stream.truncate(len(whole.encode()))
+    return [Entry(**line) for line in lines[1:]]

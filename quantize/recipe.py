@@ -12,6 +12,7 @@ from typing import Any
 
 from core.checkpoint import Checkpoint
 from core.errors import InputError
+from core.schema import conform
 from core.staging import read_json, write_json
 from quantize.methods import SCHEMES
 
@@ -67,4 +68,5 @@ def load_recipe(path: Path) -> Recipe:
         raise InputError(f"{path} is not a recipe: {wrong!r} is unknown or missing; {FIND}")
     if data["format"] != FORMAT:
         raise InputError(f"{path} is a recipe of format {data['format']}, this version reads {FORMAT}; {FIND}")
+    conform(data, Recipe, str(path))
     return Recipe(**data)

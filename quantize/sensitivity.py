@@ -103,9 +103,13 @@ def run(argv: list[str] | None) -> int:
     kind, wanted = (SIZE, arguments.size) if arguments.size else (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS)
     from core.checkpoint import open_checkpoint
     from core.export import quiet_coremltools
+    from core.output import check_output
     from quantize.packages import find_package
     from quantize.recipe import recipe_path
 
+    if arguments.recipe:
+        check_output(arguments.recipe, suffixes=(".json",))
+    check_output(arguments.log or arguments.build / "sensitivity" / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
     parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
     with quiet_coremltools():  # after the cheap checks: this takes seconds

@@ -12,7 +12,7 @@ import torch
 
 from core.checkpoint import DEMO_FOLDER, PARTS, Checkpoint
 from core.corpus import VOICES, heldout
-from core.errors import EXIT_UNDECIDED
+from core.errors import EXIT_BAD_INPUT
 from core.layers import Snake
 from demo.judge import FIGURES_NAME, TARGETS, main, picture, rendered, score, summary
 from demo.losses import LARGEST_PHASE_ARGUMENT, LOUDEST_LOG_MAGNITUDE
@@ -92,7 +92,7 @@ def test_a_recording_against_itself_is_perfect_and_against_noise_is_not(tmp_path
 
 
 def test_a_folder_without_a_checkpoint_is_one_line_and_exit_2(tmp_path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["--checkpoint", str(tmp_path)]) == EXIT_UNDECIDED
+    assert main(["--checkpoint", str(tmp_path)]) == EXIT_BAD_INPUT
     assert "config.json" in capsys.readouterr().err
 
 

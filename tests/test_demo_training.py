@@ -14,7 +14,7 @@ import torch
 from core.checkpoint import DEMO_FOLDER
 from core.config import DecoderConfig, KokoroConfig
 from core.corpus import heldout
-from core.errors import EXIT_UNDECIDED, InputError
+from core.errors import EXIT_BAD_INPUT, InputError
 from core.training.muon import orthogonalized
 from demo.batches import Batches
 from demo.losses import FLOOR, SpectralLoss, range_penalty
@@ -123,7 +123,7 @@ def test_the_schedule_warms_up_stays_and_falls() -> None:
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(argv: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
-    assert main(argv) == EXIT_UNDECIDED
+    assert main(argv) == EXIT_BAD_INPUT
     message = capsys.readouterr().err
     assert message.startswith("error: --") and said in message and message.count("\n") == 1
 

@@ -1,6 +1,9 @@
 """What a user may cause is one line and an exit code; what is a bug keeps its traceback."""
 
 import errno
+import os
+import shutil
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +24,10 @@ def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
         (InputError("no such voice"), 2, "error: no such voice"),
         (CheckFailed("SNR is 3 dB"), 1, "rejected: SNR is 3 dB"),
         (OSError(errno.ENOSPC, "No space left", "x.bin"), 2, "error: cannot write x.bin: No space left; nothing was left half-written"),
+        (OSError(errno.EACCES, "Permission denied", "in.txt"), 2, "error: cannot use in.txt: Permission denied"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "x.pth"), 2, "error: cannot use x.pth: Is a directory"),
+        (shutil.Error([("a", "b", "No space left")]), 2, "error: cannot write b: No space left; nothing was left half-written"),
+        (MemoryError(), 2, "error: there is not enough memory for this input"),
         (KeyboardInterrupt(), 2, "error: interrupted; nothing was left half-written"),
     ],
 )
@@ -38,3 +45,18 @@ def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> Non
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug)):
         run_cli(raising(bug), None)
+
+
+def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
+    left = []
+
+    def main(_argv: list[str] | None) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 0
+        finally:
+            left.append("cleaned up")
+
+    assert run_cli(main, None) == 2 and left == ["cleaned up"]
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

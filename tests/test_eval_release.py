@@ -113,10 +113,10 @@ def release(place: tuple[Checkpoint, Path], *more: str) -> int:
 def test_a_level_is_judged_once_and_the_same_each_time(
     copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 2: the voice is not releasable. The other levels are not built and say how they would be."""
-    assert release(copied) == 2
+    """Exit 3: the voice is not releasable. The other levels are not built and say how they would be."""
+    assert release(copied) == 3
     first = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
-    assert release(copied) == 2
+    assert release(copied) == 3
     assert json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
@@ -147,7 +147,7 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 
 
 def test_a_device_claim_is_undecided(copied: tuple[Checkpoint, Path], measured: list[str]) -> None:
-    assert release(copied, "--claim", "device", "--methods", "fp16") == 2
+    assert release(copied, "--claim", "device", "--methods", "fp16") == 3
     record = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
 
@@ -167,7 +167,7 @@ class TestBadInput:
         assert "was built from checkpoint" in capsys.readouterr().err
 
     def test_a_spoilt_cache_file(self, copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        assert release(copied, "--methods", "fp16") == 2
+        assert release(copied, "--methods", "fp16") == 3
         next((copied[1] / "release" / "cache").rglob("heldout-05-*.json")).write_text("{", encoding="utf-8")
         assert release(copied, "--methods", "fp16") == 2
         assert "delete it and it is measured again" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.build import all_held, build
-from core.errors import EXIT_GOOD, EXIT_UNDECIDED, CheckFailed, InputError
+from core.errors import EXIT_BAD_INPUT, EXIT_GOOD, CheckFailed, InputError
 from core.manifest import Manifest
 from g2p.alphabet import encode
 from g2p.check import check_words
@@ -97,7 +97,7 @@ def test_command(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(("flags", "message"), [(["--weights", "x.pth"], "a .npz file"), (["--weights", "no/x.npz"], "does not exist")])
 def test_bad_input_is_one_line(flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["g2p", *flags, "--out", str(tmp_path)]) == EXIT_UNDECIDED
+    assert main(["g2p", *flags, "--out", str(tmp_path)]) == EXIT_BAD_INPUT
     error = capsys.readouterr().err
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.errors import EXIT_UNDECIDED, InputError
+from core.errors import EXIT_BAD_INPUT, InputError
 from g2p.alphabet import PADDING, SOUNDS, encode
 from g2p.neural import NeuralG2P
 from g2p.rates import edit_distance, error_rates
@@ -118,7 +118,7 @@ def test_error_rates_count_edits_and_words_with_and_without_stress() -> None:
     [(["--steps", "0"], "at least 1"), (["--minutes", "0"], "more than 0"), (["--until", "99999999"], "a step of the plan")],
 )
 def test_bad_flags_are_one_line(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(flags) == EXIT_UNDECIDED
+    assert main(flags) == EXIT_BAD_INPUT
     error = capsys.readouterr().err
     assert error.startswith("error: ") and message in error
 

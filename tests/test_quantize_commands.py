@@ -127,7 +127,7 @@ class TestQualityCommand:
         return quality(["--method", method, "--checkpoint", str(built[0].folder), "--build", str(built[1]), *more])
 
     def test_one_clip_is_measured_but_undecided(self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run(copied, "--clips", "1") == 2
+        assert self.run(copied, "--clips", "1") == 3
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])
         record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
@@ -139,7 +139,7 @@ class TestQualityCommand:
         assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_floor"]["pesq"]
         assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
 
-        assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 2
+        assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
         assert json.loads((copied[1] / "again.json").read_text(encoding="utf-8")) == record
 
     def test_all_clips_decide(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.contract import FEATURES, STYLE, WAVEFORM, bucket_for
 from core.errors import InputError
-from core.manifest import Manifest
+from core.manifest import Manifest, described
 from mlprogram import Program, ProgramError
 from vocoder.decoder import Vocoder
 from vocoder.forms import Form, form_recorded
@@ -41,13 +41,14 @@ class VocoderPackage:
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = self.manifest.buckets
-        self.form = form_recorded(self.manifest.form, self.manifest.inputs[FEATURES])
+        with described(manifest_path):
+            self.form = form_recorded(self.manifest.form, self.manifest.inputs[FEATURES])
+            self.source = HarmonicSource.recorded(self.manifest.source)
         try:
             path = self.manifest.package_path
             self.program = opened(path) if opened else Program(path, precision=precision)
         except ProgramError as problem:
             raise InputError(str(problem)) from None
-        self.source = HarmonicSource.recorded(self.manifest.source)
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """See vocoder.steps.VocoderBackend."""

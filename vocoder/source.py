@@ -60,6 +60,8 @@ class HarmonicSource(nn.Module):
         with torch.no_grad():
             source.l_linear.weight.copy_(torch.tensor(weights["weights"]).reshape(1, HARMONICS))
             source.l_linear.bias.fill_(weights["bias"])
+        if not all(bool(parameter.isfinite().all()) for parameter in source.parameters()):
+            raise InputError("the weights of the harmonic source hold NaN or infinity")
         return source
 
     def excitation(self, f0_hz: Tensor, noise: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from mlprogram.examine.latency import Band, Bands, latency_bands
 from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
 from mlprogram.examine.report import last_line, mega, new_table, percent, shape_text, show, span
 from mlprogram.examine.rules import Rules, load_rules
+from mlprogram.files import aside, check_target
 
 EXIT_GOOD, EXIT_MISSED = 0, 1
 LABEL = "forecast, not a measurement"
@@ -32,6 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         rules.chip(chip)
     if arguments.all_shapes and arguments.shape:
         raise ProgramError("--all-shapes and --shape exclude each other: the one takes every enumerated shape, the other names one")
+    for target in filter(None, (arguments.json, arguments.plot)):
+        check_target(target)
     program = open_program(arguments.package, arguments.function)
     choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
     rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]
@@ -64,7 +67,8 @@ def _verdict(at_least: float | None, rows: list[Row]) -> int:
 def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -> None:
     if arguments.json:
         content = report(rows[0][0].profile.program, rows, rules, per_op=True)
-        arguments.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        with aside(arguments.json) as path:
+            path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
         from mlprogram.examine.plot import plot_segments
 

@@ -12,6 +12,7 @@ from mlprogram.errors import ProgramError
 from mlprogram.examine.forecast import Forecast, Reading
 from mlprogram.examine.report import percent
 from mlprogram.examine.rules import Rules
+from mlprogram.files import aside
 
 _COLOURS = {True: "#2a7f62", False: "#c8553d"}
 _LANES = {True: 0.25, False: -0.25}
@@ -37,7 +38,8 @@ def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
     handles = [axes.barh([0], [0], color=_COLOURS[on], label=label) for on, label in ((True, "Neural Engine"), (False, "elsewhere"))]
     figure.legend(handles=handles, loc="outside lower right", ncols=2, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    with aside(path) as place:
+        figure.savefig(place, dpi=120)
 
 
 def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> None:

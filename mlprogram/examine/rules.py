@@ -144,9 +144,12 @@ def load_rules(path: str | Path | None = None) -> Rules:
         content = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ProgramError(f"{name}: there is no such file of rules") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ProgramError(f"{name}: not JSON ({error})") from error
-    return parse_rules(content, name)
+    try:
+        return parse_rules(content, name)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise ProgramError(f"{name}: a value of another kind than expected ({error})") from error
 
 
 def parse_rules(content: Any, name: str) -> Rules:

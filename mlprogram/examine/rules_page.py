@@ -11,6 +11,7 @@ import argparse
 
 from mlprogram.examine.report import last_line, with_generated_part
 from mlprogram.examine.rules import Chip, Numeric, Rule, Rules, load_rules
+from mlprogram.files import aside
 
 COMMAND = "python -m mlprogram rules --write docs/neural-engine.md"
 _EFFECTS = {
@@ -27,7 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     rules = load_rules()
     current = True
     if arguments.write:
-        arguments.write.write_text(with_generated_part(arguments.write, COMMAND, summary(rules)), encoding="utf-8")
+        text = with_generated_part(arguments.write, COMMAND, summary(rules))
+        with aside(arguments.write) as path:
+            path.write_text(text, encoding="utf-8")
     elif arguments.check:
         current = arguments.check.read_text(encoding="utf-8") == with_generated_part(arguments.check, COMMAND, summary(rules))
         print(f"{arguments.check}: {'current' if current else 'out of date; renew it with --write'}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.contract import G2P_NAME
-from core.manifest import Manifest
+from core.manifest import Manifest, described
 from mlprogram import Program
 
 
@@ -19,7 +19,8 @@ def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
     manifest = Manifest.load(path)
     manifest.verify()
     if runtime == "mlprogram":
-        return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
+        with described(path):
+            return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
     from pipeline.runtimes.coreml import CoreMLProgram
 
     return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {G2P_NAME: manifest.package_sha256}
