@@ -53,8 +53,8 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
         except (InputError, ModuleNotFoundError, OSError, SystemExit) as problem:
             if isinstance(problem, SystemExit) and not isinstance(problem.__context__, BrokenPipeError):
                 raise  # argparse's; rich turns a closed pipe into one
-            problem = problem.__context__ if isinstance(problem, SystemExit) else problem
-            line = _line(problem)
+            cause = problem.__context__ if isinstance(problem, SystemExit) else problem
+            line = _line(cause) if isinstance(cause, Exception) else None
             if line is None:
                 raise
             print(f"error: {line}", file=sys.stderr)
@@ -87,7 +87,7 @@ def _any_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) == "strict":
             with suppress(AttributeError, ValueError):
-                stream.reconfigure(errors="backslashreplace")
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a stream put in its place may lack it
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def check_kind(value: Any, kind: type, where: str) -> Any:
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where} is {_told(value)}, not {KINDS.get(kind, 'an object')}")
-    if kind is float and not abs(value) < float("inf"):
+    if kind is float and isinstance(value, (int, float)) and not abs(value) < float("inf"):
         raise InputError(f"{where} is {value}, not a finite number")
     return value
 

@@ -14,6 +14,7 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not eva
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def open_packages(record: dict[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
+def open_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
     """The judged packages; InputError when one has changed since."""
     from quantize.packages import find_package, parse_level
     from vocoder.package import VocoderPackage

@@ -4,7 +4,7 @@ decision = read_decision(Path("build/release/decision.json"))
 """
 
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from core.errors import InputError
 from core.schema import conform
@@ -44,4 +44,4 @@ def read_decision(path: Path) -> Decision:
     if not isinstance(record, dict) or record.get("format") != FORMAT or "levels" not in record:
         raise InputError(f"{path} is no decision of format {FORMAT}: run `python -m eval.release` again")
     conform(record, Decision, str(path))
-    return record
+    return cast(Decision, record)  # conform has seen every field

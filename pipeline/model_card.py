@@ -3,6 +3,7 @@
 text = model_card(assembly.data, decision_for(Path("build/release/decision.json"), package_sha256), files)
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pipeline.decision_file import read_decision
 NOT_JUDGED = "Not judged: `python -m eval.release` has not seen this package. Nothing is said here about its quality."
 
 
-def decision_for(path: Path, package_sha256: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def decision_for(path: Path, package_sha256: str) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """The decision, and in it the level that is this very package; None where there is none or it judged another package."""
     if not path.is_file():
         return None, None
@@ -21,7 +22,7 @@ def decision_for(path: Path, package_sha256: str) -> tuple[dict[str, Any] | None
     return decision, next(judged, None)
 
 
-def decision_table(decision: dict[str, Any], chosen: str) -> list[str]:
+def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:
     """Every level that was judged; the bundled one in bold."""
     lines = ["| level | MB | PESQ mean / worst | MCD dB | verdict |", "| --- | --- | --- | --- | --- |"]
     for level in decision["levels"]:
@@ -35,7 +36,7 @@ def decision_table(decision: dict[str, Any], chosen: str) -> list[str]:
     return lines
 
 
-def model_card(data: dict[str, Any], decision: dict[str, Any] | None, level: dict[str, Any] | None, contents: list[str]) -> str:
+def model_card(data: dict[str, Any], decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None, contents: list[str]) -> str:
     """Markdown. data: the assembly's."""
     name, method = data["checkpoint"]["name"], data["method"]
     head = [f"# Kokoro text-to-speech for Core ML: {name}, {method}", ""]
@@ -60,7 +61,7 @@ def model_card(data: dict[str, Any], decision: dict[str, Any] | None, level: dic
     return "\n".join(lines)
 
 
-def _judged(decision: dict[str, Any], level: dict[str, Any]) -> list[str]:
+def _judged(decision: Mapping[str, Any], level: Mapping[str, Any]) -> list[str]:
     clips, provenance = len(level["clips"]), decision["provenance"]
     told = f"{level['verdict']}: {'; '.join(level['reasons'])}."
     how = f"{clips} held-out sentences, executed package against fp32 PyTorch with the same noise, {provenance['precision']} precision"

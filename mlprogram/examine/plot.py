@@ -38,8 +38,8 @@ def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
     handles = [axes.barh([0], [0], color=_COLOURS[on], label=label) for on, label in ((True, "Neural Engine"), (False, "elsewhere"))]
     figure.legend(handles=handles, loc="outside lower right", ncols=2, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    with aside(path) as place:
-        figure.savefig(place, dpi=120)
+    with aside(path) as unfinished:
+        figure.savefig(unfinished, dpi=120)
 
 
 def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> None:
