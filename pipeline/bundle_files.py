@@ -19,6 +19,7 @@ from core.output import strangers
 from core.staging import read_json, sha256_of, staged, write_json
 from core.tensor_files import read_npy
 from encoder.package import EncoderPackage
+from g2p.lists import CMUDICT
 from g2p.result import Dialect
 from pipeline.assembly import NAME, Assembly, Parts
 from pipeline.lexicon_file import write_lexicon
@@ -114,6 +115,8 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
     lines = ["# Licences of what is inside", "", "| what | licence |", "| --- | --- |", f"| weights in packages/, voices/ | {weights} |"]
     lines += ["| packages/G2P | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
     lines += ["| lexicon/ | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: JSON to one sorted table |"]
+    lines += ["| lexicon/us.tsv, rows of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
+    shutil.copy(CMUDICT.with_name("cmudict.LICENSE.txt"), folder / "licenses" / "cmudict.txt")
     lines += ["| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their authors (MIT) |"]
     lines += ["| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |", ""]
     (folder / NOTICES).write_text("\n".join(lines), encoding="utf-8")

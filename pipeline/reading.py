@@ -54,10 +54,10 @@ class TextReader:
 
     @classmethod
     def load(cls, dialect: Dialect, lexicon: Path | None, program: "Program | None" = None) -> "TextReader":
-        """With all of g2p's stages; `program`: the executed G2P package in the place of PyTorch. Raises InputError for a bad lexicon."""
+        """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy. Raises InputError for a bad lexicon."""
         from g2p import G2P
 
-        if program is None or dialect != US:  # the neural reader is American; gb spells what its lists do not hold
+        if program is None or dialect != US:  # the package is the American network; the British one runs in NumPy
             return cls(G2P.load(dialect, lexicon))
         from g2p.lexicon import Lexicon
         from g2p.lexicon_user import read_user_lexicon

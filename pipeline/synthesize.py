@@ -214,7 +214,7 @@ def run(argv: list[str] | None) -> int:
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
     to = sys.stderr if arguments.stream else sys.stdout
     if arguments.runtime != "torch" and not arguments.phonemes and "G2P" not in made_of:
-        print(f"unknown words are read by PyTorch: {arguments.build / 'G2P.json'} is not built; `make g2p` builds it", file=sys.stderr)
+        print(f"unknown words are read by NumPy: {arguments.build / 'G2P.json'} is not built; `make g2p` builds it", file=sys.stderr)
     if arguments.runtime != "torch" and ENCODER_BY_PYTORCH in made_of:
         print(f"durations and prosody come from PyTorch: {arguments.build} holds no encoder; `make encoder` builds it", file=sys.stderr)
     level = "" if arguments.runtime == "torch" else f" {arguments.method}"

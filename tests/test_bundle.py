@@ -11,6 +11,7 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
+from g2p.lists import CMUDICT, OURS, ListFile
 from g2p.misaki_data import Entry, read
 from pipeline.assemble import main as assemble
 from pipeline.assembly import Assembly
@@ -59,11 +60,13 @@ def read_lexicon(path: Path) -> dict[str, Entry]:
     return entries
 
 
-def test_the_lexicon_is_misakis_and_sorted_by_bytes(bundled: Path) -> None:
+def test_the_lexicon_is_what_g2p_looks_up_and_sorted_by_bytes(bundled: Path) -> None:
+    """Ours before gold before CMUdict before silver."""
     found, gold, silver = read_lexicon(bundled / "lexicon" / "us.tsv"), read("us_gold"), read("us_silver")
-    assert found == silver | gold
+    merged = silver | dict(ListFile(CMUDICT)) | gold | dict(ListFile(OURS["us"]))
+    assert found == merged and found["beth"] == "bˈɛθ"
     words = [line.split(b"\t")[0] for line in (bundled / "lexicon" / "us.tsv").read_bytes().splitlines() if not line.startswith(b"#")]
-    assert words == sorted(words) and len(words) == len(silver | gold)
+    assert words == sorted(words) and len(words) == len(merged)
 
 
 @pytest.mark.parametrize("name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "MODEL_CARD.md", "vectors/short/ids.npy"])

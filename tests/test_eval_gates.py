@@ -56,7 +56,7 @@ def test_a_missing_figure_is_never_a_pass() -> None:
     assert decision.reasons == ("level_db worst was not measured",)
 
 
-def test_gates_in_seed_floors_need_the_redraw() -> None:
+def test_gates_in_seed_floors_need_one() -> None:
     decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
     assert decision.verdict == UNDECIDED
     assert {check.gate.name for check in decision.checks if not check.passed} == {"mcd_db mean", "lsd_db mean"}
