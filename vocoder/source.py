@@ -23,7 +23,7 @@ _STEP_SAMPLES = FRAME_SAMPLES // PROSODY_PER_FRAME  # 300 samples to one F0 valu
 def gaussian_noise(frames: int, seed: int) -> Tensor:
     """Standard normal [1, 600F, 9] in float32 from a seed: the only randomness in the vocoder."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(1, frames * FRAME_SAMPLES, HARMONICS, generator=generator)
+    return torch.randn(1, frames * FRAME_SAMPLES, HARMONICS, generator=generator, dtype=torch.float32)  # whatever the default is
 
 
 def sine_waves(f0_hz: Tensor) -> Tensor:
