@@ -1,0 +1,83 @@
+"""The whole chain in PyTorch against upstream's KModel with the same weights, in float64: unseen sentences, voices in turn.
+
+    python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
+
+`vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1 when a duration differs or a figure is
+below --limit dB. The last line of stdout is one JSON object.
+"""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from core.arguments import checkpoint_argument
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+
+if TYPE_CHECKING:
+    from core.checkpoint import Checkpoint
+
+
+def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
+    """Durations that differ, and SNR in dB of the vocoder and of the chain, of one sentence."""
+    import numpy as np
+    import torch
+
+    from core.figures import snr_db
+    from core.voices import style_row
+    from encoder.vocab import input_ids
+    from pipeline.reading import TextReader, dialect_of
+    from pipeline.runs import Spoken, torch_run, upstream_run
+
+    result = next(TextReader.load(dialect_of(voice), None).sentences(text))
+    phonemes = result.phonemes
+    spoken = Spoken(input_ids(phonemes, checkpoint.config.vocab), style_row(checkpoint.voice(voice), len(phonemes)), 1.0, 0)
+    reference = upstream_run(checkpoint, spoken, torch.float64)
+    ours = torch_run(checkpoint, spoken, torch.float64, reference)
+    changed = int(np.sum(reference["durations"] != ours["durations"]))
+    row = {"voice": voice, "text": text, "seconds": len(reference["waveform"]) / 24_000, "durations_changed": changed}
+    return row | {name: snr_db(reference[seam], ours[seam]) for name, seam in (("vocoder_db", "waveform"), ("chain_db", "chain"))}
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.chain_parity", description=__doc__.splitlines()[0])
+    checkpoint_argument(parser)
+    parser.add_argument("--sentences", type=int, default=10, help="of core/data/unseen.txt (default: %(default)s)")
+    parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="default: all of the checkpoint")
+    parser.add_argument("--limit", type=float, default=100.0, help="dB to reach (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    from core.checkpoint import open_checkpoint
+    from core.corpus import frozen_sentences
+
+    texts = frozen_sentences("unseen")
+    if not 1 <= arguments.sentences <= len(texts):
+        raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    voices, rows = arguments.voices or checkpoint.voices, []
+    for index, text in enumerate(track(texts[: arguments.sentences], "sentences", console=Console(stderr=True))):
+        rows.append(compared(checkpoint, text, voices[index % len(voices)]))
+    table = Table("voice", "seconds", "durations changed", "vocoder dB", "chain dB", title=f"{checkpoint.name} against upstream, float64")
+    for row in rows:
+        figures = (f"{row['vocoder_db']:.1f}", f"{row['chain_db']:.1f}")
+        table.add_row(row["voice"], f"{row['seconds']:.1f}", str(row["durations_changed"]), *figures)
+    Console().print(table)
+    worst = {name: min(row[name] for row in rows) for name in ("vocoder_db", "chain_db")}
+    changed = sum(row["durations_changed"] for row in rows)
+    good = not changed and min(worst.values()) >= arguments.limit
+    print(json.dumps({"good": good, "durations_changed": changed, "worst": worst, "rows": rows}))
+    return EXIT_GOOD if good else EXIT_REJECTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from bench.chain_parity import main  # one module identity, however it was started
+
+    raise SystemExit(main())
