@@ -118,10 +118,11 @@ def test_the_decision_is_for_this_very_package(
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     summary = {"pesq": {"mean": 4.5, "worst": 4.25}, "mcd_db": {"mean": 0.125}}
     made = {"package_sha256": Manifest.load(build / "KokoroVocoder-tiny-fp16.json").package_sha256}
-    level = {"method": "fp16", "verdict": verdict, "reasons": ["because"], "broken": [], "bytes": 1_230_000, "clips": [1] * 24,
+    level = {"method": "fp16", "verdict": verdict, "reasons": ["because"], "broken": [], "bytes": 1_230_000, "clips": [{}] * 24,
              "summary": summary, "provenance": made}  # fmt: skip
     (build / "release").mkdir()
-    decision = {"levels": [level], "provenance": {"precision": "declared", "commit": "abc"}}
+    decision = {"format": 1, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
+    decision["provenance"] = {"precision": "declared", "commit": "abc"}
     (build / "release" / "decision.json").write_text(json.dumps(decision), encoding="utf-8")
     assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
     if code:

@@ -22,7 +22,7 @@ WEIGHTS = "kokoro-v1_0.pth"
 CLIENT = """
 import sys, time
 from huggingface_hub import constants
-from pipeline import checkpoint
+from core import checkpoint
 from core.errors import InputError
 checkpoint.HUB_SHA256 = sys.argv[1]
 constants.DOWNLOAD_CHUNK_SIZE = 4096  # 10 MiB: what a cut connection loses; these files are smaller

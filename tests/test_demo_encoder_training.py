@@ -22,8 +22,9 @@ from demo.encoder_training import EncoderPlan, EncoderTrainer, losses
 from demo.finish import Finish
 from demo.model import DemoVoice
 from encoder.alignment import AlignmentLimits
-from encoder.functions import encode, torch_functions
+from encoder.functions import torch_functions
 from encoder.model import Encoder
+from encoder.steps import EncoderBackend, encode
 from tests.test_demo_training import tiny_config
 
 PLAN = EncoderPlan(steps=30, seed=0, warmup_steps=4, rate=1e-2, count=2)
@@ -67,9 +68,9 @@ def test_batches_follow_from_seed_and_step() -> None:
 
 
 def test_an_empty_corpus_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"pipeline\.demo\.lessons"):
+    with pytest.raises(InputError, match=r"demo\.lessons"):
         load_pairs(tmp_path)
-    with pytest.raises(InputError, match=r"pipeline\.demo\.lessons"):
+    with pytest.raises(InputError, match=r"demo\.lessons"):
         EncoderBatches([], 0)
 
 
@@ -117,7 +118,7 @@ def test_the_export_is_a_whole_checkpoint_and_speaks_as_it_was_trained(start: Pa
     utterance: Utterance = heldout()[0]
     style = checkpoint.voice(utterance.voice)[0, :, checkpoint.config.style_dim :]
     limits = _limits(checkpoint)
-    encoded = encode(torch_functions(Encoder.of(checkpoint)), tuple(utterance.input_ids.tolist()), style, 1.0, None, limits)
+    encoded = encode(EncoderBackend(torch_functions(Encoder.of(checkpoint)), limits), tuple(utterance.input_ids.tolist()), style, 1.0)
     with torch.no_grad():
         rows, at = stacked([Pair(utterance, utterance)]).spelled, torch.tensor([VOICES.index(utterance.voice)])
         bins, hidden = trainer.average.timing(rows.input_ids, rows.inside(), trainer.average.styles[at])

@@ -15,7 +15,7 @@ HISTORY = ("log.md", "findings.md", "CHANGELOG.md")  # may name what is gone
 ROOMS = "core|demo|g2p|encoder|vocoder|quantize|pipeline|mlprogram|eval|bench|tests"
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"`[^`\n]*`")  # `[word](/fənˈimz/)` is a pronunciation, no link
-FILE = re.compile(rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt))\b")
+FILE = re.compile(rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt(?:\.gz)?))\b")
 MODULE = re.compile(rf"python -m ((?:{ROOMS})(?:\.\w+)*)")
 
 

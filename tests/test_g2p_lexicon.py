@@ -35,7 +35,7 @@ class Counted:
 
 
 def test_symbols_are_kokoros() -> None:
-    config = json.loads((ROOT / "pipeline" / "demo" / "checkpoint" / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((ROOT / "demo" / "checkpoint" / "config.json").read_text(encoding="utf-8"))
     assert list(SYMBOLS) == list(config["vocab"])
     assert unknown_symbol("həlˈO") is None
     assert unknown_symbol("həl#O") == "#"

@@ -12,7 +12,7 @@ import torch
 from core.errors import InputError
 from core.kokoro_int8.archive import LARGEST_MEMBER_BYTES, add_voices
 
-GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()
+GOOD = np.full((510, 1, 256), 0.75, "<f4").tobytes()
 
 
 def member(name: str, data: bytes = GOOD, kind: bytes = tarfile.REGTYPE, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
@@ -115,7 +115,7 @@ def test_a_bundled_voice_may_come_again_but_not_differ(tmp_path: Path) -> None:
     voices.mkdir()
     (voices / "af_heart.bin").write_bytes(GOOD)
     assert add_voices(archive(tmp_path / "a.tgz", member("af_heart.bin")), voices, ["af_heart"]) == ("af_heart",)
-    other = archive(tmp_path / "b.tgz", member("af_heart.bin", np.zeros((510, 1, 256), "<f4").tobytes()))
+    other = archive(tmp_path / "b.tgz", member("af_heart.bin", np.full((510, 1, 256), 0.75, "<f4").tobytes()))
     with pytest.raises(InputError, match="af_heart differs from the bundled voice"):
         add_voices(other, voices, ["af_heart"])
     assert (voices / "af_heart.bin").read_bytes() == GOOD

@@ -63,7 +63,7 @@ def test_decoded_once_and_opened_like_any_checkpoint(small: list[bytes], capsys:
 
 
 def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    from pipeline import checkpoint as module
+    from core import checkpoint as module
 
     def no_hub() -> Path:
         raise InputError("the hub did not answer")

@@ -16,7 +16,7 @@ from quantize import measure
 from quantize.activations import calibration_inputs
 from quantize.apply import main as apply
 from quantize.layers import program_layers
-from quantize.measure import Bench
+from quantize.measure import LayerTrials
 from quantize.methods import METHODS, method_named
 from quantize.plan import plan_for
 from quantize.recipe import load_recipe
@@ -68,11 +68,11 @@ class TestSensitivityCommand:
         """Layers measured so far; the figure is the number of characters of their names. Calibration takes two sentences."""
         layers: list[str] = []
 
-        def damage_db2(_: Bench, levels: dict[str, str]) -> float:
+        def damage_db2(_: LayerTrials, levels: dict[str, str]) -> float:
             layers.append(next(iter(levels)) if len(levels) == 1 else "together")
             return len(layers[-1]) / 1000
 
-        monkeypatch.setattr(Bench, "damage_db2", damage_db2)
+        monkeypatch.setattr(LayerTrials, "damage_db2", damage_db2)
         monkeypatch.setattr(measure, "calibration_inputs", lambda checkpoint, vocoder, _: calibration_inputs(checkpoint, vocoder, 2))
         return layers
 

@@ -121,7 +121,7 @@ class TestLog:
 
     @pytest.mark.parametrize(
         ("text", "message"),
-        [('{"format": 1, "checkpoint_sha256": "other"}\n', "of another checkpoint or with other settings"), ("nonsense\n", "is damaged")],
+        [('{"format": 1, "checkpoint_sha256": "other"}\n', "of another checkpoint or with other settings"), ("nonsense\n", "is not JSON")],
     )
     def test_what_does_not_belong_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(InputError, match=message):

@@ -9,7 +9,7 @@ from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.config import KokoroConfig
 from g2p import G2P
 from pipeline.chunks import chunks
-from pipeline.synthesize import dialect_of
+from pipeline.reading import dialect_of
 from pipeline.synthesize import main as synthesize
 from pipeline.validate import main as validate
 

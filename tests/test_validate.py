@@ -46,14 +46,14 @@ def test_one_broken_seam_is_the_one_named_and_where(name: str) -> None:
 
 def test_what_follows_a_bad_stage_is_not_blamed() -> None:
     ours = random_seams()
-    ours["d_en"] *= 2
+    ours["bert_encoder"] *= 2
     ours["durations"] = ours["durations"] + 1
-    for name in ("en", "f0_hz", "energy", "asr"):
+    for name in ("frames", "f0_hz", "energy", "asr"):
         ours[name] = np.zeros((1, 22, 16))  # other durations, other lengths
     rows = {row.name: row for row in compared(random_seams(), ours, FLOAT32)}
-    assert first_bad(list(rows.values())) == "d_en"
-    assert all(rows[name].verdict == "behind a bad one" for name in ("durations", "en", "f0_hz", "energy", "asr"))
-    assert rows["t_en"].verdict == "good" and "shape [1, 22, 16]" in rows["en"].note
+    assert first_bad(list(rows.values())) == "bert_encoder"
+    assert all(rows[name].verdict == "behind a bad one" for name in ("durations", "frames", "f0_hz", "energy", "asr"))
+    assert rows["text"].verdict == "good" and "shape [1, 22, 16]" in rows["frames"].note
 
 
 def test_phase_of_silence_and_plus_minus_pi_are_no_difference() -> None:
@@ -69,12 +69,12 @@ def test_our_pytorch_against_upstream(folder: str, arithmetic: str, tmp_path: Pa
     flags = ["--checkpoint", folder, "--phonemes", PHONEMES, "--voice", "slt:0.6,rms:0.4", "--arithmetic", arithmetic]
     assert main([*flags, "--save-dir", str(tmp_path)]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert report["first_bad"] == {"twin": None}
-    rows = {row["name"]: row for row in report["seams"]["twin"]}
+    assert report["first_bad"] == {"torch": None}
+    rows = {row["name"]: row for row in report["seams"]["torch"]}
     assert rows["durations"]["verdict"] == "good" and rows["f0_hz"]["snr_db"] > 100
     assert rows["waveform"]["verdict"] == "not compared"  # upstream's decoder cannot hold this checkpoint's widths
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["seams.json", "seams.png", "twin.npz", "upstream.npz"]
-    with np.load(tmp_path / "twin.npz") as saved:
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["seams.json", "seams.png", "torch.npz", "upstream.npz"]
+    with np.load(tmp_path / "torch.npz") as saved:
         assert saved["durations"].shape == (len(PHONEMES) + 2,)
 
 
@@ -82,7 +82,7 @@ def test_control_a_broken_text_encoder_is_found(folder: str, monkeypatch: pytest
     whole = TextEncoder.forward
     monkeypatch.setattr(TextEncoder, "forward", lambda self, ids, lengths=None, inside=None: whole(self, ids, lengths, inside) * 1.01)
     assert main(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
-    assert "the first bad stage is t_en" in capsys.readouterr().out
+    assert "the first bad stage is text" in capsys.readouterr().out
 
 
 def test_control_shifted_durations_are_found(folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
@@ -117,6 +117,6 @@ def test_whole_chain_at_full_size_in_float64(tmp_path: Path, capsys: pytest.Capt
     """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own."""
     full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB}, encoder=True)
     assert main(["--checkpoint", str(full), "--phonemes", PHONEMES, "--arithmetic", "float64"]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["seams"]["twin"]}
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["seams"]["torch"]}
     assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
     assert rows["chain"]["snr_db"] >= 60
