@@ -12,7 +12,7 @@ import torch
 from core.errors import InputError
 from core.kokoro_int8.archive import LARGEST_MEMBER_BYTES, add_voices
 
-GOOD = np.full((510, 1, 256), 0.75, "<f4").tobytes()
+GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()
 
 
 def member(name: str, data: bytes = GOOD, kind: bytes = tarfile.REGTYPE, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
