@@ -19,6 +19,7 @@ COLUMNS_PER_FRAME = FRAME_SAMPLES // HOP_SAMPLES
 HARMONICS = 9  # fundamental and eight overtones
 
 VOCODER_NAME = "KokoroVocoder"
+TUNING, JUDGED, SECOND = "tuning", "judged", "second"  # sets of texts, core/data/speech
 LITERAL, WINDOWED, WINDOWED_POLYNOMIAL = "literal", "windowed", "windowed-poly"
 FORMS = (LITERAL, WINDOWED, WINDOWED_POLYNOMIAL)  # of the vocoder (vocoder/forms.py); the literal one has no name in a package's name
 FEATURES, STYLE, WAVEFORM = "features", "style", "waveform"
