@@ -36,6 +36,8 @@ def run_program(
 class VocoderPackage:
     """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. pack, execute, join: a VocoderBackend."""
 
+    arrays = False
+
     def __init__(self, manifest_path: Path, precision: str = "declared", opened: Callable[[Path], Any] | None = None) -> None:
         """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open the package, Core ML's own."""
         self.manifest = Manifest.load(manifest_path)

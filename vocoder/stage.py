@@ -1,7 +1,7 @@
 """The vocoder as a Stage, in either form: one flexible input, fp32 tail, the promises of its program, its contract.
 
-    stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
-    (manifest,) = build(stage, Path("build"))
+stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
+(manifest,) = build(stage, Path("build"))
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ from vocoder.check import check_figures
 from vocoder.decoder import Vocoder
 from vocoder.facts import VocoderFacts
 from vocoder.forms import Form
+from vocoder.harmonics import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 from vocoder.packing import PackedVocoder, VocoderInputs
-from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 
 if TYPE_CHECKING:
     import coremltools as ct
