@@ -9,7 +9,6 @@ literal form in a bucket of their own length, so that one page describes both.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
