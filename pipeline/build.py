@@ -19,7 +19,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import buckets_argument, checkpoint_argument
+from core.arguments import buckets_argument, checkpoint_argument, form_argument
 from core.contract import DEFAULT_BUCKETS, LITERAL, MAX_PHONEMES, TOKEN_BUCKETS, WINDOWED
 from core.errors import EXIT_GOOD, InputError, run_cli
 
@@ -58,7 +58,7 @@ def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
     )
-    parser.add_argument("--form", choices=(LITERAL, WINDOWED), default=LITERAL, help="windowed: time in rows (default: %(default)s)")
+    form_argument(parser, (LITERAL, WINDOWED))
     parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="windowed: chips it must suit, m1,m2 ...; default all")
     parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; windowed: rows * pitch + 2")
     _shared_flags(parser, "iOS17")

@@ -15,7 +15,7 @@ from core.layers import Mask
 from vocoder.decoder import Vocoder
 from vocoder.inputs import VocoderInputs, packed
 
-__all__ = ["PackedVocoder", "VocoderInputs", "pack", "unpack"]
+__all__ = ["PackedTrunk", "PackedVocoder", "VocoderInputs", "pack", "unpack"]
 
 
 def pack(inputs: VocoderInputs, bucket: int) -> Tensor:
@@ -47,3 +47,12 @@ class PackedVocoder(nn.Module):
         """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
         return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))
+
+
+class PackedTrunk(PackedVocoder):
+    """The exported graph of a host tail: it ends before conv_post."""
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As PackedVocoder -> trunk [1, C, 1, 120B + 1]; the host cuts it at 120F + 1."""
+        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
+        return self.vocoder.trunk(asr, f0, energy, style, spectrum, Mask.of(mask))
