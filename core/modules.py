@@ -1,6 +1,6 @@
 """A list of modules that says what it holds, to a reader and to mypy. At run time it is torch's own.
 
-self.blocks: Modules[AdainResBlk1d] = Modules(AdainResBlk1d(64, 64, 128) for _ in range(3))
+    self.blocks: Modules[AdainResBlk1d] = Modules(AdainResBlk1d(64, 64, 128) for _ in range(3))
 """
 
 from collections.abc import Iterable, Iterator

@@ -45,7 +45,7 @@ def asked_samples(seconds: float) -> int:
 class Chunk:
     """Words that are said in one call. `phonemes`: theirs, one space where white space follows; `places`: where each word's begin.
 
-    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the ending before gives; None: it asks for none.
+    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the ending before gives; None: none asked for.
     """
 
     words: tuple[Word, ...]

@@ -1,6 +1,6 @@
 """Where the packages of a chain stand: found by name, refused when they belong to another checkpoint.
 
-encoders, vocoder = package_manifests(checkpoint, Path("build"), method="w8a8", form="windowed")
+    encoders, vocoder = package_manifests(checkpoint, Path("build"), method="w8a8", form="windowed")
 """
 
 from pathlib import Path

@@ -17,7 +17,7 @@ from pipeline.timestamps import stamp, with_times
 from tests.test_conductor_pipeline import VOICE, FakeFunctions, FakeVocoder
 
 LONG = (
-    "The ferry crossed the harbour in the morning, and nobody on board had seen the storm; in 2026 it is [Kokoro](/kˈOkəɹO/)'s turn. " * 2
+    "The ferry crossed the harbour in the morning, and nobody on board saw the storm; in 2026 it is [Kokoro](/kˈOkəɹO/)'s turn. " * 2
 )
 
 

@@ -1,7 +1,7 @@
 """The vocoder as a Stage, in either form: one flexible input, fp32 tail, the promises of its program, its contract.
 
-stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
-(manifest,) = build(stage, Path("build"))
+    stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
+    (manifest,) = build(stage, Path("build"))
 """
 
 from collections.abc import Mapping

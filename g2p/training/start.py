@@ -6,7 +6,7 @@
 
 A thousand steps then do what takes seven thousand from nothing. The American model was trained without the words at the head of the split's
 hash order (they are its `word` list, or out of it with a family), so the British gold words among those are new to both: the held-out list.
-`names_split` is the American split with CMUdict as a third list, for the same model trained on: what was held out stays so, with its relatives.
+`names_split` is the American split with CMUdict as a third list, for the same model trained on; what was held out stays so.
 """
 
 from collections.abc import Callable, Mapping
