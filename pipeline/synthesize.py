@@ -63,7 +63,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
     parser.add_argument("--dialect", choices=("us", "gb"), help="of g2p (default: by the voice, gb for bf_ and bm_)")
     parser.add_argument("--lexicon", type=Path, help="your own pronunciations, before the lexicon's")
-    parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as JSON")
+    parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as .json, or subtitles as .srt or .vtt")
     parser.add_argument("--resume", action="store_true", help="go on with the chunks that an interrupted run left in OUT.parts/")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser.parse_args(argv)
@@ -76,6 +76,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     from pipeline.audio import SUFFIXES
     from pipeline.journal import journal_of_ours
     from pipeline.runtimes import check_runtime, default_runtime, level_for
+    from pipeline.timestamps import SUFFIXES as TIMES
 
     if (arguments.out is None) == (arguments.stream is None):
         raise InputError("give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else ""))
@@ -85,7 +86,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         check_output(arguments.out, suffixes=SUFFIXES)
         check_output(parts_of(arguments.out), journal_of_ours)
     if arguments.timestamps is not None:
-        check_output(arguments.timestamps, suffixes=(".json",))
+        check_output(arguments.timestamps, suffixes=TIMES)
     arguments.runtime = arguments.runtime or default_runtime()
     arguments.method = level_for(arguments.runtime, arguments.method)
     check_runtime(arguments.runtime, arguments.method, form=arguments.form)
@@ -179,12 +180,12 @@ def spoken(
     from pipeline.audio import to_file, to_stream
     from pipeline.conductor import SpeechOptions
     from pipeline.tally import Tally
-    from pipeline.timestamps import to_json
+    from pipeline.timestamps import times_to
 
     tally, options = Tally(), SpeechOptions(arguments.speed, arguments.seed)
     with ExitStack() as held:
         journal = held.enter_context(journal_of(arguments, settings(arguments, text, voice, made_of)))
-        stamps = held.enter_context(to_json(arguments.timestamps)) if arguments.timestamps else None
+        stamps = held.enter_context(times_to(arguments.timestamps, text)) if arguments.timestamps else None
         sink = held.enter_context(to_file(arguments.out) if arguments.out else to_stream(sys.stdout.buffer, arguments.stream))
         console = Console(stderr=True)
         bar = held.enter_context(Progress(console=console, transient=True, disable=arguments.quiet or not console.is_terminal))
