@@ -194,7 +194,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _truth(text: str) -> bool:
-    return bool(("0", "1").index(text))
+    return bool(("0", "1").index(text))  # ValueError for anything else
 
 
 def _parsed(setting: str) -> tuple[str, Any]:
