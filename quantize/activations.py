@@ -1,6 +1,6 @@
 """Int8 inputs: ranges measured on the executed package over the tuning set's sentences, handed to coremltools' own pass.
 
-    ranges = input_ranges(program, form, layers, calibration_inputs(checkpoint, vocoder, 12), buckets, percentile=99.99)
+    ranges = input_ranges(program, form, layers, calibration_inputs(checkpoint, vocoder, 12), buckets, percentile=99.999)
     passes = input_pass(plan, ranges)
 
 coremltools' calibration needs macOS and keeps only the last sample's range; its pass needs no more than the ranges.

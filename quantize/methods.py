@@ -66,9 +66,11 @@ class PaletteWeights:
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
 
-# Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes, and the last stage's first layer of the spectrum,
-# whose result is all noise in 8 bits.
-FLOAT_INPUTS = ("*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
+# Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum and the
+# decoder's first layer, which lose most for the least arithmetic on real Kokoro.
+FLOAT_INPUTS = (
+    "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv", "encode.conv1", "encode.conv1x1", "encode.shortcut",
+)  # fmt: skip
 Weights = LinearWeights | BlockWeights | PaletteWeights
 
 
@@ -83,7 +85,7 @@ class Activations:
     """
 
     exponent: float = 0.7
-    percentile: float = 99.99
+    percentile: float = 99.999
     follow: bool = True
     float_inputs: tuple[str, ...] = FLOAT_INPUTS
     clips: int = 16
