@@ -70,7 +70,9 @@ def convolved(
     if envelope is None:
         return product(x, bias)
     level = envelope(x)
-    y = product(x * torch.exp(-level), None) * torch.exp(level)
+    divided = x * torch.exp(-level)
+    result = product(divided, None)  # a name of its own: coremltools finds no operation that it calls var_N itself
+    y = result * torch.exp(level)
     return y if bias is None else y + bias.view(1, -1, 1, 1)
 
 
