@@ -16,15 +16,20 @@ FEWEST_CLIPS, FEWEST_VOICES = 24, 3
 
 @dataclass(frozen=True)
 class Gate:
-    """One limit on one statistic of one metric. `in_seed_floors`: the limit is a multiple of what another seed does to the fp32 model."""
+    """One limit on one statistic of one metric: `limit`, and where `floors` is given, no more than that multiple of what other seeds do.
+
+    The smaller of the two holds: a noisy voice cannot loosen a gate, a clean one tightens it.
+    """
 
     metric: str
     statistic: str
     limit: float
     reason: str
-    in_seed_floors: bool = False
+    floors: float | None = None
 
     def __post_init__(self) -> None:
+        if self.floors is not None and METRICS[self.metric].best == HIGHER:
+            raise ValueError(f"gate {self.name}: a multiple of a figure that is best when high is no limit")
         if self.statistic not in (MEAN, WORST) or (self.statistic == MEAN and METRICS[self.metric].best == ZERO):
             raise ValueError(f"gate {self.name}: errors of both signs cancel in a mean; a metric that is best near 0 is held by its worst")
 
@@ -32,6 +37,15 @@ class Gate:
     def name(self) -> str:
         """For tables and JSON: "pesq mean"."""
         return f"{self.metric} {self.statistic}"
+
+    @property
+    def in_seed_floors(self) -> bool:
+        """Whether other seeds can tighten it."""
+        return self.floors is not None
+
+    def limit_for(self, floor: float | None) -> float:
+        """The limit under this seed floor (None: not measured)."""
+        return self.limit if self.floors is None or floor is None else min(self.limit, self.floors * abs(floor))
 
     def keeps(self, value: float, limit: float) -> bool:
         """Whether `value` is on the good side of `limit`."""
@@ -53,8 +67,8 @@ COMMON = (
     Gate("pesq", MEAN, 4.0, "the user's guide asks for PESQ above 4.0"),
     Gate("pesq", WORST, 3.8, "one bad sentence is heard: 40 dB of speech-correlated noise scores 3.87 on this model"),
     Gate("mcd_increase_db", MEAN, 0.5, "the user's guide asks for an MCD increase below 0.5 dB"),
-    Gate("mcd_db", MEAN, 1.0, "an error smaller than what another noise seed does is inside the model's own spread", in_seed_floors=True),
-    Gate("lsd_db", MEAN, 1.0, "the same on a linear frequency axis, which does not forgive the high bands", in_seed_floors=True),
+    Gate("mcd_db", MEAN, 1.0, "an error smaller than what another noise seed does is inside the model's own spread", floors=1.0),
+    Gate("lsd_db", MEAN, 1.0, "the same on a linear frequency axis, which does not forgive the high bands", floors=1.0),
     Gate("level_db", WORST, 0.5, "PESQ and MCD are blind to gain; 1 dB between sentences is just noticeable, half is left to other stages"),
     *(Gate(f"band_{band}_khz_db", WORST, 1.0, _BAND_REASON) for band in ("0_2", "2_4", "4_8", "8_12")),
     Gate("jump_db", WORST, 10.0, "5 ms that lose or gain 10 dB are a dropout or click, which PESQ and MCD average away; a seed has less"),

@@ -37,16 +37,16 @@ class Caught:
 class ControlTrials:
     """Responsibilities: 1. the fp32 renders' own spread, measured once; 2. each control against the gates."""
 
-    def __init__(self, truth: Truth, clips: Sequence[Utterance]) -> None:
-        self._truth, self._clips = truth, clips
+    def __init__(self, truth: Truth, clips: Sequence[Utterance], only: Sequence[str] = ()) -> None:
+        self._truth, self._clips, self._only = truth, clips, only
         self._faults = Faults(truth.checkpoint, truth.vocoder, truth.seed)
         self._spoken = {clip.id: truth.of(clip) for clip in clips}
-        self._seed_floor = {clip.id: spoken.seed_floor() for clip, spoken in zip(clips, self._spoken.values(), strict=True)}
+        self._seed_floor = {clip.id: spoken.seed_floor(only) for clip, spoken in zip(clips, self._spoken.values(), strict=True)}
 
     def caught(self, control: Control) -> Caught:
         """Judge one control."""
         known_bad = KnownBad(self._faults, control)
-        results = [judge_clip(self._truth, known_bad, clip, self._seed_floor[clip.id], self._spoken[clip.id]) for clip in self._clips]
+        results = [judge_clip(self._truth, known_bad, clip, self._seed_floor[clip.id], self._spoken[clip.id], self._only) for clip in self._clips]
         silent = tuple(f"{result.id} {result.defect}" for result in results if result.defect)
         figures = [result.figures for result in results if not result.defect]
         seed_floor = [result.seed_floor for result in results if not result.defect]
