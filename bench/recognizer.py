@@ -80,6 +80,7 @@ def listened(checkpoint: "Checkpoint", arguments: argparse.Namespace, texts: lis
     import numpy as np
     from rich.console import Console
     from rich.progress import track
+
     from eval.metrics.framing import at_16_khz
     from pipeline.conductor import SpeechOptions
 

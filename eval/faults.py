@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -58,12 +59,24 @@ class Control:
     seen: str
 
 
+class Rendered(Protocol):
+    """A control or a harmless change."""
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+
+    @property
+    def render(self) -> Callable[[Faults, VocoderInputs], np.ndarray]:
+        """[600 F] float32 of a clip's inputs."""
+
+
 @dataclass(frozen=True)
 class KnownBad:
     """A control as something to judge."""
 
     faults: Faults
-    control: Control
+    control: Rendered
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """[600 F] float32 with the error in it."""

@@ -15,8 +15,8 @@ from core.corpus import Utterance
 from eval.claims import DEVICE, DEVICE_DOUBT, NUMERIC
 from eval.corpus import Spoken, Subject, Truth
 from eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
-from eval.metrics.registry import METRICS, measure
 from eval.metrics.framing import defect
+from eval.metrics.registry import METRICS, measure
 from eval.verdict import Check, Decision, Figures, decide, statistic
 
 
@@ -90,10 +90,17 @@ def judge_clip(
     spoken = spoken or truth.of(utterance)
     test = subject.render(truth.inputs(utterance)).astype(np.float64)
     vowel = subject.render(truth.vowel_inputs(utterance)[0]).astype(np.float64)
-    wrong = defect(test) or defect(vowel)
+    wrong = _unlike(test, spoken.reference) or _unlike(vowel, spoken.vowel)
     figures = {} if wrong else measure(spoken.trial(test, vowel), only)
     seconds = utterance.frames / FRAMES_PER_SECOND
     return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, seed_floor or spoken.seed_floor(only), wrong)
+
+
+def _unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:
+    """What makes a package's output no rendition of the reference, or None: a defect, another length."""
+    if len(signal) != len(reference):
+        return f"holds {len(signal)} samples, the reference {len(reference)}"
+    return defect(signal)
 
 
 def check_record(check: Check) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def hard_clipped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     return clipped(render_reference(faults.vocoder, inputs))
 
 
-_ALL = (
+THIRTEEN = (
     Control(
         "atan2 flipped at DC", "mcd_db", flipped_at_dc, "Core ML's atan2(0, negative) is 0: word error rate 10.38 % until it was found"
     ),
@@ -150,4 +150,4 @@ _ALL = (
     Control("seed-0 pulse train", "mcd_db", pulse_noise, "xorshift started at 0 stays at 0, in a published port"),
     Control("int4 everything", "pesq", int4_weights, "every convolution in int4, one scale per channel"),
 )
-CONTROLS = MappingProxyType({control.name: control for control in (*_ALL, *SHIPPED, *LATER)})
+CONTROLS = MappingProxyType({control.name: control for control in (*THIRTEEN, *SHIPPED, *LATER)})

@@ -2,8 +2,8 @@
 
     for control in SHIPPED: control.render(faults, inputs)   # [600 F] float32
 
-A caller's noise of seed 0 in every sentence is no error that a sentence can show: it is another seed (eval/harmless.py). What is put in here is
-the worse form, one draw a frame.
+A caller's noise of seed 0 in every sentence is no error that a sentence can show: it is another seed (eval/harmless.py). What is put in
+here is the worse form, one draw a frame.
 """
 
 from dataclasses import replace
@@ -29,7 +29,8 @@ def wrong_phone(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Three frames about the loudest voiced one take the text features of another phone: of all frames', those at the median distance."""
     at = max(1, min(loudest_frame(inputs), inputs.frames - 2))
     distance = (inputs.asr - inputs.asr[..., at : at + 1]).norm(dim=1)[0]  # [F]
-    other = int(distance.argsort()[(distance > 0).logical_not().sum() :][int((distance > 0).sum()) // 2])
+    others = int((distance > 0).sum())  # 0 in a held vowel: one phone, and nothing to take
+    other = int(distance.argsort()[len(distance) - others + others // 2]) if others else at
     asr = inputs.asr.clone()
     asr[..., at - 1 : at - 1 + WRONG_FRAMES] = inputs.asr[..., other : other + 1]
     return render_reference(faults.vocoder, replace(inputs, asr=asr))

@@ -9,9 +9,9 @@ import pytest
 
 from core.corpus import heldout
 from demo.features import resampled
+from eval.metrics.framing import FFT_SIZE, FRAME_LENGTH, frames
 from eval.metrics.mel_cepstrum import ALPHA, ORDER, mel_cepstrum, warping
 from eval.metrics.spectral import mcd_db
-from eval.metrics.framing import FFT_SIZE, FRAME_LENGTH, frames
 from eval.metrics.trial import Trial
 
 

@@ -84,7 +84,9 @@ class TestClosedForms:
         total, active = 0.0, np.flatnonzero(trial.baseline.active)
         for index in active:
             cut = slice(index * FRAME_HOP, index * FRAME_HOP + FRAME_LENGTH)
-            powers = [np.abs(np.fft.rfft(s[cut] * window, FFT_SIZE)) ** 2 + trial.baseline.power_floor for s in (trial.reference, trial.test)]
+            powers = [
+                np.abs(np.fft.rfft(s[cut] * window, FFT_SIZE)) ** 2 + trial.baseline.power_floor for s in (trial.reference, trial.test)
+            ]
             total += math.sqrt(np.mean((10 * np.log10(powers[0] / powers[1])) ** 2))
         assert log_spectral_distance_db(trial) == pytest.approx(total / len(active))
 

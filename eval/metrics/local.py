@@ -2,8 +2,8 @@
 
     local_spectrum_db(Trial(reference, test, other_seeds))
 
-One wrong phone in six seconds, or the loudest syllable dipped, moves no mean. Another seed is nowhere far from the reference, so its largest
-distance at a place is allowed there, but never more than ALLOWED: a noisier voice does not hide more.
+One wrong phone in six seconds, or the loudest syllable dipped, moves no mean. Another seed is nowhere far from the reference, so its
+largest distance at a place is allowed there, but never more than ALLOWED: a noisier voice does not hide more.
 """
 
 import numpy as np

@@ -32,7 +32,8 @@ class Metric:
     def fits(self, trial: Trial) -> bool:
         """Whether the trial has what this metric needs."""
         has = (bool(trial.other_seeds), trial.tone is not None, trial.text is not None)
-        return all(there or not needed for there, needed in zip(has, (self.needs_other_seed, self.needs_tone, self.needs_text), strict=True))
+        needed = (self.needs_other_seed, self.needs_tone, self.needs_text)
+        return all(there or not wanted for there, wanted in zip(has, needed, strict=True))
 
     def worst(self, values: Iterable[float]) -> float:
         """The value of the worst clip."""

@@ -1,4 +1,4 @@
-"""Models that listen to one signal: DNSMOS and DistillMOS (predicted quality) and resemblyzer's voice encoder. Weights come with the packages.
+"""Models that listen to one signal: DNSMOS and DistillMOS (predicted quality), resemblyzer's voice encoder. Packages bring the weights.
 
     dnsmos_of(signal), distillmos_of(signal), voiceprint_of(signal)  # signal [samples] at 24 kHz
 

@@ -124,7 +124,7 @@ _ALL = (
         "dB",
         LOWER,
         0.0,
-        formula="largest absolute level difference of 5 ms, powers plus 1e-3 of the loudest; less the largest of other seeds there (at most 6)",
+        formula="largest absolute level difference of 5 ms (floor 1e-3 of the loudest), less the largest of other seeds there (at most 6)",
         silence="floored 30 dB below the loudest 5 ms",
         source="definition",
         limits="one frame decides: says that something broke, not how it sounds",

@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 
-from core.contract import SAMPLE_RATE_HZ
 from core.errors import InputError
 from eval.metrics.baseline import Baseline
 from eval.metrics.framing import alignment, defect
