@@ -53,7 +53,8 @@ class ControlTrials:
         figures, seed_floor = [result.figures for result in sound], [result.seed_floor for result in sound]
         held = [gate for gate in gates_for(JUDGED_AS) if gate.metric != getattr(control, "named_by", None)]
         broken = tuple(gate.name for gate in held if check(gate, figures, seed_floor).state == BROKEN)
-        mean = {name: statistic(name, MEAN, figures) or float("nan") for name in ("pesq", "mcd_db")}
+        found = {name: statistic(name, MEAN, figures) for name in ("pesq", "mcd_db")}
+        mean = {name: float("nan") if value is None else value for name, value in found.items()}
         return Caught(control.name, silent + broken, mean["pesq"], mean["mcd_db"])
 
     def _result(self, changed: KnownBad, clip: Utterance) -> ClipResult:
