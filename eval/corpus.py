@@ -1,4 +1,4 @@
-"""What is judged, and the fp32 renders that every level is measured against.
+"""What is judged: the checkpoint's own speech, and the fp32 renders that every level is measured against.
 
     truth = Truth(checkpoint, seed=0, folder=None)
     spoken = truth.of(clip)  # reference, three other seeds, held vowel, and the seed floor
@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from core.checkpoint import Checkpoint
-from core.corpus import Utterance
+from core.contract import JUDGED, TUNING
+from core.corpus import Utterance, require_disjoint
 from core.errors import InputError
 from core.staging import staged
 from eval.metrics.baseline import Baseline, Heard
@@ -24,6 +25,7 @@ from eval.metrics.registry import METRICS, measure
 from eval.metrics.trial import Tone, Trial
 from eval.probe import held_vowel
 from quantize.features import text_encoder, vocoder_inputs
+from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
@@ -139,19 +141,12 @@ def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]
     if count is None:
         return list(utterances)
     if not 1 <= count <= len(utterances):
-        raise InputError(f"--clips {count}: there are {len(utterances)} held-out clips, give 1 to {len(utterances)}")
+        raise InputError(f"--clips {count}: there are {len(utterances)} clips, give 1 to {len(utterances)}")
     return list(utterances[:count])
 
 
-def require_disjoint(judged: Sequence[Utterance], calibrated: Sequence[Utterance]) -> None:
-    """InputError when a sentence that is judged was also used to choose activation ranges."""
-    known = {_words(utterance.text): utterance.id for utterance in calibrated}
-    for utterance in judged:
-        if _words(utterance.text) in known:
-            raise InputError(
-                f"held-out {utterance.id} is calibration {known[_words(utterance.text)]}: {utterance.text!r}; judge other text"
-            )
-
-
-def _words(text: str) -> str:
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+def judged_clips(checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None) -> list[Utterance]:
+    """The set's first `count` clips. InputError when one of its texts is tuned on, or when there are fewer."""
+    chosen = own_speech(checkpoint, name)
+    require_disjoint(own_speech(checkpoint, TUNING), chosen)
+    return clips(chosen, count)
