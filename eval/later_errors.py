@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from core.contract import FRAME_SAMPLES, PROSODY_PER_FRAME, SAMPLE_RATE_HZ
 from eval.faults import Control, Faults
 from eval.shipped_errors import loudest_frame
+from vocoder.harmonics import VOICED_ABOVE_HZ
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
-from vocoder.source import VOICED_ABOVE_HZ, gaussian_noise
+from vocoder.source import gaussian_noise
 
 
 class Through(nn.Module):

@@ -15,14 +15,13 @@ from torch import Tensor
 from core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES, HARMONICS, PROSODY_PER_FRAME, SAMPLE_RATE_HZ
 from eval.damage import dipped
 from eval.faults import Control, Faults
+from vocoder.harmonics import SINE_AMPLITUDE, STEP_SAMPLES, VOICED_ABOVE_HZ, VOICED_NOISE, spectrum_of
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
-from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE, gaussian_noise, spectrum_of
+from vocoder.source import gaussian_noise
 
 WRONG_FRAMES = 3  # 75 ms
 OTHER_STYLE = 0.15
-STEP_SAMPLES = FRAME_SAMPLES // PROSODY_PER_FRAME
-FARTHEST = 3  # voices away in the list: another pack
 
 
 def wrong_phone(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
@@ -77,12 +76,12 @@ def half_phase(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 def source_of(faults: Faults, inputs: VocoderInputs, cycles: Tensor) -> Tensor:
     """The harmonic spectrum [1, 22, 120F + 1] of phases given in cycles [1, 2F] at the F0 rate, otherwise as `HarmonicSource`."""
     phase = torch.nn.functional.interpolate(cycles[:, None], scale_factor=float(STEP_SAMPLES), mode="linear")  # [1, 1, 600F]
-    sines = torch.sin(2 * torch.pi * phase.transpose(1, 2) * torch.arange(1, HARMONICS + 1).double())  # [1, 600F, 9]
-    voiced = (inputs.f0_hz > VOICED_ABOVE_HZ).double().repeat_interleave(STEP_SAMPLES, dim=1)[..., None]
-    noise = gaussian_noise(inputs.frames, faults.seed).double() * (voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3)
-    linear = faults.vocoder.generator.m_source.l_linear
-    waves = torch.nn.functional.linear(sines * SINE_AMPLITUDE * voiced + noise, linear.weight.double(), linear.bias.double())
-    return spectrum_of(torch.tanh(waves).squeeze(-1)).float()
+    sines = np.sin(2 * np.pi * phase.transpose(1, 2).numpy() * np.arange(1, HARMONICS + 1))  # [1, 600F, 9]
+    voiced = np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None].astype(np.float64)
+    noise = gaussian_noise(inputs.frames, faults.seed).numpy() * (voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3)
+    merge = faults.vocoder.generator.m_source.merge
+    excitation = np.tanh((sines * SINE_AMPLITUDE * voiced + noise) @ merge.weights.astype(np.float64) + merge.bias)
+    return torch.from_numpy(spectrum_of(excitation)).float()
 
 
 def lost_duration(faults: Faults, inputs: VocoderInputs) -> np.ndarray:

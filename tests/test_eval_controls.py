@@ -1,6 +1,8 @@
 """Known-bad controls on real held-out sentences: each is rejected, and by the gate that claims to catch it. The undamaged pass."""
 
+from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,17 +10,19 @@ import pytest
 from core.checkpoint import open_checkpoint
 from core.corpus import Utterance, heldout
 from eval.corpus import Truth
-from eval.faults import Faults, KnownBad, rounded
+from eval.faults import Control, Faults, KnownBad, rounded
 from eval.gates import FEWEST_CLIPS, gates_for
 from eval.harmless import HARMLESS, Harmless
 from eval.judge import judge_clip
 from eval.known_bad import CONTROLS, THIRTEEN, bandwidth_hz
-from eval.later_errors import LATER
+from eval.later_errors import LATER, Through
 from eval.shipped_errors import SHIPPED
 from eval.try_controls import ControlTrials
 from eval.verdict import SHIP, decide
 from tests.signals import white_noise
 from vocoder.package import render_reference
+from vocoder.packing import VocoderInputs
+from vocoder.source import gaussian_noise
 
 LONGEST_FRAMES = 90
 
@@ -117,3 +121,61 @@ def test_bandwidth_of_a_band_limited_voice() -> None:
     spectrum[6500:] = 0
     assert bandwidth_hz(noise) == 12_000
     assert bandwidth_hz(np.fft.irfft(spectrum, 24_000)) == 7000
+
+
+class Loud(Truth):
+    """The demo voice with source noise eight times as loud, in every seed."""
+
+    def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
+        return self.louder(super().inputs(utterance, other_seed), other_seed)
+
+    def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
+        inputs, pitch_hz = super().vowel_inputs(utterance, other_seed)
+        return self.louder(inputs, other_seed), pitch_hz
+
+    def louder(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
+        noise = 8 * gaussian_noise(inputs.frames, self.seed + other_seed)
+        spectrum = self.vocoder.generator.m_source(inputs.f0_hz, noise).squeeze(2).float()
+        return replace(inputs, spectrum=spectrum)
+
+
+@pytest.fixture(scope="module")
+def noisy_voice(truth: Truth) -> ControlTrials:
+    """Eight phrases of it before the gates that a noisier voice used to loosen."""
+    only = ("mcd_increase_db", "mcd_db", "lsd_db", "speaker_distance", "local_spectrum_db")
+    return ControlTrials(Loud(truth.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:8]], only)
+
+
+@pytest.mark.parametrize("block", [0, 1, 2, 3])
+def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials, block: int) -> None:
+    def dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+        copy = deepcopy(faults.vocoder)
+        copy.generator.resblocks[block] = Through()
+        return render_reference(copy.eval(), inputs)
+
+    assert noisy_voice.caught(Control(f"block {block} dropped", "mcd_increase_db", dropped, "docs/log.md")).rejected
+
+
+def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:
+    """Otherwise the test above proves nothing."""
+    unchanged = Harmless("unchanged", lambda faults, inputs: render_reference(faults.vocoder, inputs), "the same model")
+    assert not noisy_voice.caught(unchanged).rejected
+
+
+def test_output_of_another_length_is_no_audio(truth: Truth, phrase: Utterance) -> None:
+    class Short:
+        def render(self, inputs: VocoderInputs) -> np.ndarray:
+            return render_reference(truth.vocoder, inputs)[:-5]
+
+    assert "samples, the reference" in judge_clip(truth, Short(), phrase, only=("level_db",)).defect
+
+
+def test_renders_are_kept_whole(truth: Truth, phrase: Utterance, tmp_path: Path) -> None:
+    """Reference, seeds, vowels and what was heard come back from the file as they went in."""
+    fresh = Truth(truth.checkpoint, 0, tmp_path).of(phrase)
+    again = Truth(truth.checkpoint, 0, tmp_path).of(phrase)
+    assert len(fresh.other_seeds) == len(again.vowel_other_seeds) == 3
+    assert not np.array_equal(fresh.other_seeds[0], fresh.other_seeds[1])
+    only = ("words_changed", "word_errors_added", "speaker_distance", "dnsmos_loss", "mcd_db", "local_level_db", "thd_n_increase_db")
+    assert again.seed_floor(only) == pytest.approx(fresh.seed_floor(only))
+    assert set(fresh.seed_floor(only)) == {*only, *(f"{name} worst" for name in only)}

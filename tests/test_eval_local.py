@@ -31,8 +31,8 @@ def speech() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def known(speech: np.ndarray) -> Baseline:
-    """The recording, and three others that differ from it by noise 40 dB down."""
-    return Baseline(speech, tuple(white_noise(speech, 40, seed) for seed in SEEDS))
+    """The recording, and three others that differ from it by noise 50 dB down."""
+    return Baseline(speech, tuple(white_noise(speech, 50, seed) for seed in SEEDS))
 
 
 def trial(known: Baseline, test: np.ndarray) -> Trial:
@@ -42,7 +42,7 @@ def trial(known: Baseline, test: np.ndarray) -> Trial:
 def test_one_wrong_sound_breaks_the_gate_and_no_mean(known: Baseline) -> None:
     wrong = trial(known, replaced(known.reference, 75.0))
     assert local_spectrum_db(wrong) > LIMITS["local_spectrum_db"]
-    assert mcd_db(wrong) < 0.3  # what a mean makes of it
+    assert mcd_db(wrong) < 0.5  # what a mean makes of it
 
 
 def test_a_dip_of_9_db_breaks_the_gate(known: Baseline) -> None:
@@ -55,7 +55,7 @@ def test_a_pitch_glitch_breaks_the_gate(known: Baseline) -> None:
 
 
 def test_another_seed_and_a_gain_break_none(known: Baseline) -> None:
-    for harmless in (white_noise(known.reference, 40, seed=9), known.reference * 10 ** (-0.3 / 20)):
+    for harmless in (white_noise(known.reference, 50, seed=9), known.reference * 10 ** (-0.3 / 20)):
         figures = measure(trial(known, harmless), ("local_spectrum_db", "local_level_db", "local_pitch_cents"))
         assert all(value < LIMITS[name] / 2 for name, value in figures.items())
 
@@ -131,6 +131,7 @@ def test_literature_mcd_of_one_cepstral_coefficient() -> None:
 def test_literature_mcd_counts_more_with_more_coefficients_and_in_pauses(speech: np.ndarray) -> None:
     noisy = Trial(speech, white_noise(speech, 40))
     assert 0 < literature_mcd_db(noisy, 13) < literature_mcd_db(noisy, 24)
-    padded = np.concatenate([speech, 1e-5 * np.random.default_rng(1).standard_normal(48_000)])
-    assert literature_mcd_db(Trial(padded, white_noise(padded, 40)), 13) > literature_mcd_db(noisy, 13)  # no floor: pauses weigh
+    one, other = (np.concatenate([speech, 1e-4 * np.random.default_rng(seed).standard_normal(48_000)]) for seed in (1, 2))
+    assert literature_mcd_db(Trial(one, other), 13) > 0.3  # no floor: a pause that nobody hears weighs
+    assert mcd_db(Trial(one, other)) < 0.01
     assert METRICS["mcd13_db"].function(noisy) == literature_mcd_db(noisy, 13)
