@@ -61,7 +61,7 @@ class Identity:
 
 def sha256_of_json(data: object) -> str:
     """SHA-256 of plain data, however its keys are ordered."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def config_sha256(config: "KokoroConfig") -> str:

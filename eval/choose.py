@@ -1,12 +1,13 @@
 """Which level to release: the smallest, or the fastest by forecast, of those that ship.
 
-choice = choose(levels, "smallest", chip="m4", checkpoint_name="demo", releasable=False)
+choice = choose(levels, "smallest", chip="m4", withheld="the demo voice is never released")
 choice.verdict, choice.level, choice.reason
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from core.checkpoint import DEMO_NAME, KOKORO_INT8, Checkpoint
 from core.config import not_releasable
 from eval.levels import JudgedLevel
 from eval.verdict import REJECT, SHIP, UNDECIDED
@@ -31,13 +32,14 @@ class Choice:
         return self.verdict == SHIP and self.releasable
 
 
-def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, checkpoint_name: str, releasable: bool) -> Choice:
-    """The best level by the objective that ships and is meant for the Neural Engine."""
+def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: str | None) -> Choice:
+    """The best level by the objective that ships and is meant for the Neural Engine. `withheld`: why nothing may be released, if so."""
+    releasable = withheld is None
     rank, measure = _ranking(objective, chip)
     keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
     shipping = [level for level in keeping if not level.unfit]
     notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
-    notes += [] if releasable else [not_releasable(checkpoint_name)]
+    notes += [] if withheld is None else [withheld]
     if not shipping:
         return _nothing(levels, releasable, notes)
     best = shipping[0]
@@ -46,6 +48,13 @@ def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, checkpoint_
     beside = f"the next is {shipping[1].method} with {measure(shipping[1])}" if shipping[1:] else "the only one"
     reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
     return Choice(SHIP, best.method, reason, releasable, tuple(notes))
+
+
+def withheld(checkpoint: Checkpoint) -> str | None:
+    """Why nothing of the checkpoint may be released, in words; None where it may."""
+    if checkpoint.withheld is None or checkpoint.name in (DEMO_NAME, KOKORO_INT8):
+        return checkpoint.withheld and not_releasable(checkpoint.name)
+    return f"{checkpoint.name} is not releasable: {checkpoint.withheld}"
 
 
 def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) -> Choice:

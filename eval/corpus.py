@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from core.checkpoint import Checkpoint
 from core.corpus import Utterance, heldout
 from core.errors import InputError
+from core.sealed import read_sealed_arrays, sealed_arrays
 from core.staging import staged
 from eval.metrics.registry import measure
 from eval.metrics.trial import Known, Tone, Trial
@@ -90,8 +91,8 @@ class Truth:
     def _read_or_rendered(self, utterance: Utterance) -> Spoken:
         path = self.folder / f"{utterance.id}.npz" if self.folder else None
         if path and path.is_file():
-            with np.load(path, allow_pickle=False) as kept:
-                signals = {name: kept[name] for name in SIGNALS} | {"pitch_hz": float(kept["pitch_hz"])}
+            kept = read_sealed_arrays(path, _about(path), "; delete it and it is rendered again")
+            signals: dict[str, Any] = {name: kept[name] for name in SIGNALS} | {"pitch_hz": float(kept["pitch_hz"])}
         else:
             signals = self._rendered(utterance)
             if path:
@@ -108,7 +109,12 @@ class Truth:
 def _keep(path: Path, signals: dict[str, np.ndarray | float]) -> None:
     """Write by rename: a file that is there is whole."""
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, **signals)
+        np.savez(stream, allow_pickle=False, **sealed_arrays({name: np.asarray(value) for name, value in signals.items()}, _about(path)))
+
+
+def _about(path: Path) -> dict[str, str]:
+    """What a file of renders belongs to: its clip, and the store's key in the folder's name."""
+    return {"clip": path.stem, "store": path.parent.parent.name}
 
 
 def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]:

@@ -93,9 +93,9 @@ def row(level: Mapping[str, Any], whole: int, chip: str, chosen: bool) -> str:
     name = f"<td><b>{escape(level['method'])}</b></td>"
     if level["failed"]:
         return f'<tr>{name}<td colspan="9" class="left">{escape(level["failed"])}</td></tr>'
-    pesq, mcd, band = level["summary"]["pesq"], level["summary"]["mcd_db"], level["forecast_ms_per_second"].get(chip)
+    pesq, mcd, band = level["summary"]["pesq"], level["summary"]["mcd_db"], level["facts"]["forecast"].get(chip)
     ratio = mcd["mean"] / mcd["seed_floor_mean"] if mcd["mean"] is not None and mcd["seed_floor_mean"] else None
-    share = level["int8_macs_share"]
+    share = level["facts"]["int8_macs_share"]
     cells = (
         f"{level['bytes'] / 1e6:.2f}", f"{level['bytes'] / whole:.3f}" if whole else "", "-" if share is None else f"{share:.1%}",
         number(pesq["mean"]), number(pesq["worst"]), number(mcd["mean"]), number(ratio),
