@@ -70,6 +70,8 @@ def decision_record(
         "releasable": choice.releasable,
         "may_be_released": choice.may_be_released,
         "reason": choice.reason,
+        "costs": choice.costs,
+        "bests": list(choice.bests),
         "notes": [*choice.notes, *limits_notes(context)],
         "objective": objective,
         "chip": chip,

@@ -34,6 +34,7 @@ def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -
     """A judged level; its forecast rises as its size falls."""
     facts = PackageFacts(int(megabytes * 1e6), 0.0, {}, {}, "iOS17", {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
     record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
+    record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
     return JudgedLevel(name, name, unfit, facts=facts, record=record)
 
 
@@ -51,6 +52,12 @@ class TestChoice:
         assert chosen(LEVELS, "fastest").level == "fp16"
         assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
         assert "forecast for m4" in chosen(LEVELS, "fastest").reason
+
+    def test_what_it_costs_and_saves_and_what_else_is_best(self) -> None:
+        choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
+        assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
+        assert [(best["by"], best["level"]) for best in choice.bests] == [("size", "p6"), ("the Neural Engine", "fp16"), ("fidelity", "w8")]
+        assert choice.bests[1]["costs"] == "uncompressed"
 
     def test_what_would_be_better_is_named_with_its_reason(self) -> None:
         assert chosen(LEVELS).notes == (
