@@ -27,7 +27,7 @@ venv: $(VENV)/.installed ## virtual environment with everything, at the versions
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,kokoro-int8,plot,test]"
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,kokoro-int8,onnx,plot,test]"
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en
 	@touch $@
 

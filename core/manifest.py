@@ -25,6 +25,7 @@ from core.staging import read_json, recover, write_json
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
 
+PACKAGE_TOOLS = ("torch", "coremltools", "numpy")
 MAX_LENGTH = 1 << 20  # frames or tokens
 FORMAT = 2  # 2: form, functions, token lengths, compute units and alignment in every manifest
 
@@ -40,9 +41,9 @@ def level_name(method: str, form: str) -> str:
     return method if form in ("", LITERAL) else f"{form}-{method}"
 
 
-def tool_versions() -> dict[str, str]:
+def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:
     """Versions of what shaped the bytes."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "coremltools", "numpy")}
+    return {"python": platform.python_version()} | {name: version(name) for name in tools}
 
 
 @contextmanager
@@ -95,7 +96,7 @@ class Manifest:
 
     @property
     def package_path(self) -> Path:
-        """Where the .mlpackage stands."""
+        """Where the .mlpackage stands, or the .onnx or .pte file."""
         return self.path.parent / self.package
 
     @property
@@ -116,7 +117,7 @@ class Manifest:
 
     def verify(self) -> None:
         """Raise InputError unless the package on disk is the one this manifest was written for, as large as it says."""
-        if not self.package_path.is_dir():
+        if not (self.package_path.is_dir() if self.package.endswith(".mlpackage") else self.package_path.is_file()):
             raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:

@@ -23,6 +23,7 @@ class JudgeContext:
     build: Path
     truth: Truth
     store: Store
+    texts: str  # the set they are of: judged, or second
     clips: tuple[Utterance, ...]
     precision: str
     claim: str

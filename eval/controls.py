@@ -30,7 +30,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.controls", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
-    parser.add_argument("--clips", type=int, default=6, help="how many held-out clips each is judged on (default: %(default)s)")
+    parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     return parser.parse_args(argv)
 
@@ -60,12 +60,11 @@ def run(argv: list[str] | None) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from core.corpus import heldout
-    from eval.corpus import Truth, clips
+    from eval.corpus import Truth, judged_clips
     from eval.known_bad import CONTROLS
     from eval.try_controls import ControlTrials
 
-    lineup = ControlTrials(Truth(checkpoint, arguments.seed), clips(heldout(), arguments.clips))
+    lineup = ControlTrials(Truth(checkpoint, arguments.seed), judged_clips(checkpoint, count=arguments.clips))
     shown = track(CONTROLS.values(), "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
     print_table(found)

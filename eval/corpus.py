@@ -1,9 +1,9 @@
-"""What is judged: the frozen held-out sentences, and the fp32 renders that every level is measured against.
+"""What is judged: the checkpoint's own speech, and the fp32 renders that every level is measured against.
 
     truth = Truth(checkpoint, seed=0, folder=None)
     spoken = truth.of(clip)  # reference, other seed, held vowel, and the seed floor
 
-The features (text encoder, style row, recorded F0, energy and durations) are the checkpoint's own and identical for all renders; only the
+The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and identical for all renders; only the
 harmonic source's noise seed differs in the other seed. With a folder, renders are kept there: a further level costs only its own execution.
 """
 
@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from core.checkpoint import Checkpoint
-from core.corpus import Utterance, heldout
+from core.contract import JUDGED, SECOND, TUNING
+from core.corpus import Utterance, require_disjoint
 from core.errors import InputError
 from core.sealed import read_sealed_arrays, sealed_arrays
 from core.staging import staged
@@ -24,6 +25,7 @@ from eval.metrics.registry import measure
 from eval.metrics.trial import Known, Tone, Trial
 from eval.probe import held_vowel
 from quantize.features import text_encoder, vocoder_inputs
+from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
@@ -67,7 +69,7 @@ class Truth:
     def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
         self.vocoder, self._encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
-        self._first = {utterance.voice: utterance for utterance in reversed(heldout())}  # the first of each voice
+        self._longest: dict[str, Utterance] = {}  # of each voice, in the judged set
         self._spoken: dict[str, Spoken] = {}  # by clip
         self._vowels: dict[tuple[str, bool], tuple[VocoderInputs, float]] = {}  # by voice and other seed
 
@@ -79,8 +81,16 @@ class Truth:
         """Features of a voice's held vowel and its F0 in Hz."""
         key = (voice, other_seed)
         if key not in self._vowels:
-            self._vowels[key] = held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + other_seed)
+            self._vowels[key] = held_vowel(self.checkpoint, self.vocoder, self._encoder, self._source(voice), self.seed + other_seed)
         return self._vowels[key]
+
+    def _source(self, voice: str) -> Utterance:
+        """The clip a voice's vowel is taken from: the longest of the set that has this voice."""
+        for name in (JUDGED, SECOND, TUNING):
+            if voice not in self._longest:
+                spoken = sorted(own_speech(self.checkpoint, name), key=lambda utterance: utterance.frames)
+                self._longest = {utterance.voice: utterance for utterance in spoken} | self._longest
+        return self._longest[voice]
 
     def of(self, utterance: Utterance) -> Spoken:
         """The renders of one clip: kept in memory, and read from the folder when they are there."""
@@ -122,19 +132,12 @@ def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]
     if count is None:
         return list(utterances)
     if not 1 <= count <= len(utterances):
-        raise InputError(f"--clips {count}: there are {len(utterances)} held-out clips, give 1 to {len(utterances)}")
+        raise InputError(f"--clips {count}: there are {len(utterances)} clips, give 1 to {len(utterances)}")
     return list(utterances[:count])
 
 
-def require_disjoint(judged: Sequence[Utterance], calibrated: Sequence[Utterance]) -> None:
-    """InputError when a sentence that is judged was also used to choose activation ranges."""
-    known = {_words(utterance.text): utterance.id for utterance in calibrated}
-    for utterance in judged:
-        if _words(utterance.text) in known:
-            raise InputError(
-                f"held-out {utterance.id} is calibration {known[_words(utterance.text)]}: {utterance.text!r}; judge other text"
-            )
-
-
-def _words(text: str) -> str:
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+def judged_clips(checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None) -> list[Utterance]:
+    """The set's first `count` clips. InputError when one of its texts is tuned on, or when there are fewer."""
+    chosen = own_speech(checkpoint, name)
+    require_disjoint(own_speech(checkpoint, TUNING), chosen)
+    return clips(chosen, count)

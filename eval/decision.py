@@ -115,6 +115,7 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
         "seed_floor_seed": context.truth.seed + 1,
         "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
         "precision": context.precision,
+        "set": context.texts,
         "clips": [clip.id for clip in context.clips],
         "fewest_clips": FEWEST_CLIPS,
         "fewest_voices": FEWEST_VOICES,

@@ -37,6 +37,7 @@ def full_record(judgement: Judgement, manifest: Manifest, facts: PackageFacts, c
             "checkpoint": manifest.checkpoint,
             "seed": context.truth.seed,
             "precision": context.precision,
+            "set": context.texts,
             "fewest_clips": FEWEST_CLIPS,
             "commit": commit(),
             "limits": context.store.limits_history(),

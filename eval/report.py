@@ -78,15 +78,16 @@ def run(argv: list[str] | None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from core.corpus import heldout
         from core.staging import staged
         from eval.audition import audition, chosen_clips
         from eval.corpus import Truth
         from eval.listening import write_pack
         from eval.report_page import page
+        from quantize.speech import own_speech
 
     packages = open_packages(record, checkpoint, arguments.build)
-    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, chosen_clips(record, heldout()))
+    clips = chosen_clips(record, own_speech(checkpoint, record["provenance"]["set"]))
+    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
     with staged(html) as aside:
         aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint)), encoding="utf-8")

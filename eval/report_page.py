@@ -76,10 +76,11 @@ def decision(record: Mapping[str, Any]) -> str:
     """When, of what and by what; the recommendation in a sentence with what it costs and saves."""
     made, names = record["provenance"], {level["method"]: level for level in record["levels"]}
     clips = [clip for level in judged_levels(record)[:1] for clip in level["clips"]]
+    voices = len({clip["voice"] for clip in clips})
     limits = made["limits"][-1]["commit"][:SHORT]
     told = (
-        f"{made['date']}, commit {_short(made['commit'])}, limits of commit {limits}. {made['checkpoint']}, {len(clips)} sentences, "
-        f"{len({clip['voice'] for clip in clips})} voices, noise seed {made['seed']} (others from {made['seed_floor_seed']} on), "
+        f"{made['date']}, commit {_short(made['commit'])}, limits of commit {limits}. {made['checkpoint']}, {len(clips)} sentences of the "
+        f"{made['set']} set, {voices} voices, noise seed {made['seed']} (others from {made['seed_floor_seed']} on), "
         f"{made['precision']} precision."
     )
     sentence = record["reason"]

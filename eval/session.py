@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument, seed_argument
+from core.contract import JUDGED, SECOND
 from core.errors import InputError
 from eval.claims import CLAIMS, NUMERIC
 
@@ -27,7 +28,8 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     checkpoint_argument(parser)
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--clips", type=int, help="how many clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--set", choices=(JUDGED, SECOND), default=JUDGED, help="the texts and voices to judge on (default: %(default)s)")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
@@ -37,17 +39,15 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int, cache: Path, may_build: bool) -> "Iterator[JudgeContext]":
     """Clips, fp32 truth, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
-    from core.corpus import calibration, heldout
     from eval.context import JudgeContext
-    from eval.corpus import Truth, clips, require_disjoint
+    from eval.corpus import Truth, judged_clips
     from eval.progress import Progress
     from eval.store import Store
     from eval.workers import Workers
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
-    chosen = clips(heldout(), arguments.clips)
-    require_disjoint(chosen, calibration())
+    chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
     store = Store.open(cache, checkpoint, arguments.seed)
     truth = Truth(checkpoint, arguments.seed, store.renders)
     with Workers(truth, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
@@ -57,6 +57,7 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
             build=arguments.build,
             truth=truth,
             store=store,
+            texts=arguments.set,
             clips=tuple(chosen),
             precision=arguments.precision,
             claim=arguments.claim,
