@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ QUIET = (
     "--disable-component-update", "--disable-sync", "--remote-debugging-pipe", "--hide-scrollbars",
 )  # fmt: skip
 FREE_FROM = 10  # file numbers that the wiring of 3 and 4 does not touch
+WIRE = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 WAIT_S = 60.0
 READY = "document.readyState === 'complete' && (!document.getElementById('sounds') || document.documentElement.dataset.ready === 'true')"
 SIZE = "JSON.stringify([document.documentElement.scrollWidth, document.documentElement.scrollHeight])"
@@ -110,9 +112,9 @@ def opened() -> Iterator[Tab]:
     """A browser with an empty tab and a profile of its own; ended and removed afterwards."""
     pipes = [os.pipe(), os.pipe()]  # to the browser and from it
     ends = [fcntl.fcntl(end, fcntl.F_DUPFD, FREE_FROM) for end in (pipes[0][0], pipes[1][1])]
-    wired = ["sh", "-c", f'exec "$@" 3<&{ends[0]} 4>&{ends[1]}', "sh"]  # the browser reads from 3 and writes to 4
+    wire = [sys.executable, "-c", WIRE, str(ends[0]), str(ends[1])]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [*wired, browser(), *QUIET, f"--user-data-dir={profile}", "about:blank"]
+        command = [*wire, browser(), *QUIET, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=ends)
         for end in (*ends, pipes[0][0], pipes[1][1]):
             os.close(end)
@@ -151,7 +153,8 @@ def run(argv: list[str] | None) -> int:
     if not arguments.page.is_file():
         raise InputError(f"{arguments.page} does not exist: `python -m eval.report` writes a page")
     check_output(arguments.out / "x.png", suffixes=(".png",))
-    written, wider, errors = [], {}, []
+    written: list[str] = []
+    wider: dict[str, int] = {}
     with opened() as tab:
         for width in widths:
             for dark in (False, True):
