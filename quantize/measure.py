@@ -74,7 +74,7 @@ class LayerTrials:
         """What measurements must share to be continued."""
         return {
             "format": FORMAT,
-            "checkpoint_sha256": self.checkpoint.sha256,
+            "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
             "exponent": self.exponent,

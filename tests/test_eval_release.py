@@ -15,13 +15,13 @@ from bench.random_checkpoint import write_checkpoint
 from core.checkpoint import Checkpoint
 from core.corpus import calibration, heldout, require_disjoint
 from core.errors import InputError
-from core.manifest import Manifest
-from eval import levels as judged_levels
+from eval import workers
 from eval.choose import Choice, choose
 from eval.judge import ClipResult
 from eval.levels import JudgedLevel
 from eval.listening import pairs
 from eval.metrics.registry import METRICS
+from eval.package_facts import PackageFacts
 from eval.release import main, parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
@@ -32,10 +32,10 @@ PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
 def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
     """A judged level; its forecast rises as its size falls."""
-    fields = dict.fromkeys(Manifest.__dataclass_fields__)
-    manifest = Manifest(**fields | {"package_bytes": int(megabytes * 1e6), "compression": {}, "format": 1, "path": Path()})
+    facts = PackageFacts(int(megabytes * 1e6), 0.0, {}, {}, "iOS17", {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
     record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
-    return JudgedLevel(name, name, unfit, None, manifest, record, {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
+    record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
+    return JudgedLevel(name, name, unfit, facts=facts, record=record)
 
 
 LEVELS = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP"), level("p4", 2.0, "REJECT"), level("w4", 2.5, "SHIP", "for the GPU")]
@@ -43,7 +43,7 @@ LEVELS = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP"), level("p4", 2.0,
 
 def chosen(levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True) -> Choice:
     """The choice for chip m4."""
-    return choose(levels, objective, "m4", "demo", releasable)
+    return choose(levels, objective, "m4", None if releasable else "the demo voice is never released")
 
 
 class TestChoice:
@@ -52,6 +52,12 @@ class TestChoice:
         assert chosen(LEVELS, "fastest").level == "fp16"
         assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
         assert "forecast for m4" in chosen(LEVELS, "fastest").reason
+
+    def test_what_it_costs_and_saves_and_what_else_is_best(self) -> None:
+        choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
+        assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
+        assert [(best["by"], best["level"]) for best in choice.bests] == [("size", "p6"), ("the Neural Engine", "fp16"), ("fidelity", "w8")]
+        assert choice.bests[1]["costs"] == "uncompressed"
 
     def test_what_would_be_better_is_named_with_its_reason(self) -> None:
         assert chosen(LEVELS).notes == (
@@ -89,9 +95,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Clips are found perfect without being rendered; the list of those that were asked for."""
     asked: list[str] = []
 
-    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
+    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float] | None) -> ClipResult:
         asked.append(utterance.id)
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor)
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
 
     class Spoken:
         """Stands for the fp32 renders."""
@@ -99,7 +105,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def seed_floor(self) -> dict[str, float]:
             return PERFECT
 
-    monkeypatch.setattr(judged_levels, "judge_clip", judge_clip)
+    monkeypatch.setattr(workers, "judge_clip", judge_clip)
     monkeypatch.setattr("eval.corpus.Truth.of", lambda *_: Spoken())
     monkeypatch.setattr("eval.decision.thread_floor", lambda *_: PERFECT)
     return asked
@@ -107,7 +113,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def release(place: tuple[Checkpoint, Path], *more: str) -> int:
     """The command on a place."""
-    return main(["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--no-build", *more])
+    return main(["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--no-build", "--workers", "1", *more])
 
 
 def test_a_level_is_judged_once_and_the_same_each_time(
@@ -120,7 +126,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     assert json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
-    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "tools", "seed", "seed_floor_seed", "bootstrap"}
+    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "libraries", "seed", "seed_floor_seed", "bootstrap"}
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
@@ -131,17 +137,17 @@ def test_a_level_is_judged_once_and_the_same_each_time(
 def test_an_interrupted_level_goes_on_where_it_stopped(
     copied: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = judged_levels.judge_clip
+    honest = workers.judge_clip
 
     def interrupted(truth: object, package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
         return honest(truth, package, utterance, seed_floor)
 
-    monkeypatch.setattr(judged_levels, "judge_clip", interrupted)
+    monkeypatch.setattr(workers, "judge_clip", interrupted)
     assert release(copied, "--methods", "fp16") == 2
     assert not (copied[1] / "release" / "decision.json").exists()
-    monkeypatch.setattr(judged_levels, "judge_clip", honest)
+    monkeypatch.setattr(workers, "judge_clip", honest)
     release(copied, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
 
@@ -150,6 +156,92 @@ def test_a_device_claim_is_undecided(copied: tuple[Checkpoint, Path], measured: 
     assert release(copied, "--claim", "device", "--methods", "fp16") == 3
     record = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
+
+
+class TestNothingIsBelieved:
+    """Edited files, swapped voices, moved limits: found, named, exit 2 with no decision, or said in the decision."""
+
+    def refused(self, place: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> str:
+        """The one line of a release of fp16 that ends with exit 2 and leaves no decision."""
+        (place[1] / "release" / "decision.json").unlink(missing_ok=True)
+        capsys.readouterr()
+        assert release(place, "--methods", "fp16") == 2
+        assert not (place[1] / "release" / "decision.json").exists()
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")][0]
+
+    @pytest.mark.parametrize(
+        ("edit", "said"),
+        [
+            ({"package_bytes": 1}, "says package_bytes 1, but KokoroVocoder-tiny-fp16.mlpackage has"),
+            ({"target": "iOS15"}, "says target iOS15, the package itself iOS17"),
+            ({"operations": {"conv": 1}}, "says operations {'conv': 1}, the package itself"),
+            ({"compression": {"int8_macs_share": 0.9}}, "says"),
+            ({"releasable": True}, "says releasable: true, but its weights"),
+        ],
+    )
+    def test_an_edited_manifest(
+        self, copied: tuple[Checkpoint, Path], measured: list[str], edit: dict, said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = copied[1] / "KokoroVocoder-tiny-fp16.json"
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | edit), encoding="utf-8")
+        line = self.refused(copied, capsys)
+        assert said in line and "edited" in line
+        assert not measured
+
+    @pytest.mark.parametrize("name", ["judged-05", "facts-*", "limits"])
+    def test_an_edited_cache(
+        self, copied: tuple[Checkpoint, Path], measured: list[str], name: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        release(copied, "--methods", "fp16")
+        path = next((copied[1] / "release" / "cache").rglob(f"{name}.json"))
+        path.write_text(path.read_text(encoding="utf-8").replace('"data": {', '"data": {"pesq": 4.64, '), encoding="utf-8")
+        assert "edited or copied here; delete it and it is measured again" in self.refused(copied, capsys)
+
+    def test_an_edited_decision(self, copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        release(copied, "--methods", "fp16")
+        path = copied[1] / "release" / "decision.json"
+        path.write_text(path.read_text(encoding="utf-8").replace('"may_be_released": false', '"may_be_released": true'), encoding="utf-8")
+        assert report(["--checkpoint", str(copied[0].folder), "--build", str(copied[1])]) == 2
+        assert "edited or copied here; run `python -m eval.release` again" in capsys.readouterr().err
+
+    def test_a_swapped_voice(
+        self, copied: tuple[Checkpoint, Path], measured: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The same weights, so the package's hash of them agreed and the old figures came back."""
+        folder = Path(shutil.copytree(copied[0].folder, tmp_path / "swapped"))
+        shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
+        line = self.refused((Checkpoint.from_folder(folder), copied[1]), capsys)
+        assert "the same weights with another config or other voices" in line
+
+    def test_moved_limits_are_told_and_judge_again(
+        self, copied: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def notes(limits: dict[str, str]) -> list[str]:
+            monkeypatch.setattr("eval.store.limits", lambda: limits)
+            release(copied, "--methods", "fp16")
+            decision = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+            assert decision["provenance"]["limits"][-1]["sha256"] == limits["sha256"]
+            return [note for note in decision["notes"] if note.startswith("limits ")]
+
+        old = {"sha256": "a" * 64, "commit": "1" * 40, "committed": "2020-01-01T00:00:00+00:00"}
+        assert notes(old) == []
+        (moved,) = notes(old | {"sha256": "b" * 64, "commit": "2" * 40})
+        assert moved.startswith("limits were moved after results") and "1111111111" in moved and "2222222222" in moved
+        assert len(measured) == 24  # judged again, not measured again
+        newer = copied[1] / "release" / "cache"
+        shutil.rmtree(newer)
+        assert notes(old | {"committed": "2999-01-01T00:00:00+00:00"})[0].startswith("limits are newer than results")
+        shutil.rmtree(newer)
+        assert notes(old | {"commit": "1" * 40 + "+"})[0].startswith("limits that no commit holds")
+
+
+def test_two_workers_measure_what_one_measures(copied: tuple[Checkpoint, Path]) -> None:
+    decisions = []
+    for count in ("1", "2"):
+        release(copied, "--methods", "fp16", "--clips", "2", "--workers", count, "--out", str(copied[1] / count))
+        decisions.append(json.loads((copied[1] / count / "decision.json").read_text(encoding="utf-8")))
+    one, two = (decision["levels"][0]["clips"] for decision in decisions)
+    assert one == two and len(one) == 2
 
 
 class TestBadInput:

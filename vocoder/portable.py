@@ -115,7 +115,7 @@ class PortableVocoderStage:
         return {
             "method": PRECISION,
             "form": LITERAL,
-            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable,
             "buckets": (DEFAULT_BUCKETS[-1],),
             "hidden_dim": config.hidden_dim,
