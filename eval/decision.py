@@ -16,7 +16,7 @@ from eval.context import JudgeContext
 from eval.corpus import Truth
 from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
 from eval.levels import JudgedLevel
-from eval.metrics.registry import measure
+from eval.metrics.registry import METRICS, measure
 from eval.metrics.trial import Trial
 from eval.provenance import commit
 from eval.store import utterance_sha256
@@ -54,7 +54,7 @@ def _seed_floor(truth: Truth, clip: Utterance) -> dict[str, float]:
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    known = figures[0]
+    known = [name for name in figures[0] if name in METRICS]
     means = {name: statistic(name, MEAN, figures) for name in known}
     return means | {f"{name}_worst": statistic(name, WORST, figures) for name in known}
 
