@@ -115,7 +115,7 @@ def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[f
         return (band["low_ms"] * band["high_ms"]) ** 0.5
 
     def words(level: JudgedLevel) -> str:
-        return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip}"
+        return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip.upper()}"
 
     return lambda level: (round(middle_ms(level), 3), level.bytes), words
 

@@ -86,8 +86,10 @@ def decision(record: Mapping[str, Any]) -> str:
     sentence = record["reason"]
     if record["level"]:
         kind = plain_name(names[record["level"]]["facts"])
-        sentence = f"{record['level']} ({kind}): {record['costs']}. {record['reason'][0].upper()}{record['reason'][1:]}"
-    warning = "" if record["releasable"] else f'<p class="never">{escape(_withheld(record))}.</p>'
+        why = record["reason"].removeprefix(f"{record['level']} is ")
+        sentence = f"{record['level']} ({kind}): {record['costs']}. It is {why}"
+    why_not = _withheld(record)
+    warning = "" if record["releasable"] else f'<p class="never">{escape(why_not[0].upper() + why_not[1:])}.</p>'
     badge = f'<span class="badge {record["verdict"].lower()}">{record["verdict"]}</span>'
     return (
         f'<header class="{record["verdict"].lower()}"><p>{badge}</p><h1>{escape(headline(record))}</h1>'
@@ -117,7 +119,7 @@ def bests(record: Mapping[str, Any]) -> str:
 def notes(record: Mapping[str, Any]) -> str:
     """What stands beside the decision, and how to read the columns."""
     warning = _withheld(record) if not record["releasable"] else None
-    said = [note for note in record["notes"] if note != warning]
+    said = [note for note in record["notes"] if note != warning and " would be " not in note]  # "Why not the others" says it in words
     fixed = (
         "The small figure below a metric is the worst sentence's. The tightest gate is the one nearest to its limit, or furthest beyond.",
         f"Neural Engine and ms/s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, in two "

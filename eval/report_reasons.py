@@ -3,36 +3,42 @@
 html = reasons(record)
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from eval.metrics.registry import METRICS
 from eval.report_words import digits_of, figure, limit_of, metric_of
-from eval.verdict import BROKEN, HOLDS, MISSING, STRADDLES
+from eval.verdict import HOLDS, MISSING, STRADDLES
 
-STATES = {BROKEN: "broken", STRADDLES: "too near to tell", MISSING: "not measured"}
+Case = tuple[Mapping[str, Any], Mapping[str, Any]]  # a level and one of its checks
 
 
 def reasons(record: Mapping[str, Any]) -> str:
-    """One paragraph a gate that some level does not keep; then what else was said of levels; then who keeps every gate."""
+    """One paragraph a reason that some level does not satisfy; then what else was said of levels; first who keeps every gate."""
     judged = [level for level in record["levels"] if level.get("clips")]
-    found: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    found: dict[str, dict[str, list[Case]]] = {}  # by reason, by gate
     for level in judged:
         for check in level["checks"]:
             if check["state"] != HOLDS:
-                found.setdefault(check["gate"], []).append((level, check))
-    gates = "".join(_gate(gate, cases) for gate, cases in sorted(found.items(), key=lambda item: -len(item[1])))
+                found.setdefault(check["reason"], {}).setdefault(check["gate"], []).append((level, check))
+    ordered = sorted(found.items(), key=lambda item: -max(len(cases) for cases in item[1].values()))
+    said = "".join(_reason(reason, gates) for reason, gates in ordered)
     keeping = [level["method"] for level in judged if all(check["state"] == HOLDS for check in level["checks"])]
     kept = f"<p>Every gate holds for {escape(', '.join(keeping))}.</p>" if keeping else "<p>No level keeps every gate.</p>"
-    return kept + gates + _others(judged, found)
+    return kept + said + _others(judged, {gate for gates in found.values() for gate in gates})
 
 
-def _gate(gate: str, cases: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+def _reason(reason: str, gates: Mapping[str, list[Case]]) -> str:
+    """Why a limit is there, once, below every gate that has this reason."""
+    lines = "".join(f"<p>{_gate(gate, cases)}.</p>" for gate, cases in gates.items())
+    return f'<div class="reason">{lines}<p class="pale">{escape(reason)}</p></div>'
+
+
+def _gate(gate: str, cases: Sequence[Case]) -> str:
     metric, kind = gate.split()[:2]
     told = "; ".join(_case(level, check) for level, check in cases)
-    title = f"<b>{escape(METRICS[metric].title)}</b>, {'worst sentence' if kind == 'worst' else kind}"
-    return f'<div class="reason"><p>{title}: {told}.</p><p class="pale">{escape(cases[0][1]["reason"])}</p></div>'
+    return f"<b>{escape(METRICS[metric].title)}</b>, {'worst sentence' if kind == 'worst' else kind}: {told}"
 
 
 def _case(level: Mapping[str, Any], check: Mapping[str, Any]) -> str:
@@ -46,7 +52,7 @@ def _case(level: Mapping[str, Any], check: Mapping[str, Any]) -> str:
     return f"{escape(level['method'])} {escape(told)}{doubt}"
 
 
-def _others(judged: list[Mapping[str, Any]], found: Mapping[str, Any]) -> str:
+def _others(judged: list[Mapping[str, Any]], found: Collection[str]) -> str:
     """Defects, too few clips, doubts: reasons that no gate gave, each once."""
     said: dict[str, list[str]] = {}
     for level in judged:

@@ -8,10 +8,13 @@ from html import escape
 from typing import Any
 
 from eval.metrics.registry import METRICS
-from eval.report_words import digits_of, figure, limit_of, metric_of, plain_name, tightest
+from eval.report_words import digits_of, figure, limit_of, metric_of, plain_name, short, tightest
 
 SHOWN = ("pesq", "mcd_db")  # columns of their own, beside every other metric that SHOWN_IF_MEASURED names
 SHOWN_IF_MEASURED = ("word_error_percent", "speaker_similarity", "dnsmos", "local_damage_db")
+
+
+WORDY = ("tightest gate", "Neural Engine")  # columns whose cells may break
 
 
 def shown() -> tuple[str, ...]:
@@ -29,8 +32,8 @@ def level_table(record: Mapping[str, Any]) -> str:
 
 def headings(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the columns."""
-    metrics = (f"{METRICS[name].title}, mean and worst" for name in shown())
-    return ("level", "verdict", "MB", *metrics, "tightest gate", "Neural Engine", "from", f"forecast {record['chip'].upper()}, ms/s")
+    metrics = (METRICS[name].title.removesuffix(" wide band") for name in shown())
+    return ("level", "verdict", "MB", *metrics, "tightest gate", "Neural Engine", "runs from", f"ms/s {record['chip'].upper()}")
 
 
 def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
@@ -42,20 +45,23 @@ def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     name = f"<td><b>{escape(level['method'])}</b><small>{escape(plain_name(level['facts']))}</small></td>"
     verdict = f'<td class="left"><span class="badge {level["verdict"].lower()}">{level["verdict"]}</span></td>'
     metrics = [_metric(level["summary"][metric], metric) for metric in shown()]
-    cells = [_size(level, record), *metrics, _tightest(level), _engine(level, record), level["facts"]["minimum_ios"], _time(level, record)]
+    system = level["facts"]["minimum_ios"].replace("iOS", "iOS ")
+    cells = [_size(level, record), *metrics, _tightest(level), _engine(level, record), system, _time(level, record)]
     labelled = zip(headings(record)[2:], cells, strict=True)
     return f"<tr{chosen}>{name}{verdict}{''.join(_cell(heading, text) for heading, text in labelled)}</tr>"
 
 
 def spread_row(name: str, spread: Mapping[str, float | None], record: Mapping[str, Any]) -> str:
     """What the model does to itself: only metrics."""
-    cells = {f"{METRICS[m].title}, mean and worst": _pair(spread.get(m), spread.get(f"{m}_worst"), m) for m in shown()}
-    body = "".join(_cell(heading, cells.get(heading, "")) for heading in headings(record)[2:])
+    cells = [_pair(spread.get(metric), spread.get(f"{metric}_worst"), metric) for metric in shown()]
+    cells = ["", *cells, *[""] * (len(headings(record)) - 3 - len(cells))]
+    body = "".join(_cell(heading, text) for heading, text in zip(headings(record)[2:], cells, strict=True))
     return f'<tr class="spread"><td>{escape(name)}</td><td></td>{body}</tr>'
 
 
 def _cell(heading: str, text: str) -> str:
-    return f'<td data-label="{escape(heading)}">{text}</td>' if text else "<td></td>"
+    kind = "" if heading in WORDY else ' class="n"'
+    return f'<td{kind} data-label="{escape(heading)}">{text}</td>' if text else "<td></td>"
 
 
 def _pair(mean: float | None, worst: float | None, metric: str) -> str:
@@ -82,8 +88,9 @@ def _tightest(level: Mapping[str, Any]) -> str:
     if check is None:
         return "–"
     metric, digits = metric_of(check), digits_of(metric_of(check))
-    told = f"{figure(check['value'], digits)}, limit {figure(limit_of(check), digits)}"
-    more = f"<small>{len(level['broken'])} gates broken</small>" if len(level["broken"]) > 1 else ""
+    told = f'<span class="n">{figure(check["value"], digits)}, limit {figure(limit_of(check), digits)}</span>'
+    broken = len(level["broken"])
+    more = f"<small>{broken} gate{'s' if broken > 1 else ''} broken</small>" if broken else ""
     return f"{escape(METRICS[metric].title)}<small>{told}</small>{more}"
 
 
@@ -98,4 +105,4 @@ def _engine(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 def _time(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     band = level["facts"]["forecast"].get(record["chip"])
-    return f"{band['low_ms']:.2g}–{band['high_ms']:.2g}" if band else "–"
+    return f"{short(band['low_ms'])}–{short(band['high_ms'])}" if band else "–"

@@ -39,6 +39,11 @@ def figure(value: float | None, digits: int = DIGITS) -> str:
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
+def short(value: float) -> str:
+    """Two digits that count, and never a power of ten: 0.26, 2.9, 102."""
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
 def digits_of(metric: str) -> int:
     """Decimals that a metric deserves: none where it counts, more where a limit is small."""
     return {"samples": 0, "%": 2, "0..1": 3, "cents": 1}.get(METRICS[metric].unit, DIGITS)

@@ -1,14 +1,8 @@
-"""The release decision: choice by objective, resuming, exit codes, provenance, the page and the listening pack."""
+"""The release decision: choice by objective, resuming, exit codes, provenance."""
 
-import base64
-import csv
-import hashlib
 import json
-import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bench.random_checkpoint import write_checkpoint
@@ -19,15 +13,12 @@ from eval import workers
 from eval.choose import Choice, choose
 from eval.judge import ClipResult
 from eval.levels import JudgedLevel
-from eval.listening import pairs
-from eval.metrics.registry import METRICS
 from eval.package_facts import PackageFacts
-from eval.release import main, parse_arguments
+from eval.release import parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
-
-PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
+from tests.release_build import release
 
 
 def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
@@ -51,7 +42,7 @@ class TestChoice:
         assert chosen(LEVELS).level == "w8"
         assert chosen(LEVELS, "fastest").level == "fp16"
         assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
-        assert "forecast for m4" in chosen(LEVELS, "fastest").reason
+        assert "forecast for M4" in chosen(LEVELS, "fastest").reason
 
     def test_what_it_costs_and_saves_and_what_else_is_best(self) -> None:
         choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
@@ -76,54 +67,14 @@ class TestChoice:
         assert chosen(LEVELS).may_be_released
 
 
-@pytest.fixture(scope="module")
-def built(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and its fp16 vocoder."""
-    out = tmp_path_factory.mktemp("release") / "build"
-    shutil.copytree(tiny_build, out, ignore=shutil.ignore_patterns("*Encoder*", "*fp32*"))
-    return tiny_checkpoint, out
-
-
-@pytest.fixture
-def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
-    """The same in a folder of its own."""
-    return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Clips are found perfect without being rendered; the list of those that were asked for."""
-    asked: list[str] = []
-
-    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float] | None) -> ClipResult:
-        asked.append(utterance.id)
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
-
-    class Spoken:
-        """Stands for the fp32 renders."""
-
-        def seed_floor(self) -> dict[str, float]:
-            return PERFECT
-
-    monkeypatch.setattr(workers, "judge_clip", judge_clip)
-    monkeypatch.setattr("eval.corpus.Truth.of", lambda *_: Spoken())
-    monkeypatch.setattr("eval.decision.thread_floor", lambda *_: PERFECT)
-    return asked
-
-
-def release(place: tuple[Checkpoint, Path], *more: str) -> int:
-    """The command on a place."""
-    return main(["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--no-build", "--workers", "1", *more])
-
-
 def test_a_level_is_judged_once_and_the_same_each_time(
-    copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]
+    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit 3: the voice is not releasable. The other levels are not built and say how they would be."""
-    assert release(copied) == 3
-    first = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
-    assert release(copied) == 3
-    assert json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
+    assert release(placed) == 3
+    first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    assert release(placed) == 3
+    assert json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
     known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "libraries", "seed", "seed_floor_seed", "bootstrap"}
@@ -135,7 +86,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
 
 
 def test_an_interrupted_level_goes_on_where_it_stopped(
-    copied: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
+    placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = workers.judge_clip
 
@@ -145,123 +96,46 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
         return honest(truth, package, utterance, seed_floor)
 
     monkeypatch.setattr(workers, "judge_clip", interrupted)
-    assert release(copied, "--methods", "fp16") == 2
-    assert not (copied[1] / "release" / "decision.json").exists()
+    assert release(placed, "--methods", "fp16") == 2
+    assert not (placed[1] / "release" / "decision.json").exists()
     monkeypatch.setattr(workers, "judge_clip", honest)
-    release(copied, "--methods", "fp16")
+    release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
 
 
-def test_a_device_claim_is_undecided(copied: tuple[Checkpoint, Path], measured: list[str]) -> None:
-    assert release(copied, "--claim", "device", "--methods", "fp16") == 3
-    record = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
+    assert release(placed, "--claim", "device", "--methods", "fp16") == 3
+    record = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
 
 
-class TestNothingIsBelieved:
-    """Edited files, swapped voices, moved limits: found, named, exit 2 with no decision, or said in the decision."""
-
-    def refused(self, place: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> str:
-        """The one line of a release of fp16 that ends with exit 2 and leaves no decision."""
-        (place[1] / "release" / "decision.json").unlink(missing_ok=True)
-        capsys.readouterr()
-        assert release(place, "--methods", "fp16") == 2
-        assert not (place[1] / "release" / "decision.json").exists()
-        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")][0]
-
-    @pytest.mark.parametrize(
-        ("edit", "said"),
-        [
-            ({"package_bytes": 1}, "says package_bytes 1, but KokoroVocoder-tiny-fp16.mlpackage has"),
-            ({"target": "iOS15"}, "says target iOS15, the package itself iOS17"),
-            ({"operations": {"conv": 1}}, "says operations {'conv': 1}, the package itself"),
-            ({"compression": {"int8_macs_share": 0.9}}, "says"),
-            ({"releasable": True}, "says releasable: true, but its weights"),
-        ],
-    )
-    def test_an_edited_manifest(
-        self, copied: tuple[Checkpoint, Path], measured: list[str], edit: dict, said: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        path = copied[1] / "KokoroVocoder-tiny-fp16.json"
-        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | edit), encoding="utf-8")
-        line = self.refused(copied, capsys)
-        assert said in line and "edited" in line
-        assert not measured
-
-    @pytest.mark.parametrize("name", ["judged-05", "facts-*", "limits"])
-    def test_an_edited_cache(
-        self, copied: tuple[Checkpoint, Path], measured: list[str], name: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        release(copied, "--methods", "fp16")
-        path = next((copied[1] / "release" / "cache").rglob(f"{name}.json"))
-        path.write_text(path.read_text(encoding="utf-8").replace('"data": {', '"data": {"pesq": 4.64, '), encoding="utf-8")
-        assert "edited or copied here; delete it and it is measured again" in self.refused(copied, capsys)
-
-    def test_an_edited_decision(self, copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        release(copied, "--methods", "fp16")
-        path = copied[1] / "release" / "decision.json"
-        path.write_text(path.read_text(encoding="utf-8").replace('"may_be_released": false', '"may_be_released": true'), encoding="utf-8")
-        assert report(["--checkpoint", str(copied[0].folder), "--build", str(copied[1])]) == 2
-        assert "edited or copied here; run `python -m eval.release` again" in capsys.readouterr().err
-
-    def test_a_swapped_voice(
-        self, copied: tuple[Checkpoint, Path], measured: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """The same weights, so the package's hash of them agreed and the old figures came back."""
-        folder = Path(shutil.copytree(copied[0].folder, tmp_path / "swapped"))
-        shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
-        line = self.refused((Checkpoint.from_folder(folder), copied[1]), capsys)
-        assert "the same weights with another config or other voices" in line
-
-    def test_moved_limits_are_told_and_judge_again(
-        self, copied: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def notes(limits: dict[str, str]) -> list[str]:
-            monkeypatch.setattr("eval.store.limits", lambda: limits)
-            release(copied, "--methods", "fp16")
-            decision = json.loads((copied[1] / "release" / "decision.json").read_text(encoding="utf-8"))
-            assert decision["provenance"]["limits"][-1]["sha256"] == limits["sha256"]
-            return [note for note in decision["notes"] if note.startswith("limits ")]
-
-        old = {"sha256": "a" * 64, "commit": "1" * 40, "committed": "2020-01-01T00:00:00+00:00"}
-        assert notes(old) == []
-        (moved,) = notes(old | {"sha256": "b" * 64, "commit": "2" * 40})
-        assert moved.startswith("limits were moved after results") and "1111111111" in moved and "2222222222" in moved
-        assert len(measured) == 24  # judged again, not measured again
-        newer = copied[1] / "release" / "cache"
-        shutil.rmtree(newer)
-        assert notes(old | {"committed": "2999-01-01T00:00:00+00:00"})[0].startswith("limits are newer than results")
-        shutil.rmtree(newer)
-        assert notes(old | {"commit": "1" * 40 + "+"})[0].startswith("limits that no commit holds")
-
-
-def test_two_workers_measure_what_one_measures(copied: tuple[Checkpoint, Path]) -> None:
+def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path]) -> None:
     decisions = []
     for count in ("1", "2"):
-        release(copied, "--methods", "fp16", "--clips", "2", "--workers", count, "--out", str(copied[1] / count))
-        decisions.append(json.loads((copied[1] / count / "decision.json").read_text(encoding="utf-8")))
+        release(placed, "--methods", "fp16", "--clips", "2", "--workers", count, "--out", str(placed[1] / count))
+        decisions.append(json.loads((placed[1] / count / "decision.json").read_text(encoding="utf-8")))
     one, two = (decision["levels"][0]["clips"] for decision in decisions)
     assert one == two and len(one) == 2
 
 
 class TestBadInput:
-    def test_unknown_method(self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert release(copied, "--methods", "w9") == 2
+    def test_unknown_method(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+        assert release(placed, "--methods", "w9") == 2
         assert "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
 
-    def test_nothing_built(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert release((built[0], tmp_path), "--methods", "w8") == 2
+    def test_nothing_built(self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert release((placed[0], tmp_path), "--methods", "w8") == 2
         assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
 
-    def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_another_checkpoint(self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
-        assert release((other, copied[1]), "--methods", "fp16") == 2
+        assert release((other, placed[1]), "--methods", "fp16") == 2
         assert "was built from checkpoint" in capsys.readouterr().err
 
-    def test_a_spoilt_cache_file(self, copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        assert release(copied, "--methods", "fp16") == 3
-        next((copied[1] / "release" / "cache").rglob("judged-05.json")).write_text("{", encoding="utf-8")
-        assert release(copied, "--methods", "fp16") == 2
+    def test_a_spoilt_cache_file(self, placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert release(placed, "--methods", "fp16") == 3
+        next((placed[1] / "release" / "cache").rglob("judged-05.json")).write_text("{", encoding="utf-8")
+        assert release(placed, "--methods", "fp16") == 2
         assert "delete it and it is measured again" in capsys.readouterr().err
 
     def test_evaluation_text_is_not_calibration_text(self) -> None:
@@ -269,57 +143,9 @@ class TestBadInput:
         with pytest.raises(InputError, match="tune on other text"):
             require_disjoint([calibration()[3]], calibration())
 
-    def test_report_without_a_decision(self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert report(["--checkpoint", str(copied[0].folder), "--build", str(copied[1])]) == 2
+    def test_report_without_a_decision(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+        assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
         assert "`python -m eval.release` decides" in capsys.readouterr().err
-
-
-class Outside(HTMLParser):
-    """Collects every address a page asks for, and how many players it has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.players = 0
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.players += tag == "audio"
-        self.addresses += [value[:10] for name, value in attributes if name in ("src", "href") and value]
-
-
-def test_report_is_one_page_and_the_pack_is_blind(
-    copied: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release(copied, "--methods", "fp16")
-    curve = copied[1] / "sensitivity" / "KokoroVocoder-tiny-fp16-int8_macs.png"
-    curve.parent.mkdir()
-    curve.write_bytes(b"a curve")
-    monkeypatch.undo()
-    arguments = ["--checkpoint", str(copied[0].folder), "--build", str(copied[1])]
-    assert report(arguments) == 0
-    folder = copied[1] / "release"
-    text = (folder / "report.html").read_text(encoding="utf-8")
-    page = Outside()
-    page.feed(text)
-    assert set(page.addresses) == {"data:image", "data:audio"}
-    assert page.players == 6  # three voices by the reference and by fp16
-    assert f"data:image/png;base64,{base64.b64encode(b'a curve').decode()}" in text
-    assert text.index("Would release fp16") < text.index("<table") < text.index("<audio")
-    key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
-    assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(encoding="utf-8")
-    with (folder / "listening" / "sheet.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.reader(stream))
-    assert len(rows) - 1 == len(json.loads(key)["pairs"]) == len(list((folder / "listening").glob("*-A.wav"))) == 6
-
-
-def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:
-    from eval.audition import REFERENCE, Heard
-
-    heard = [Heard(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
-    found = pairs(heard, ["w8"], seed=3)
-    assert found == pairs(heard, ["w8"], seed=3) != pairs(heard, ["w8"], seed=4)
-    assert sum(pair["A"] == pair["B"] == REFERENCE for pair in found) == 6
-    assert {pair["A"] for pair in found if pair["A"] != pair["B"]} == {REFERENCE, "w8"}
 
 
 def test_the_default_is_the_smallest_level_on_a_chip_of_the_rules() -> None:

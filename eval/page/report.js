@@ -84,8 +84,8 @@
   }
 
   function paint() {
-    if (!pair) return;
     const width = canvas.clientWidth, height = canvas.clientHeight, dots = window.devicePixelRatio || 1;
+    if (!pair || !width) return; // drawn when the canvas gets its width
     canvas.width = Math.round(width * dots); canvas.height = Math.round(height * dots);
     const columns = Math.min(600, Math.round(width)), a = spectra(pair.a, columns), b = spectra(pair.b, columns);
     const top = a.reduce((most, column) => Math.max(most, column.reduce((x, y) => Math.max(x, y))), -1e9), low = top - RANGE_DB;
@@ -199,7 +199,7 @@
     if (key === " " && pair) { event.preventDefault(); if (playing) stop(); else start(); }
     if (key === "a" || key === "b") { side = key.toUpperCase(); heard(); }
   });
-  let wide = canvas.clientWidth;
-  window.addEventListener("resize", () => { if (canvas.clientWidth !== wide) { wide = canvas.clientWidth; paint(); } });
+  let wide = 0;
+  new ResizeObserver(() => { if (canvas.clientWidth !== wide) { wide = canvas.clientWidth; paint(); } }).observe(canvas);
   choose();
 })();
