@@ -102,7 +102,9 @@ class Normalizer:
         """A Roman numeral, letters one by one, or a word in capitals."""
         value = numerals.roman(match[0]) if set(match[0]) <= set(numerals.ROMAN) else None
         if value is not None and (self._numbered(scan) or len(match[0]) > 2 or value < 21):
-            scan.say(self.grammar.roman_ordinal(value, scan.previous()), *match.span())
+            following = re.match(rf"\s*([{LATIN}]+)", scan.text[match.end() :])  # il XX secolo
+            counted = following[1] if following and self.grammar.roman_after.search(following[1]) else scan.previous()
+            scan.say(self.grammar.roman_ordinal(value, counted), *match.span())
         elif not self.shouted and (match[0] in self.grammar.spelled or len(match[0]) < 3 or not WORDLIKE.fullmatch(match[0])):
             scan.letters(match[0], *match.span())
         else:

@@ -17,11 +17,16 @@ from g2p.symbols import KNOWN, PAUSES, restress
 REMEMBERED = 50_000  # readings kept
 
 
+def unflapped(phonemes: str) -> str:
+    """What somebody wrote as ɾ: English reads it as its flap T, these languages as their r."""
+    return phonemes.replace("T", "ɾ")
+
+
 class RuleReader:
     """Responsibilities: 1. one reading for one spelling, the user's first; 2. the form it takes between its neighbours."""
 
     def __init__(self, language: Language, user: Mapping[str, str]) -> None:
-        self.language, self._user = language, dict(user)
+        self.language, self._user = language, {word: unflapped(phonemes) for word, phonemes in user.items()}
         self._sounds = lru_cache(REMEMBERED)(language.sounds)
 
     def prepare(self, words: Iterable[str]) -> None:
@@ -68,7 +73,7 @@ class RuleReader:
             return pause_mark(override.pause_s), "pause", 0
         if override.say_as:
             return self._spelled(override.say_as)
-        return override.phonemes or "", "user" if override.user else "override", 0
+        return unflapped(override.phonemes or ""), "user" if override.user else "override", 0
 
     def _spelled(self, text: str) -> tuple[str, Source, int]:
         """Letters and digits one by one."""
