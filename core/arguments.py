@@ -4,8 +4,9 @@ parser.add_argument("--buckets", type=buckets_argument)
 """
 
 import argparse
+from typing import Any
 
-from core.contract import FORMS, LITERAL, check_buckets
+from core.contract import FORMS, HOST, LITERAL, check_buckets, with_host_tail
 from core.errors import InputError
 
 MAX_SEED = 1 << 62
@@ -37,6 +38,22 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def form_argument(parser: argparse.ArgumentParser) -> None:
+def form_argument(parser: argparse.ArgumentParser, choices: tuple[str, ...] = FORMS) -> None:
     """--form, the same for every command that opens a vocoder package."""
-    parser.add_argument("--form", choices=FORMS, default=LITERAL, help="form of the vocoder (default: %(default)s)")
+    parser.add_argument("--form", action=_Form, choices=choices, default=LITERAL, help="form of the vocoder (default: %(default)s)")
+    tail_argument(parser)
+
+
+def tail_argument(parser: argparse.ArgumentParser) -> None:
+    """--tail, beside a --form: `--tail host` is the form of the same layout that ends before conv_post."""
+    places = ("package", "host")
+    parser.add_argument("--tail", action=_Form, choices=places, default=places[0], help="who computes conv_post and the inverse STFT")
+
+
+class _Form(argparse.Action):
+    """--form and --tail in any order: together they name one of FORMS."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, values)
+        if namespace.tail == HOST:
+            namespace.form = with_host_tail(namespace.form)

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.config import not_releasable
 from core.errors import CheckFailed
 from core.export import convert, package_of_ours, save_functions
 from core.facts import ProgramFacts
 from core.figures import Figure
-from core.manifest import Manifest, describe_package, tool_versions
-from core.stage import Function, Part, Stage
+from core.manifest import PACKAGE_TOOLS, Manifest, describe_package, tool_versions
+from core.stage import Function, Kind, Part, Stage
 from core.staging import staged_together
 from mlprogram import Program
 
@@ -27,18 +27,22 @@ if TYPE_CHECKING:
     import coremltools as ct
 
 
-def build(stage: Stage, out: Path) -> tuple[Manifest, ...]:
-    """Write the stage's packages into `out`. Raises CheckFailed: a broken promise or a missed limit; InputError: bad input."""
+def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, ...]:
+    """Write the stage's packages into `out`, or another kind of file.
+
+    Raises CheckFailed: a broken promise or a missed limit; InputError: bad input.
+    """
+    kind = kind or PACKAGE
     parts = stage.parts()
-    targets = [[(out / f"{part.file}.mlpackage", package_of_ours), (out / f"{part.file}.json", None)] for part in parts]
+    targets = [[(out / f"{part.file}{kind.suffix}", kind.ours), (out / f"{part.file}.json", None)] for part in parts]
     with staged_together(*chain(*targets)) as places:
         aside = dict(zip((part.file for part in parts), zip(places[::2], places[1::2], strict=True), strict=True))  # package, manifest
-        programs: dict[str, Program] = {}
+        programs: dict[str, Any] = {}
         for part in parts:
-            programs |= _written(stage, part, aside[part.file][0])
+            programs |= kind.write(stage, part, aside[part.file][0])
         facts = {name: stage.facts(name, program) for name, program in programs.items()}
         figures = all_held(stage.figures(programs))
-        manifests = [manifest_of(stage, part, figures, facts, aside[part.file][0]).save(aside[part.file][1]) for part in parts]
+        manifests = [manifest_of(stage, part, figures, facts, aside[part.file][0], kind).save(aside[part.file][1]) for part in parts]
     return tuple(replace(manifest, path=out / f"{part.file}.json") for part, manifest in zip(parts, manifests, strict=True))
 
 
@@ -49,6 +53,9 @@ def _written(stage: Stage, part: Part, path: Path) -> dict[str, Program]:
         models[inside] = stage.finish(converted(stage.function(name), stage.precision, stage.target))
     save_functions(models, path)
     return {name: Program(path, function=inside) for name, inside in part.functions.items()}
+
+
+PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours)
 
 
 def converted(function: Function, precision: str, target: str) -> "ct.models.MLModel":
@@ -67,7 +74,9 @@ def all_held(figures: list[Figure]) -> list[Figure]:
     return figures
 
 
-def manifest_of(stage: Stage, part: Part, figures: list[Figure], facts: Mapping[str, ProgramFacts], package: Path) -> Manifest:
+def manifest_of(
+    stage: Stage, part: Part, figures: list[Figure], facts: Mapping[str, ProgramFacts], package: Path, kind: Kind = PACKAGE
+) -> Manifest:
     """Describe a package under the name that it will have."""
     own = {name: facts[name] for name in part.functions}
     operations: dict[str, int] = {}
@@ -82,7 +91,7 @@ def manifest_of(stage: Stage, part: Part, figures: list[Figure], facts: Mapping[
         functions=dict(part.functions),
         operations=dict(sorted(operations.items())),
         checks=checks,
-        tools=tool_versions(),
+        tools=tool_versions(kind.tools),
         **stage.contract(part),
         **describe_package(package),
     )

@@ -213,6 +213,10 @@ class Checkpoint:
         """Style pack [510, 1, 256] in float32; InputError lists the names when there is no such voice."""
         return self._library.pack(name)
 
+    def blend(self, text: str) -> "Tensor":
+        """A voice by name, or a blend such as "af_heart:0.7,am_adam:0.3": [510, 1, 256] float32."""
+        return self._library.blend(text)
+
     @property
     def _library(self) -> "VoiceLibrary":
         from core.voices import VoiceLibrary

@@ -11,10 +11,15 @@ DEFAULT_BUILD = Path("build")
 
 
 def build_command(
-    stage: str, form: str = LITERAL, precision: str = "fp16", checkpoint: str | None = None, out: Path = DEFAULT_BUILD
+    stage: str,
+    form: str = LITERAL,
+    precision: str = "fp16",
+    checkpoint: str | None = None,
+    out: Path = DEFAULT_BUILD,
+    runtime: str | None = None,
 ) -> str:
-    """What builds an uncompressed package of g2p, encoder or vocoder."""
-    parts = ["kokoro-ane build", stage]
+    """What builds an uncompressed package of g2p, encoder or vocoder, or the file of another runtime."""
+    parts = ["kokoro-ane build", stage] + ([f"--runtime {runtime}"] if runtime else [])
     if form not in ("", LITERAL):
         parts.append(f"--form {form}")
     if precision != "fp16":

@@ -19,9 +19,18 @@ COLUMNS_PER_FRAME = FRAME_SAMPLES // HOP_SAMPLES
 HARMONICS = 9  # fundamental and eight overtones
 
 VOCODER_NAME = "KokoroVocoder"
+TUNING, JUDGED, SECOND = "tuning", "judged", "second"  # sets of texts, core/data/speech
 LITERAL, WINDOWED, WINDOWED_POLYNOMIAL = "literal", "windowed", "windowed-poly"
-FORMS = (LITERAL, WINDOWED, WINDOWED_POLYNOMIAL)  # of the vocoder (vocoder/forms.py); the literal one has no name in a package's name
-FEATURES, STYLE, WAVEFORM = "features", "style", "waveform"
+WHOLE_FORMS = (LITERAL, WINDOWED, WINDOWED_POLYNOMIAL)
+HOST = "host"  # the tail on the host: a form of its own, `host` or `windowed-host`
+FORMS = (*WHOLE_FORMS, *(HOST if form == LITERAL else f"{form}-{HOST}" for form in WHOLE_FORMS))
+# of the vocoder (vocoder/forms.py); the literal one has no name in a package's name
+FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
+
+
+def with_host_tail(form: str) -> str:
+    """The form of the same layout whose tail is left to the host."""
+    return form if form.endswith(HOST) else HOST if form == LITERAL else f"{form}-{HOST}"
 
 DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)  # frames: 0.5 s to 30 s
 MAX_BUCKET_FRAMES = 2400  # one minute; above that the spectrum axis passes 288,000 columns and nobody has run it

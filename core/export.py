@@ -24,7 +24,7 @@ import numpy as np
 
 from core.errors import InputError
 from core.output import strangers
-from core.staging import read_json
+from core.staging import read_json, sha256_of
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -196,7 +196,9 @@ def _files_of(package: Path) -> set[str]:
 
 
 def package_sha256(package: Path) -> str:
-    """One hash over every file of an .mlpackage: names and contents, in sorted order."""
+    """One hash over every file of an .mlpackage: names and contents, in sorted order; of a plain file its SHA-256."""
+    if package.is_file():
+        return sha256_of(package)
     digest = hashlib.sha256()
     for path in sorted(p for p in package.rglob("*") if p.is_file()):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0")
@@ -207,4 +209,6 @@ def package_sha256(package: Path) -> str:
 
 def package_bytes(package: Path) -> int:
     """Size on disk of every file of the package."""
+    if package.is_file():
+        return package.stat().st_size
     return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())

@@ -22,6 +22,7 @@ from core.export import package_bytes, package_sha256
 from core.schema import check_name, conform
 from core.staging import read_json, recover, write_json
 
+PACKAGE_TOOLS = ("torch", "coremltools", "numpy")
 MAX_LENGTH = 1 << 20  # frames or tokens
 FORMAT = 2  # 2: form, functions, token lengths, compute units and alignment in every manifest
 
@@ -37,9 +38,9 @@ def level_name(method: str, form: str) -> str:
     return method if form in ("", LITERAL) else f"{form}-{method}"
 
 
-def tool_versions() -> dict[str, str]:
+def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:
     """Versions of what shaped the bytes."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("torch", "coremltools", "numpy")}
+    return {"python": platform.python_version()} | {name: version(name) for name in tools}
 
 
 @contextmanager
@@ -92,7 +93,7 @@ class Manifest:
 
     @property
     def package_path(self) -> Path:
-        """Where the .mlpackage stands."""
+        """Where the .mlpackage stands, or the .onnx or .pte file."""
         return self.path.parent / self.package
 
     @property
@@ -102,7 +103,7 @@ class Manifest:
 
     def verify(self) -> None:
         """Raise InputError unless the package on disk is the one this manifest was written for."""
-        if not self.package_path.is_dir():
+        if not (self.package_path.is_dir() if self.package.endswith(".mlpackage") else self.package_path.is_file()):
             raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:

@@ -6,13 +6,15 @@
 G2P (g2p/stage.py), Encoder (encoder/stage.py) and Vocoder, literal and windowed (vocoder/stage.py), are the instances.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.export import TensorType
 from core.facts import ProgramFacts
 from core.figures import Figure
+from core.output import Ours
 from mlprogram import Program
 
 if TYPE_CHECKING:
@@ -40,6 +42,19 @@ class Part:
     stage: str
     file: str
     functions: Mapping[str, str] = field(default_factory=lambda: {MAIN: MAIN})
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """What a stage is written as: a package, a file. `tools`: distributions that shape the bytes.
+
+    `write`: the functions of a part to a path, and opened again, by contract name. `ours`: of a folder, see core.staging.
+    """
+
+    suffix: str
+    tools: tuple[str, ...]
+    write: Callable[[Any, Part, Path], dict[str, Any]]
+    ours: Ours | None = None
 
 
 class Stage(Protocol):

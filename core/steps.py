@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 Tensors = dict[str, np.ndarray]
 EQUAL = float("inf")  # the tolerance of what is counted, moved or padded, but not computed
@@ -53,6 +52,11 @@ def run(
     return tensors
 
 
-def as_torch(tensors: Tensors, *names: str) -> list[torch.Tensor]:
-    """The named tensors for PyTorch, memory shared."""
-    return [torch.from_numpy(tensors[name]) for name in names]
+def computed(function: Callable[..., Iterable[Any]], *given: np.ndarray, arrays: bool) -> list[np.ndarray]:
+    """What a backend's function makes of arrays. It takes and gives NumPy arrays, or tensors: memory shared, without gradients."""
+    if arrays:
+        return list(function(*given))
+    import torch
+
+    with torch.no_grad():
+        return [found.numpy() for found in function(*(torch.from_numpy(array) for array in given))]

@@ -9,8 +9,11 @@ A pack holds one style per phoneme count, [510, 1, 256]: columns 0:128 style the
 import difflib
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from core.contract import VOICE_SHAPE
 from core.errors import InputError
@@ -65,16 +68,23 @@ class VoiceLibrary:
 
     def pack(self, name: str) -> "Tensor":
         """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when there is no such voice."""
+        return _tensor(self._array(name))
+
+    def blend(self, text: str) -> "Tensor":
+        """The weighted mean of the packs that `text` names: [510, 1, 256]."""
+        return _tensor(self.blend_array(text))
+
+    def blend_array(self, text: str) -> np.ndarray:
+        """The same in NumPy: .bin and .npy are read without PyTorch."""
+        first, *others = (np.float32(weight) * self._array(name) for name, weight in parse_blend(text))
+        return sum(others, start=first)
+
+    def _array(self, name: str) -> np.ndarray:
         known = name in self.names  # else the name is not put into a path
         path = next((self.folder / f"{name}{suffix}" for suffix in SUFFIXES if known and (self.folder / f"{name}{suffix}").is_file()), None)
         if path is None:
             raise InputError(self._unknown(name))
-        return read_pack(path)
-
-    def blend(self, text: str) -> "Tensor":
-        """The weighted mean of the packs that `text` names: [510, 1, 256]."""
-        first, *others = (weight * self.pack(name) for name, weight in parse_blend(text))
-        return sum(others, start=first)
+        return read_array(path)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.5)
@@ -83,46 +93,62 @@ class VoiceLibrary:
 
 
 def read_pack(path: Path) -> "Tensor":
-    """Read one pack by its suffix. Raises InputError: unreadable, another shape, NaN or infinity."""
+    """`read_array` as a tensor."""
+    return _tensor(read_array(path))
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Read one pack by its suffix: [510, 1, 256] in float32. Raises InputError: unreadable, another shape, NaN or infinity."""
     pack = {".pt": _read_pt, ".bin": _read_bin, ".npy": _read_npy}[path.suffix](path)
-    if tuple(pack.shape) != VOICE_SHAPE:
+    if pack.shape != VOICE_SHAPE:
         raise InputError(f"{path} has shape {list(pack.shape)[:8]}, a voice pack has {list(VOICE_SHAPE)}")
-    pack = plain_tensor(pack, str(path))
-    if not pack.is_floating_point() or not bool(pack.any()):
-        raise InputError(f"{path} holds {'nothing but zeros' if pack.is_floating_point() else pack.dtype}: that is no voice")
-    return pack.contiguous()
+    if not np.isfinite(pack).all():
+        raise InputError(f"{path} holds NaN or infinity")
+    if not pack.any():
+        raise InputError(f"{path} holds nothing but zeros: that is no voice")
+    return pack
 
 
-def _read_pt(path: Path) -> "Tensor":
+def _tensor(pack: np.ndarray) -> "Tensor":
+    import torch
+
+    return torch.from_numpy(pack)
+
+
+def _read_pt(path: Path) -> np.ndarray:
+    if find_spec("torch") is None:
+        raise InputError(f"{path} is read by PyTorch, which is not installed: put {path.stem}.bin beside it, or `pip install torch`")
     import torch
 
     pack = read_tensors(path)
     if not isinstance(pack, torch.Tensor):
         raise InputError(f"{path} holds a {type(pack).__name__}, not a tensor of shape {list(VOICE_SHAPE)}")
-    return pack
+    if tuple(pack.shape) != VOICE_SHAPE:
+        raise InputError(f"{path} has shape {list(pack.shape)[:8]}, a voice pack has {list(VOICE_SHAPE)}")
+    pack = plain_tensor(pack, str(path))
+    if not pack.is_floating_point():
+        raise InputError(f"{path} holds {pack.dtype}: that is no voice")
+    return pack.contiguous().numpy()
 
 
-def _read_bin(path: Path) -> "Tensor":
-    import numpy as np
-    import torch
-
+def _read_bin(path: Path) -> np.ndarray:
     data = path.read_bytes()
     if len(data) != BIN_BYTES:
         raise InputError(f"{path} has {len(data)} bytes; raw float32 of shape {list(VOICE_SHAPE)} is {BIN_BYTES}")
-    return torch.from_numpy(np.frombuffer(data, "<f4").reshape(VOICE_SHAPE).copy())
+    return np.frombuffer(data, "<f4").reshape(VOICE_SHAPE).copy()
 
 
-def _read_npy(path: Path) -> "Tensor":
-    import numpy as np
-    import torch
-
+def _read_npy(path: Path) -> np.ndarray:
     pack = read_npy(path)
     if not np.issubdtype(pack.dtype, np.floating):
         raise InputError(f"{path} holds {pack.dtype}, a voice pack holds floats")
-    return torch.from_numpy(pack.astype(np.float32))
+    return np.ascontiguousarray(pack, np.float32)
 
 
-def style_row(pack: "Tensor", phonemes: int) -> "Tensor":
+Rows = TypeVar("Rows", "np.ndarray", "Tensor")
+
+
+def style_row(pack: Rows, phonemes: int) -> Rows:
     """The style [1, 256] for an utterance of `phonemes` symbols: row phonemes - 1, as upstream."""
     if not 1 <= phonemes <= len(pack):
         raise InputError(f"{phonemes} phonemes: a voice pack has a style for 1 to {len(pack)}; split the text")

@@ -6,8 +6,7 @@ asr = aligned(text, frames)                                                   # 
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from core.config import KokoroConfig
 from core.contract import FRAMES_PER_SECOND, MIN_SPEED
@@ -27,12 +26,12 @@ class AlignmentLimits:
         return cls(int(config.max_dur / MIN_SPEED), longest_bucket)
 
 
-def whole_frames(raw: Tensor, limits: AlignmentLimits) -> Tensor:
+def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
     """Round as upstream does (half to even, at least 1): raw [n] frames -> [n] int64. InputError beyond the limits or for NaN."""
-    bad = (~torch.isfinite(raw)).nonzero()
+    bad = np.flatnonzero(~np.isfinite(raw))
     if len(bad):
         raise InputError(f"duration of token {int(bad[0])} is {float(raw[bad[0]])}: the model or its input is broken")
-    frames = torch.round(raw).clamp(min=1).long()
+    frames = np.maximum(np.rint(raw), 1).astype(np.int64)
     longest = int(frames.argmax())
     if frames[longest] > limits.token_frames:
         raise InputError(
@@ -46,3 +45,9 @@ def whole_frames(raw: Tensor, limits: AlignmentLimits) -> Tensor:
             f"({limits.total_frames / FRAMES_PER_SECOND:.1f} s): split the text or speak faster"
         )
     return frames
+
+
+def packed_frames(en: np.ndarray, bucket: int) -> np.ndarray:
+    """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and zeros in the padding."""
+    with_mask = np.concatenate([en, np.ones_like(en[:, :1])], axis=1)
+    return np.pad(with_mask, ((0, 0), (0, 0), (0, 0), (0, bucket - en.shape[-1])))

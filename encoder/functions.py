@@ -6,8 +6,7 @@ functions = package_functions({DURATION: program, PROSODY: other})
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from core.contract import (
     DURATION,
@@ -23,9 +22,13 @@ from core.contract import (
     TEXT,
 )
 from core.errors import UtteranceTooLong
-from encoder.model import DurationFunction, Encoder, ProsodyFunction
 
-Executed = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # a Program, or Core ML: named inputs to named outputs
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from encoder.model import Encoder
+
+Executed = Callable[[Mapping[str, "Tensor"]], Mapping[str, "Tensor"]]  # a Program, or Core ML: named inputs to named outputs
 
 
 @dataclass(frozen=True)
@@ -45,25 +48,30 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Functions:
-    """`duration(ids [1, T], style [1, 128], speed [1])` -> durations, hidden, text; `prosody(frames, style)` -> F0, energy."""
+    """`duration(ids [1, T], style [1, 128], speed [1])` -> durations, hidden, text; `prosody(frames, style)` -> F0, energy.
 
-    duration: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-    prosody: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    Of tensors; of NumPy arrays where EncoderBackend.arrays says so.
+    """
+
+    duration: "Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]"
+    prosody: "Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]"
 
 
-def torch_functions(encoder: Encoder) -> Functions:
+def torch_functions(encoder: "Encoder") -> Functions:
     """The PyTorch twin."""
+    from encoder.model import DurationFunction, ProsodyFunction
+
     return Functions(DurationFunction(encoder).eval(), ProsodyFunction(encoder).eval())
 
 
 def package_functions(programs: Mapping[str, Executed]) -> Functions:
     """The executed package, or two: programs by function name."""
 
-    def duration(ids: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def duration(ids: "Tensor", style: "Tensor", speed: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
         given = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
         return given[DURATIONS], given[HIDDEN], given[TEXT]
 
-    def prosody(frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
+    def prosody(frames: "Tensor", style: "Tensor") -> "tuple[Tensor, Tensor]":
         given = programs[PROSODY]({FRAMES: frames, STYLE: style})
         return given[F0_HZ], given[ENERGY]
 

@@ -19,6 +19,7 @@ from core.errors import InputError
 from core.layers import Conv, Mask
 from core.modules import Modules
 from encoder.albert import Albert
+from encoder.alignment import packed_frames
 from encoder.predictor import ProsodyPredictor, with_style
 from encoder.text_encoder import TextEncoder
 
@@ -132,6 +133,5 @@ class ProsodyFunction(nn.Module):
 
 
 def pack_frames(en: Tensor, bucket: int) -> Tensor:
-    """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and zeros in the padding."""
-    with_mask = torch.cat([en, torch.ones_like(en[:, :1])], dim=1)
-    return torch.nn.functional.pad(with_mask, (0, bucket - en.shape[-1]))
+    """encoder.alignment.packed_frames, for tensors."""
+    return torch.from_numpy(packed_frames(en.detach().numpy(), bucket))

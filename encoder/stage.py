@@ -113,7 +113,7 @@ class EncoderStage:
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage."""
-        config, words = self.checkpoint.config, _in_words(self.checkpoint.config.hidden_dim, self.checkpoint.config.style_dim)
+        config, words = self.checkpoint.config, contract_words(self.checkpoint.config.hidden_dim, self.checkpoint.config.style_dim)
         return {
             "method": self.precision,
             "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
@@ -153,7 +153,7 @@ def _float_outputs(*names: str) -> tuple[TensorType, ...]:
     return tuple(TensorType(name, np.float32) for name in names)
 
 
-def _in_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
+def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
     """Inputs and outputs of both functions, for the manifest."""
     style = {"shape": [1, style_dim], "dtype": "float32", "row": "voice pack [510, 1, 256], phoneme count - 1, columns 128:256"}
     column = {"shape": [1, hidden, 1, "tokens"], "dtype": "float32"}

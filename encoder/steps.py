@@ -8,19 +8,19 @@ T = tokens with the boundary at both ends, F = frames. The backend is PyTorch at
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from core.contract import PADDING_ID, PROSODY_PER_FRAME, bucket_for
-from core.steps import EQUAL, Step, Tensors, as_torch, run
+from core.steps import EQUAL, Step, Tensors, computed, run
 from core.voices import style_row
-from encoder.alignment import AlignmentLimits, whole_frames
+from encoder.alignment import AlignmentLimits, packed_frames, whole_frames
 from encoder.functions import Buckets, Functions
-from encoder.model import pack_frames
 from encoder.vocab import check_speed, input_ids
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STAGE = "encoder"
 
@@ -29,13 +29,15 @@ STAGE = "encoder"
 class EncoderBackend:
     """Who computes the two functions, and at which lengths.
 
-    buckets None: at exact length. first_frames: cut behind the alignment, for checks on texts longer than any bucket.
+    buckets None: at exact length. first_frames: cut behind the alignment, for checks on texts longer than any bucket. arrays: the
+    functions take and give NumPy arrays instead of tensors.
     """
 
     functions: Functions
     limits: AlignmentLimits
     buckets: Buckets | None = None
     first_frames: int | None = None
+    arrays: bool = False
 
     def token_width(self, tokens: int) -> int:
         """Length that so many tokens are padded to. Raises UtteranceTooLong."""
@@ -72,21 +74,21 @@ def _pad(context: Context, given: Tensors) -> Tensors:
 
 
 def _style(context: Context, given: Tensors) -> Tensors:
-    row = style_row(torch.from_numpy(context.voice), len(given["phonemes"])).numpy()  # [1, 256]
+    row = style_row(context.voice, len(given["phonemes"]))  # [1, 256]
     half = row.shape[1] // 2
     return {"style_decoder": row[:, :half], "style_prosody": row[:, half:]}
 
 
-@torch.no_grad()
 def _duration(context: Context, given: Tensors) -> Tensors:
-    input_ids, style, speed = as_torch(given, "input_ids", "style_prosody", "speed")
-    raw, hidden, text = context.encoder.functions.duration(input_ids, style, speed.to(style.dtype))
+    style, backend = given["style_prosody"], context.encoder
+    inputs = (given["input_ids"], style, given["speed"].astype(style.dtype))
+    raw, hidden, text = computed(backend.functions.duration, *inputs, arrays=backend.arrays)
     count = len(given["ids"])
-    return {"raw": raw[0, :count].numpy(), "hidden": hidden[..., :count].numpy(), "text": text[..., :count].numpy()}
+    return {"raw": raw[0, :count], "hidden": hidden[..., :count], "text": text[..., :count]}
 
 
 def _round(context: Context, given: Tensors) -> Tensors:
-    return {"durations": whole_frames(torch.from_numpy(given["raw"]), context.encoder.limits).numpy()}
+    return {"durations": whole_frames(given["raw"], context.encoder.limits)}
 
 
 def _align(context: Context, given: Tensors) -> Tensors:
@@ -100,14 +102,14 @@ def _asr(_: Context, given: Tensors) -> Tensors:
 
 def _frames(context: Context, given: Tensors) -> Tensors:
     aligned = given["hidden"][..., given["token_of_frame"]]  # [1, C, 1, F]
-    return {"frames": pack_frames(torch.from_numpy(aligned), context.encoder.frame_width(aligned.shape[-1])).numpy()}
+    return {"frames": packed_frames(aligned, context.encoder.frame_width(aligned.shape[-1]))}
 
 
-@torch.no_grad()
 def _prosody(context: Context, given: Tensors) -> Tensors:
-    f0_hz, energy = context.encoder.functions.prosody(*as_torch(given, "frames", "style_prosody"))
+    backend = context.encoder
+    f0_hz, energy = computed(backend.functions.prosody, given["frames"], given["style_prosody"], arrays=backend.arrays)
     valid = PROSODY_PER_FRAME * len(given["token_of_frame"])
-    return {"f0_hz": f0_hz[:, :valid].numpy(), "energy": energy[:, :valid].numpy()}
+    return {"f0_hz": f0_hz[:, :valid], "energy": energy[:, :valid]}
 
 
 STEPS = (
@@ -136,22 +138,24 @@ class Encoded:
     frames [1, C, F]: hidden, aligned.
     """
 
-    raw: Tensor
-    durations: Tensor
-    hidden: Tensor
-    text: Tensor
-    frames: Tensor
-    asr: Tensor
-    f0_hz: Tensor
-    energy: Tensor
+    raw: "Tensor"
+    durations: "Tensor"
+    hidden: "Tensor"
+    text: "Tensor"
+    frames: "Tensor"
+    asr: "Tensor"
+    f0_hz: "Tensor"
+    energy: "Tensor"
 
     @classmethod
     def of(cls, tensors: Tensors) -> "Encoded":
         """From the steps' tensors."""
-        given: dict[str, Any] = {name: torch.from_numpy(tensors[name]) for name in ("raw", "durations", "asr", "f0_hz", "energy")}
-        hidden, text, frames = as_torch(tensors, "hidden", "text", "frames")
-        count = given["asr"].shape[-1]
-        return cls(hidden=hidden[:, :, 0], text=text[:, :, 0], frames=frames[:, :-1, 0, :count], **given)
+        import torch
+
+        found = {name: torch.from_numpy(np.ascontiguousarray(tensors[name])) for name in cls.__dataclass_fields__}
+        count = found["asr"].shape[-1]
+        columns = {name: found[name][:, :, 0] for name in ("hidden", "text")}
+        return cls(**found | columns | {"frames": found["frames"][:, :-1, 0, :count]})
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ class Encoding:
     voice: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-def encode(backend: EncoderBackend, ids: tuple[int, ...], style: Tensor, speed: float) -> Encoded:
+def encode(backend: EncoderBackend, ids: tuple[int, ...], style: "Tensor", speed: float) -> Encoded:
     """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the dtype to compute in.
 
     Raises InputError for a speed or a length that is out of range.

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.contract import SAMPLE_RATE_HZ
-from core.corpus import VOICES, Utterance
+from core.corpus import Utterance
 from eval.corpus import Truth
 from vocoder.package import VocoderPackage
 
 REFERENCE = "fp32 reference"
+HEARD_FRAMES = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,9 @@ def audition(truth: Truth, packages: Mapping[str, VocoderPackage], clips: Sequen
 
 
 def one_per_voice(clips: Sequence[Utterance], rounds: int = 1) -> list[Utterance]:
-    """The first `rounds` clips of each voice, voices taking turns."""
-    by_voice = [[clip for clip in clips if clip.voice == voice][:rounds] for voice in VOICES]
+    """Of each voice the `rounds` clips nearest to five seconds, voices taking turns."""
+    near = sorted(clips, key=lambda clip: abs(clip.frames - HEARD_FRAMES))
+    by_voice = [[clip for clip in near if clip.voice == voice][:rounds] for voice in dict.fromkeys(clip.voice for clip in clips)]
     return [clip for turn in range(rounds) for voice in by_voice for clip in voice[turn : turn + 1]]
 
 

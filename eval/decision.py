@@ -15,7 +15,7 @@ from eval.choose import Choice
 from eval.corpus import Truth
 from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
 from eval.levels import JudgeContext, JudgedLevel
-from eval.metrics.registry import measure
+from eval.metrics.registry import METRICS, measure
 from eval.metrics.trial import Trial
 from eval.store import ROOT
 from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
@@ -51,7 +51,7 @@ def _seed_floor(truth: Truth, clip: Utterance) -> dict[str, float]:
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    known = figures[0]
+    known = [name for name in figures[0] if name in METRICS]
     means = {name: statistic(name, MEAN, figures) for name in known}
     return means | {f"{name}_worst": statistic(name, WORST, figures) for name in known}
 

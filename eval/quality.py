@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument, seed_argument
+from core.contract import JUDGED, SECOND
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
 from eval.claims import CLAIMS, NUMERIC
 from quantize.methods import METHODS, method_named
@@ -37,7 +38,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--clips", type=int, help="how many clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--set", choices=(JUDGED, SECOND), default=JUDGED, help="the texts and voices to judge on (default: %(default)s)")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how the package is executed (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
@@ -50,12 +52,10 @@ def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", package: "Vo
     from rich.console import Console
     from rich.progress import track
 
-    from core.corpus import calibration, heldout
-    from eval.corpus import Truth, clips, require_disjoint
+    from eval.corpus import Truth, judged_clips
     from eval.judge import judge
 
-    chosen = clips(heldout(), arguments.clips)
-    require_disjoint(chosen, calibration())
+    chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
     shown = track(chosen, f"{arguments.method}: clips", console=Console(stderr=True), transient=True)
     return judge(Truth(checkpoint, arguments.seed), package, shown, arguments.method, arguments.claim)
 

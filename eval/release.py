@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument, seed_argument
+from core.contract import JUDGED, SECOND
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
 from eval.claims import CLAIMS, NUMERIC
 from mlprogram.examine.rules import load_rules
@@ -47,7 +48,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--clips", type=int, help="how many clips (default: all 24; a verdict needs 24)")
+    parser.add_argument("--set", choices=(JUDGED, SECOND), default=JUDGED, help="the texts and voices to judge on (default: %(default)s)")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
@@ -60,13 +62,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def judge_context(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Callable[[], None]") -> "JudgeContext":
     """The clips and what they are measured with."""
-    from core.corpus import calibration, heldout
-    from eval.corpus import Truth, clips, require_disjoint
+    from eval.corpus import Truth, judged_clips
     from eval.levels import JudgeContext
     from eval.store import Store
 
-    chosen = clips(heldout(), arguments.clips)
-    require_disjoint(chosen, calibration())
+    chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
     store = Store.open(folder(arguments) / "cache", checkpoint, arguments.seed)
     truth = Truth(checkpoint, arguments.seed, store.renders)
     own = (arguments.precision, arguments.claim, not arguments.no_build, tick)

@@ -74,15 +74,15 @@ def run(argv: list[str] | None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from core.corpus import heldout
         from core.staging import staged
         from eval.audition import audition, one_per_voice
         from eval.corpus import Truth
         from eval.listening import write_pack
         from eval.report_page import page
+        from quantize.speech import own_speech
 
     packages = open_packages(record, checkpoint, arguments.build)
-    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(heldout()))
+    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(own_speech(checkpoint)))
     html = folder / "report.html"
     with staged(html) as aside:
         aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint)), encoding="utf-8")

@@ -13,8 +13,8 @@ import numpy as np
 
 from core.contract import SAMPLE_RATE_HZ
 from core.errors import InputError
+from eval.metrics.framing import power_spectrum
 from eval.metrics.registry import METRICS, ZERO
-from eval.metrics.trial import power_spectrum
 
 INK, PALE = "#1b2430", "#8a94a3"
 PALETTE = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed", "#b91c1c", "#a16207", "#0f766e", "#be185d")

@@ -2,6 +2,7 @@
 
     python -m pipeline.build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--form windowed] [--out build]
     python -m pipeline.build encoder [--target iOS17]        # iOS 17: two packages, because functions came with iOS 18
+    python -m pipeline.build encoder --runtime onnx          # files for another runtime, float32, any length; vocoder likewise
     python -m pipeline.build g2p [--method fp16]
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
@@ -14,18 +15,22 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not pip
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import buckets_argument, checkpoint_argument
+from core.arguments import buckets_argument, checkpoint_argument, form_argument
 from core.contract import DEFAULT_BUCKETS, LITERAL, MAX_PHONEMES, TOKEN_BUCKETS, WINDOWED
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
-    from core.stage import Stage
+    from core.stage import Kind, Stage
     from vocoder.forms import Form
     from vocoder.stage import VocoderStage
+
+CORE_ML = "coreml"
+FORMATS = {"onnx": "core.onnx_file"}  # runtime -> core.portable.PortableFormat
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -38,6 +43,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _runtime_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runtime", choices=(CORE_ML, *FORMATS), default=CORE_ML, help="who will run it (default: %(default)s)")
+
+
 def _shared_flags(parser: argparse.ArgumentParser, target: str) -> None:
     parser.add_argument("--target", choices=("iOS17", "iOS18"), default=target, help="minimum deployment target (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for packages and manifests (default: %(default)s)")
@@ -45,10 +54,11 @@ def _shared_flags(parser: argparse.ArgumentParser, target: str) -> None:
 
 def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
     checkpoint_argument(parser)
+    _runtime_flag(parser)
     parser.add_argument(
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
     )
-    parser.add_argument("--form", choices=(LITERAL, WINDOWED), default=LITERAL, help="windowed: time in rows (default: %(default)s)")
+    form_argument(parser, (LITERAL, WINDOWED))
     parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="windowed: chips it must suit, m1,m2 ...; default all")
     parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; windowed: rows * pitch + 2")
     _shared_flags(parser, "iOS17")
@@ -56,6 +66,7 @@ def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
 
 def _encoder_flags(parser: argparse.ArgumentParser) -> None:
     checkpoint_argument(parser)
+    _runtime_flag(parser)
     parser.add_argument(
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp32 wherever a duration needs it; fp32: a reference package"
     )
@@ -68,6 +79,17 @@ def _g2p_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", choices=("w8", "fp16"), default="w8", help="w8: 8-bit weights in float32 arithmetic; fp16: all 16 bits")
     parser.add_argument("--weights", type=Path, help="a .npz of g2p.training.train with its .json; default: the bundled one")
     _shared_flags(parser, "iOS17")
+
+
+def check_portable(arguments: argparse.Namespace) -> None:
+    """InputError for a flag that only packages have. Before seconds go into a checkpoint."""
+    given = {"--form": getattr(arguments, "form", LITERAL) != LITERAL, "--chips": getattr(arguments, "chips", None) is not None}
+    own = [flag for flag, found in given.items() if found]
+    if own:
+        raise InputError(f"{own[0]} belongs to a package: files for {arguments.runtime} have one form, float32 at any length")
+    from pipeline.runtimes import check_runtime
+
+    check_runtime(arguments.runtime, "fp32")
 
 
 def token_buckets(text: str) -> tuple[int, ...]:
@@ -85,6 +107,9 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
     from core.checkpoint import open_checkpoint
     from core.export import quiet_coremltools
 
+    if arguments.runtime != CORE_ML:
+        check_portable(arguments)
+        return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
     if arguments.stage == "vocoder":
         from vocoder.forms import form_named
 
@@ -95,6 +120,28 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
         from encoder.stage import EncoderStage
     buckets = Buckets(arguments.token_buckets, arguments.buckets)
     return EncoderStage(open_checkpoint(arguments.checkpoint), buckets, arguments.precision, arguments.target)
+
+
+def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
+    """Encoder or vocoder in the format of another runtime; the vocoder is checked with a calibration sentence, as packages are."""
+    form = importlib.import_module(FORMATS[runtime])
+    if stage == "encoder":
+        from encoder.portable import PortableEncoderStage
+
+        return PortableEncoderStage(checkpoint, form)
+    from quantize.features import check_speech, excerpt
+    from vocoder.portable import FRAMES, PortableVocoderStage
+
+    speech = check_speech(checkpoint, max(FRAMES))
+    return PortableVocoderStage(checkpoint, tuple(excerpt(speech, 0, frames) for frames in FRAMES), form)
+
+
+def _kind(arguments: argparse.Namespace) -> "Kind | None":
+    if getattr(arguments, "runtime", CORE_ML) == CORE_ML:
+        return None
+    from core.portable_stage import kind_of
+
+    return kind_of(importlib.import_module(FORMATS[arguments.runtime]))
 
 
 def vocoder_stage(
@@ -126,7 +173,7 @@ def run(argv: list[str] | None) -> int:
     stage = stage_of(arguments)
     from core.build import build, print_report
 
-    print_report(build(stage, arguments.out))
+    print_report(build(stage, arguments.out, _kind(arguments)))
     return EXIT_GOOD
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch import Tensor
 
 from core.errors import InputError, UtteranceTooLong
 from core.steps import run
@@ -21,6 +20,7 @@ from g2p.result import Result
 from pipeline.chunks import LONGEST_PHONEMES, Chunk, Pauses, asked_samples, chunks, halves
 from pipeline.reading import Phonemizer
 from pipeline.steps import STEPS, Chain, begin
+from vocoder.inputs import Array, as_array
 from vocoder.steps import VocoderBackend
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
@@ -76,7 +76,7 @@ class Pipeline:
         self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
         self.dropped: dict[str, int] = {}
 
-    def speak(self, text: str, voice: Tensor, options: SpeechOptions, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
+    def speak(self, text: str, voice: Array, options: SpeechOptions, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
         """Audio of `text` as it is finished. voice [510, 1, 256].
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
@@ -106,8 +106,8 @@ class Pipeline:
                 self.dropped[what] = self.dropped.get(what, 0) + count
             yield result
 
-    def _spoken(self, chunk: Chunk, index: int, voice: Tensor, options: SpeechOptions, pause: int, phonemized: float) -> Speech:
-        chain = Chain(self.vocab, voice.numpy(), self.encoder, self.vocoder)
+    def _spoken(self, chunk: Chunk, index: int, voice: Array, options: SpeechOptions, pause: int, phonemized: float) -> Speech:
+        chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
         tensors = run(STEPS, chain, begin(chunk.phonemes, options.speed, options.seed + index), self.clock, seconds)
         durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())

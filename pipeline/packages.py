@@ -48,9 +48,14 @@ def _name(checkpoint: Checkpoint, stage: str, method: str, form: str) -> str:
     return package_name(stage, checkpoint.name, checkpoint.releasable, "fp32" if method == "fp32" else "fp16")  # never compressed
 
 
+def source_name(checkpoint: Checkpoint) -> str:
+    """What `--checkpoint` calls it."""
+    return checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else str(checkpoint.folder)
+
+
 def maker(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: str) -> str:
     """The command that builds the package of that manifest, for the user to type."""
-    source = checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else str(checkpoint.folder)
+    source = source_name(checkpoint)
     if path.stem.startswith(ENCODER_NAME):
         return build_command("encoder", precision="fp32" if method == "fp32" else "fp16", checkpoint=source, out=build)
     if method in CONVERTED:

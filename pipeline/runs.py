@@ -60,6 +60,8 @@ class Spoken:
 class TorchBackend:
     """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in any dtype; the trunk is kept."""
 
+    arrays = False
+
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source, self.packed = vocoder.generator.m_source, PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
         self.buckets = BUCKETS.frames

@@ -1,6 +1,7 @@
 """Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
 
-    python -m pipeline.synthesize "Hello." --voice slt -o hello.wav [--checkpoint demo] [--runtime torch|mlprogram|coreml] [--method w8a8]
+    python -m pipeline.synthesize "Hello." --voice slt -o hello.wav [--checkpoint demo] [--runtime torch|mlprogram|coreml|onnx|executorch]
+        [--method w8a8]
     python -m pipeline.synthesize --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | python -m pipeline.synthesize - --stream | aplay
 
@@ -28,7 +29,7 @@ from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
     from core.checkpoint import Checkpoint
     from pipeline.audio import Sink
@@ -53,8 +54,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise: the same seed gives the same samples")
     checkpoint_argument(parser)
-    parser.add_argument("--runtime", default="mlprogram", help="torch: PyTorch; mlprogram: the packages, executed here; coreml: on a Mac")
-    parser.add_argument("--method", default="fp16", help="level of the vocoder package: fp16, w8a8, p6 ... (default: %(default)s)")
+    parser.add_argument(
+        "--runtime", help="torch; mlprogram: the packages, executed here (default); coreml: on a Mac; onnx (default without PyTorch)"
+    )
+    parser.add_argument("--method", default="", help="level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)")
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
@@ -73,7 +76,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     from g2p.dialects import dialect_of
     from pipeline.audio import SUFFIXES
     from pipeline.journal import journal_of_ours
-    from pipeline.runtimes import check_runtime
+    from pipeline.runtimes import check_runtime, default_runtime, level_for
     from pipeline.timestamps import SUFFIXES as TIMES
 
     if (arguments.out is None) == (arguments.stream is None):
@@ -87,7 +90,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         check_output(arguments.timestamps, suffixes=TIMES)
     if arguments.dialect is not None:
         arguments.dialect = dialect_of(arguments.dialect)
-    check_runtime(arguments.runtime, arguments.method)
+    arguments.runtime = arguments.runtime or default_runtime()
+    arguments.method = level_for(arguments.runtime, arguments.method)
+    check_runtime(arguments.runtime, arguments.method, form=arguments.form)
     check_speed(arguments.speed)
 
 
@@ -103,7 +108,7 @@ def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, 
     return TextReader.load(arguments.dialect or voice_language(voice), arguments.lexicon, program), made_of
 
 
-def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, Tensor, str, dict[str, str]]":
+def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, np.ndarray, str, dict[str, str]]":
     """The pipeline, the voice [510, 1, 256], its name, and the hashes of what the pipeline is made of."""
     from core.voices import VoiceLibrary
     from pipeline.conductor import Pipeline
@@ -113,29 +118,33 @@ def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "t
     if not library.names:
         raise InputError(f"{library.folder} holds no voice")
     name = arguments.voice or library.names[0]
-    voice = library.blend(name)
+    voice = library.blend_array(name)
     opened = open_runtime(arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.form))
     reader, read_by = phonemizer(arguments, name)
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
     return pipeline, voice, name, opened.made_of | read_by
 
 
-def settings(arguments: argparse.Namespace, text: str, voice: "Tensor", made_of: dict[str, str]) -> dict[str, Any]:
+def settings(arguments: argparse.Namespace, text: str, voice: "np.ndarray", made_of: dict[str, str]) -> dict[str, Any]:
     """What the samples hang on: chunks of another run are used only if all of it is the same."""
-    import torch
-
     lexicon = hashlib.sha256(arguments.lexicon.read_bytes()).hexdigest() if arguments.lexicon else None
     return {
         "text": hashlib.sha256(text.encode()).hexdigest(),
-        "voice": hashlib.sha256(voice.numpy().tobytes()).hexdigest(),
+        "voice": hashlib.sha256(voice.tobytes()).hexdigest(),
         "speed": arguments.speed,
         "seed": arguments.seed,
         "runtime": arguments.runtime,
         "models": made_of,
-        "threads": torch.get_num_threads(),  # another number sums in another order: the last bits differ
+        "threads": threads(),  # another number sums in another order: the last bits differ
         "g2p": "phonemes" if arguments.phonemes else arguments.dialect,
         "lexicon": lexicon,
     }
+
+
+def threads() -> int | str | None:
+    """How many threads sum: PyTorch's own number, or what the environment asks of another runtime."""
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch else os.environ.get("OMP_NUM_THREADS")
 
 
 def parts_of(out: Path) -> Path:
@@ -166,7 +175,7 @@ def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Ite
 
 
 def spoken(
-    arguments: argparse.Namespace, text: str, pipeline: "Pipeline", voice: "Tensor", made_of: dict[str, str]
+    arguments: argparse.Namespace, text: str, pipeline: "Pipeline", voice: "np.ndarray", made_of: dict[str, str]
 ) -> "tuple[Tally, Sink]":
     """Speak it all, chunk by chunk."""
     from rich.console import Console
@@ -206,6 +215,7 @@ def run(argv: list[str] | None) -> int:
     from core.checkpoint import open_checkpoint
     from pipeline.packages import ENCODER_BY_PYTORCH
     from pipeline.reading import read_text
+    from pipeline.runtimes import RUNTIMES
     from pipeline.tally import print_table
 
     text = read_text(arguments.text, arguments.file, sys.stdin.buffer)
@@ -218,9 +228,9 @@ def run(argv: list[str] | None) -> int:
     report["models"] = made_of
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
     to = sys.stderr if arguments.stream else sys.stdout
-    if arguments.runtime != "torch" and not arguments.phonemes and "G2P" not in made_of:
+    if RUNTIMES[arguments.runtime].packages and not arguments.phonemes and "G2P" not in made_of:
         print(f"unknown words are read by NumPy: {arguments.build / 'G2P.json'} is not built; `make g2p` builds it", file=sys.stderr)
-    if arguments.runtime != "torch" and ENCODER_BY_PYTORCH in made_of:
+    if RUNTIMES[arguments.runtime].packages and ENCODER_BY_PYTORCH in made_of:
         print(f"durations and prosody come from PyTorch: {arguments.build} holds no encoder; `make encoder` builds it", file=sys.stderr)
     level = "" if arguments.runtime == "torch" else f" {arguments.method}"
     shown = arguments.out.name if arguments.out else report["out"]

@@ -1,4 +1,4 @@
-"""Int8 inputs: ranges measured on the executed package over calibration sentences, handed to coremltools' own pass.
+"""Int8 inputs: ranges measured on the executed package over the tuning set's sentences, handed to coremltools' own pass.
 
     peaks = input_peaks(program, form, layers, calibration_inputs(checkpoint, vocoder, 24), buckets)
     passes = input_pass(plan, peaks)
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from core.checkpoint import Checkpoint
-from core.contract import bucket_for
-from core.corpus import Utterance, calibration, heldout
+from core.contract import JUDGED, TUNING, bucket_for
+from core.corpus import require_disjoint
 from core.errors import CheckFailed, InputError
 from mlprogram import Program
 from quantize.features import excerpt, text_encoder, vocoder_inputs
 from quantize.layers import Layer
+from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
 from vocoder.forms import Form
 from vocoder.package import run_program
@@ -30,27 +31,14 @@ FIRST_SEED = 1000  # calibration noise is never the evaluation's
 
 
 def calibration_inputs(checkpoint: Checkpoint, vocoder: Vocoder, clips: int) -> Iterator[VocoderInputs]:
-    """Features of the first `clips` calibration sentences, voices taking turns, each with noise of its own."""
-    sentences = calibration()
-    require_disjoint(sentences, heldout())
+    """Features of the first `clips` sentences of the tuning set, voices taking turns, each with noise of its own."""
+    sentences = own_speech(checkpoint, TUNING)
+    require_disjoint(sentences, own_speech(checkpoint, JUDGED))
     if clips > len(sentences):
-        raise InputError(f"{clips} calibration sentences asked for, there are {len(sentences)}")
+        raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
     encoder = text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
         yield vocoder_inputs(checkpoint, vocoder, encoder, sentence, seed=FIRST_SEED + number)
-
-
-def require_disjoint(sentences: Iterable[Utterance], evaluation: Iterable[Utterance]) -> None:
-    """Raise InputError when a sentence that is calibrated on is also one that is judged, by text or by phonemes."""
-    judged = {_letters(other.text): other.id for other in evaluation} | {other.phonemes: other.id for other in evaluation}
-    for sentence in sentences:
-        for key in (_letters(sentence.text), sentence.phonemes):
-            if key in judged:
-                raise InputError(f"calibration sentence {sentence.id} is also evaluation sentence {judged[key]}: they must not overlap")
-
-
-def _letters(text: str) -> str:
-    return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
 def input_peaks(

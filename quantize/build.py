@@ -77,7 +77,7 @@ def build_compressed(
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
     """The stage that the parent was built from."""
-    form = form_recorded(parent.form, parent.inputs[FEATURES])
+    form = form_recorded(parent.form, parent.inputs[FEATURES], parent.outputs)
     speech = check_speech(checkpoint, form.check_frames(parent.buckets))
     return VocoderStage(checkpoint, form, parent.buckets, parent.precision, parent.target, speech)
 

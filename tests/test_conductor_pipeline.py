@@ -42,6 +42,7 @@ class FakeFunctions:
 class FakeVocoder:
     """Gives back the spectrum's first row, drawn out: audio that follows the noise."""
 
+    arrays = False
     source = HarmonicSource()
 
     def pack(self, inputs: VocoderInputs) -> torch.Tensor:

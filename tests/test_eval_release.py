@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from bench.random_checkpoint import write_checkpoint
 from core.checkpoint import Checkpoint
-from core.corpus import calibration, heldout
+from core.corpus import calibration, heldout, require_disjoint
 from core.errors import InputError
 from core.manifest import Manifest
 from eval import levels as judged_levels
 from eval.choose import Choice, choose
-from eval.corpus import require_disjoint
 from eval.judge import ClipResult
 from eval.levels import JudgedLevel
 from eval.listening import pairs
@@ -26,6 +25,7 @@ from eval.metrics.registry import METRICS
 from eval.release import main, parse_arguments
 from eval.report import main as report
 from mlprogram.examine.rules import load_rules
+from tests.builds import small_config
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
@@ -162,19 +162,19 @@ class TestBadInput:
         assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", tiny_config(), seed=1))
+        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
         assert release((other, copied[1]), "--methods", "fp16") == 2
         assert "was built from checkpoint" in capsys.readouterr().err
 
     def test_a_spoilt_cache_file(self, copied: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert release(copied, "--methods", "fp16") == 3
-        next((copied[1] / "release" / "cache").rglob("heldout-05-*.json")).write_text("{", encoding="utf-8")
+        next((copied[1] / "release" / "cache").rglob("judged-05.json")).write_text("{", encoding="utf-8")
         assert release(copied, "--methods", "fp16") == 2
         assert "delete it and it is measured again" in capsys.readouterr().err
 
     def test_evaluation_text_is_not_calibration_text(self) -> None:
         require_disjoint(heldout(), calibration())
-        with pytest.raises(InputError, match="judge other text"):
+        with pytest.raises(InputError, match="tune on other text"):
             require_disjoint([calibration()[3]], calibration())
 
     def test_report_without_a_decision(self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:

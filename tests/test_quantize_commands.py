@@ -182,7 +182,7 @@ class TestQualityCommand:
         assert build_arguments(w8a8, "windowed-poly", None, Path("b"))[1:5] == ["--method", "w8a8", "--form", "windowed-poly"]
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1))
+        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
         assert self.run((other, copied[1])) == 2
         assert "was built from checkpoint" in capsys.readouterr().err
 

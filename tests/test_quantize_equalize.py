@@ -9,10 +9,9 @@ import torch
 
 from bench.random_checkpoint import random_vocoder, tiny_config
 from core.config import KokoroConfig
-from core.corpus import calibration, heldout
+from core.corpus import calibration, heldout, require_disjoint
 from core.errors import InputError
 from core.figures import snr_db
-from quantize.activations import require_disjoint
 from quantize.equalize import channel_peaks, equalized, sites
 from quantize.measure import read_log
 from quantize.methods import SCHEMES
@@ -85,7 +84,7 @@ class TestCalibration:
     def test_an_overlap_is_refused(self, change: dict[str, str]) -> None:
         """The same text in other letters, or the same phonemes under another text."""
         stolen = dataclasses.replace(heldout()[3], id="stolen", **change)
-        with pytest.raises(InputError, match=f"calibration sentence stolen is also evaluation sentence {heldout()[3].id}"):
+        with pytest.raises(InputError, match=f"stolen is tuned on and is also judged, as {heldout()[3].id}"):
             require_disjoint([*calibration(), stolen], heldout())
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.random_checkpoint import tiny_config
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
 from mlprogram import Program
 from pipeline.build import main as build_stage
 from quantize.apply import main as apply
 from quantize.layers import program_layers
-from tests.builds import checkpoint_once
+from tests.builds import checkpoint_once, speaking_config
 from tests.quantize_build import quantize_ops
 from vocoder.decoder import Vocoder
 from vocoder.windowed.model import WindowedVocoder
@@ -22,7 +21,7 @@ from vocoder.windowed.model import WindowedVocoder
 @pytest.fixture(scope="module")
 def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     """A tiny engine variant in fp16 and W8A8."""
-    checkpoint, out = checkpoint_once(tmp_path_factory, tiny_config()), tmp_path_factory.mktemp("build")
+    checkpoint, out = checkpoint_once(tmp_path_factory, speaking_config(), encoder=True), tmp_path_factory.mktemp("build")
     given = ["--checkpoint", str(checkpoint.folder)]
     assert build_stage(["vocoder", *given, "--form", "windowed", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
     assert apply([*given, "--form", "windowed", "--method", "w8a8", "--build", str(out), "--set", "clips=2"]) == 0

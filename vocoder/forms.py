@@ -9,22 +9,38 @@ grows with the length (vocoder/windowed). Both give the same audio (docs/vocoder
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from core.config import KokoroConfig
-from core.contract import DEFAULT_BUCKETS, FORMS, FRAME_SAMPLES, LITERAL, WINDOWED, WINDOWED_POLYNOMIAL, PackedLayout
+from core.contract import (
+    COLUMNS_PER_FRAME,
+    DEFAULT_BUCKETS,
+    FORMS,
+    FRAME_SAMPLES,
+    HOST,
+    LITERAL,
+    TRUNK,
+    WAVEFORM,
+    WHOLE_FORMS,
+    WINDOWED,
+    WINDOWED_POLYNOMIAL,
+    PackedLayout,
+    with_host_tail,
+)
 from core.errors import InputError
 from mlprogram.errors import ProgramError
 from mlprogram.examine.rules import Rules, load_rules
 from vocoder.decoder import Vocoder
-from vocoder.packing import PackedVocoder, VocoderInputs, pack
+from vocoder.host_tail import HostTail
+from vocoder.packing import PackedTrunk, PackedVocoder, VocoderInputs, pack
 from vocoder.windowed import geometry
 from vocoder.windowed.layers import PolynomialSnake, SineSnake, SnakeForm
-from vocoder.windowed.model import WindowedVocoder
-from vocoder.windowed.packing import joined_rows, pack_rows
+from vocoder.windowed.model import WindowedTrunk, WindowedVocoder
+from vocoder.windowed.packing import joined_columns, joined_rows, pack_rows
 
 CHECK_FRAMES, CHECK_ROW_FRAMES = 40, 140  # a second, literal; three and a half, windowed
 
@@ -57,6 +73,26 @@ class Form(Protocol):
     def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
         """The package's output -> [600F]."""
 
+    def columns(self, trunk: Tensor, frames: int, bucket: int) -> Tensor:
+        """The output of `trunk_module` -> [C, 120F + 1]."""
+
+    def bound(self, vocoder: Vocoder) -> "Form":
+        """Itself, with whatever of the vocoder's weights `join` needs."""
+
+    def trunk_module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """`module` without the tail."""
+
+    @property
+    def output(self) -> str:
+        """What the package gives: waveform or trunk."""
+
+    def output_dtype(self, precision: str) -> str:
+        """float32, or float16."""
+
+    @property
+    def tail_divisor(self) -> float:
+        """How many times too large the output of `trunk_module` is."""
+
     def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
         """`features` in words, for the manifest."""
 
@@ -64,11 +100,34 @@ class Form(Protocol):
         """`waveform` in words, for the manifest."""
 
 
+class WholeForm:
+    """What the forms with the tail in the package share."""
+
+    output = WAVEFORM
+
+    def output_dtype(self, precision: str) -> str:
+        """See Form."""
+        return "float32"
+
+    def bound(self, vocoder: Vocoder) -> Any:
+        """See Form."""
+        return self
+
+
 @dataclass(frozen=True)
-class LiteralForm:
+class LiteralForm(WholeForm):
     """Upstream's graph as it is, in (B, C, 1, S), under a prefix mask."""
 
     name = LITERAL
+    tail_divisor = 1.0
+
+    def trunk_module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """See Form."""
+        return PackedTrunk(vocoder, PackedLayout(hidden_dim))
+
+    def columns(self, trunk: Tensor, frames: int, bucket: int) -> Tensor:
+        """trunk [1, C, 1, 120 bucket + 1] -> [C, 120F + 1]."""
+        return trunk[0, :, 0, : COLUMNS_PER_FRAME * frames + 1]
 
     def check_frames(self, buckets: tuple[int, ...]) -> int:
         """A whole bucket where one is near, so that one render has no padding; long enough for every receptive field."""
@@ -114,11 +173,20 @@ class LiteralForm:
 
 
 @dataclass(frozen=True)
-class WindowedForm:
+class WindowedForm(WholeForm):
     """Rows of overlapping windows, every column a real one; made for `chips`. `polynomial`: Snake without a sine."""
 
     chips: tuple[str, ...]
     polynomial: bool
+    tail_divisor = float(len(geometry.KERNELS))  # the mean over parallel blocks is left a sum
+
+    def trunk_module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """See Form."""
+        return WindowedTrunk(vocoder, hidden_dim, self.snake(), int8_inputs)
+
+    def columns(self, trunk: Tensor, frames: int, bucket: int) -> Tensor:
+        """trunk [1, C, R, n] -> [C, 120F + 1]."""
+        return joined_columns(trunk, geometry.Windows.of(frames, bucket))
 
     def check_frames(self, buckets: tuple[int, ...]) -> int:
         """Its shapes need whole windows, and this length fills four of the default ones."""
@@ -188,6 +256,78 @@ class WindowedForm:
         return {"shape": [1, 1, "rows", wide], "valid": "of every row the frames it owns, see features.windows"}
 
 
+@dataclass(frozen=True, eq=False)
+class HostTailForm:
+    """Another form whose package ends before conv_post; `tail` does the rest where the output is joined. See vocoder/host_tail.py."""
+
+    inner: Form
+    tail: HostTail | None = None
+    output = TRUNK
+    tail_divisor = 1.0
+
+    @property
+    def name(self) -> str:
+        """See Form."""
+        return with_host_tail(self.inner.name)
+
+    def bound(self, vocoder: Vocoder) -> "HostTailForm":
+        """See Form."""
+        return replace(self, tail=HostTail.of(vocoder, self.inner.tail_divisor))
+
+    def check_frames(self, buckets: tuple[int, ...]) -> int:
+        """See Form."""
+        return self.inner.check_frames(buckets)
+
+    def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
+        """See Form."""
+        return self.inner.lengths(config, buckets)
+
+    def module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
+        """See Form."""
+        return self.inner.trunk_module(vocoder, hidden_dim, int8_inputs=int8_inputs)
+
+    trunk_module = module
+
+    def shapes(self, buckets: tuple[int, ...], hidden_dim: int) -> tuple[tuple[int, ...], ...]:
+        """See Form."""
+        return self.inner.shapes(buckets, hidden_dim)
+
+    def holds(self, frames: int, bucket: int) -> bool:
+        """See Form."""
+        return self.inner.holds(frames, bucket)
+
+    def pack(self, inputs: VocoderInputs, bucket: int, *, half: bool) -> Tensor:
+        """See Form."""
+        return self.inner.pack(inputs, bucket, half=half)
+
+    def columns(self, trunk: Tensor, frames: int, bucket: int) -> Tensor:
+        """See Form."""
+        return self.inner.columns(trunk, frames, bucket)
+
+    def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
+        """The trunk -> [600F]."""
+        assert self.tail is not None, "bound() or recorded first"
+        return torch.from_numpy(self.tail(self.columns(waveform, frames, bucket).float().numpy()))
+
+    def output_dtype(self, precision: str) -> str:
+        """See Form."""
+        return "float16" if precision == "fp16" else "float32"
+
+    def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
+        """See Form."""
+        return self.inner.features_contract(hidden_dim, buckets)
+
+    def waveform_contract(self) -> dict[str, Any]:
+        """The trunk in words, and the weights of what comes behind it."""
+        assert self.tail is not None, "bound() or recorded first"
+        rows = "1" if self.inner.name == LITERAL else "rows"
+        return {
+            "shape": [1, self.tail.weight.shape[1], rows, "columns"],
+            "valid": f"{COLUMNS_PER_FRAME} * frames + 1 columns, those of a waveform's own frames",
+            "tail": self.tail.described(),
+        }
+
+
 def chips_without_sine(rules: Rules) -> frozenset[str]:
     """Chips on which sin leaves the engine, or may, by the rules file."""
     named = [rule for rule in rules.rules if rule.kind == "op_types" and "sin" in rule.params["ops"]]
@@ -196,15 +336,20 @@ def chips_without_sine(rules: Rules) -> frozenset[str]:
 
 def form_named(name: str, chips: tuple[str, ...] | None = None) -> Form:
     """The form of that name for these chips. InputError: unknown, or chips given to the literal form."""
+    if name not in FORMS:
+        raise InputError(f"unknown form {name!r}; there are: {', '.join(FORMS)}")
+    if name not in WHOLE_FORMS:
+        return HostTailForm(form_named(name.removesuffix(HOST).rstrip("-") or LITERAL, chips))
     if name == LITERAL:
         if chips is not None:
             raise InputError(f"--chips belongs to --form {WINDOWED}; the {LITERAL} form has no such choice")
         return LiteralForm()
-    if name not in FORMS:
-        raise InputError(f"unknown form {name!r}; there are: {', '.join(FORMS)}")
     return WindowedForm.of(chips)
 
 
-def form_recorded(name: str, features: Mapping[str, Any]) -> Form:
-    """The form of a built package, from its manifest's name of it and description of `features`."""
+def form_recorded(name: str, features: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Form:
+    """The form of a built package, from its manifest's name of it and description of `features` and of the outputs."""
+    if name.endswith(HOST):
+        inner = form_recorded(name.removesuffix(HOST).rstrip("-") or LITERAL, features)
+        return HostTailForm(inner, HostTail.recorded((outputs or {})[TRUNK]["tail"]))
     return LiteralForm() if name == LITERAL else WindowedForm.of(tuple(features["chips"]))

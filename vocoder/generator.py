@@ -81,6 +81,14 @@ class Generator(nn.Module):
     def forward(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
         """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1, 600F]."""
         masks = self._stage_masks(mask)
+        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))  # [B, 22, 1, 120F + 1]
+        return self.stft(x, masks[-1])
+
+    def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
+        """As forward, up to what conv_post reads: [B, C, 1, 120F + 1]. The tail behind it may run on the host (vocoder/host_tail.py)."""
+        return self._trunk(x, style, spectrum, self._stage_masks(mask))
+
+    def _trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]) -> Tensor:
         spectrum = masked(spectrum, masks[-1])
         for i, mask in enumerate(masks):
             x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [B, C / 2, 1, rate * S]
@@ -89,8 +97,7 @@ class Generator(nn.Module):
             source = self.noise_res[i](masked(self.noise_convs[i](spectrum), mask), style, mask)
             x = masked(x + source, mask)
             x = masked(self._averaged_blocks(i, x, style, mask), mask)
-        x = self.conv_post(F.leaky_relu(x, POST_SLOPE).to(self.conv_post.weight.dtype))  # [B, 22, 1, 120F + 1]
-        return self.stft(x, mask)
+        return F.leaky_relu(x, POST_SLOPE)
 
     def _averaged_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """Mean of the stage's parallel residual blocks."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.contract import FEATURES, STYLE, WAVEFORM, bucket_for
+from core.contract import FEATURES, STYLE, bucket_for
 from core.errors import InputError
 from core.manifest import Manifest, described
 from mlprogram import Program, ProgramError
@@ -29,12 +29,14 @@ def run_program(
     """Pack into `bucket`, execute, join: [600 F] float32. `half`: how the features are packed, if not as the program takes them."""
     takes_half = program.inputs[FEATURES].dtype == "fp16"
     features = form.pack(inputs, bucket, half=takes_half if half is None else half)
-    waveform = program({FEATURES: features, STYLE: inputs.style[:, :, None, None].float()}, hook=hook)[WAVEFORM].float()
+    waveform = program({FEATURES: features, STYLE: inputs.style[:, :, None, None].float()}, hook=hook)[form.output].float()
     return form.join(waveform, inputs.frames, bucket).numpy()
 
 
 class VocoderPackage:
     """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. pack, execute, join: a VocoderBackend."""
+
+    arrays = False
 
     def __init__(self, manifest_path: Path, precision: str = "declared", opened: Callable[[Path], Any] | None = None) -> None:
         """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open the package, Core ML's own."""
@@ -42,7 +44,7 @@ class VocoderPackage:
         self.manifest.verify()
         self.buckets = self.manifest.buckets
         with described(manifest_path):
-            self.form = form_recorded(self.manifest.form, self.manifest.inputs[FEATURES])
+            self.form = form_recorded(self.manifest.form, self.manifest.inputs[FEATURES], self.manifest.outputs)
             self.source = HarmonicSource.recorded(self.manifest.source)
         try:
             path = self.manifest.package_path
@@ -56,7 +58,7 @@ class VocoderPackage:
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
         """See vocoder.steps.VocoderBackend."""
-        waveform = self.program({FEATURES: features, STYLE: style.float()})[WAVEFORM].float()
+        waveform = self.program({FEATURES: features, STYLE: style.float()})[self.form.output].float()
         return self.form.join(waveform, frames, bucket_for(frames, self.buckets))
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:

@@ -7,69 +7,20 @@ Before iOS 18 only one input of a program may have enumerated shapes, so everyth
 of R rows and n columns is padded to a multiple of bucket + 1 columns; reading it back is a slice of channels, a reshape, a slice of time.
 """
 
-from dataclasses import dataclass
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
-from core.errors import InputError
 from core.layers import Mask
 from vocoder.decoder import Vocoder
+from vocoder.inputs import VocoderInputs, packed
 
-
-@dataclass(frozen=True)
-class VocoderInputs:
-    """One utterance at the vocoder's door.
-
-    asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim]; spectrum [1, 22, 120F + 1]. Checked for shape
-    and for NaN or infinity when it is made; InputError names the tensor and the first bad position.
-    """
-
-    asr: Tensor
-    f0_hz: Tensor
-    energy: Tensor
-    style: Tensor
-    spectrum: Tensor
-
-    def __post_init__(self) -> None:
-        frames = self.asr.shape[-1]
-        expected = {
-            "asr": (1, self.asr.shape[1] if self.asr.dim() == 3 else -1, frames),
-            "f0_hz": (1, PROSODY_PER_FRAME * frames),
-            "energy": (1, PROSODY_PER_FRAME * frames),
-            "style": (1, self.style.shape[-1]),
-            "spectrum": (1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME * frames + 1),
-        }
-        for name, shape in expected.items():
-            tensor = getattr(self, name)
-            if tuple(tensor.shape) != shape:
-                raise InputError(f"{name} has shape {list(tensor.shape)}, but {frames} frames of asr need {list(shape)}")
-            bad = (~torch.isfinite(tensor)).nonzero()
-            if len(bad):
-                raise InputError(f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}: features must be finite")
-
-    @property
-    def frames(self) -> int:
-        """F: 40 per second."""
-        return self.asr.shape[-1]
+__all__ = ["PackedTrunk", "PackedVocoder", "VocoderInputs", "pack", "unpack"]
 
 
 def pack(inputs: VocoderInputs, bucket: int) -> Tensor:
-    """Lay the seam tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype, zeros in the padding."""
-    if inputs.frames > bucket:
-        raise InputError(f"features hold {inputs.frames} frames, bucket is {bucket}")
-    mask = torch.ones(1, 1, inputs.frames, dtype=inputs.asr.dtype)
-    parts = (inputs.asr, inputs.f0_hz[:, None], inputs.energy[:, None], mask, inputs.spectrum)
-    per_frame = (1, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, COLUMNS_PER_FRAME)
-    rows = [_rows(part, rate * (bucket + 1), bucket + 1) for part, rate in zip(parts, per_frame, strict=True)]
-    return torch.cat(rows, dim=1)[:, :, None]  # [1, channels, 1, bucket + 1]
-
-
-def _rows(part: Tensor, length: int, width: int) -> Tensor:
-    # [1, R, n] -> [1, R, length] -> [1, R * length / width, width]
-    return F.pad(part, (0, length - part.shape[-1])).reshape(1, -1, width)
+    """vocoder.inputs.packed, as a tensor: [1, channels, 1, bucket + 1]."""
+    return torch.from_numpy(packed(inputs, bucket))
 
 
 def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -96,3 +47,12 @@ class PackedVocoder(nn.Module):
         """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
         return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))
+
+
+class PackedTrunk(PackedVocoder):
+    """The exported graph of a host tail: it ends before conv_post."""
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As PackedVocoder -> trunk [1, C, 1, 120B + 1]; the host cuts it at 120F + 1."""
+        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
+        return self.vocoder.trunk(asr, f0, energy, style, spectrum, Mask.of(mask))

@@ -1,7 +1,7 @@
 """The vocoder as a Stage, in either form: one flexible input, fp32 tail, the promises of its program, its contract.
 
-    stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
-    (manifest,) = build(stage, Path("build"))
+stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iOS17", speech)
+(manifest,) = build(stage, Path("build"))
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from core.checkpoint import Checkpoint
-from core.contract import FEATURES, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM
+from core.contract import FEATURES, HOP_SAMPLES, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM
 from core.export import TensorType, flexible
 from core.figures import Figure
 from core.manifest import level_name, package_name
@@ -23,8 +23,8 @@ from vocoder.check import check_figures
 from vocoder.decoder import Vocoder
 from vocoder.facts import VocoderFacts
 from vocoder.forms import Form
+from vocoder.harmonics import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 from vocoder.packing import PackedVocoder, VocoderInputs
-from vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -81,7 +81,7 @@ class VocoderStage:
 
     def figures(self, programs: Mapping[str, Program]) -> list[Figure]:
         """The waveform of the speech at several lengths."""
-        return check_figures(programs[MAIN], self.form, self.vocoder, self.speech, self.buckets, self.precision)
+        return check_figures(programs[MAIN], self.form.bound(self.vocoder), self.vocoder, self.speech, self.buckets, self.precision)
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage."""
@@ -96,9 +96,13 @@ class VocoderStage:
             "buckets": self.buckets,
             "hidden_dim": config.hidden_dim,
             "inputs": {FEATURES: features | {"dtype": dtype}, STYLE: row},
-            "outputs": {WAVEFORM: self.form.waveform_contract() | {"dtype": "float32", "rate_hz": SAMPLE_RATE_HZ}},
+            "outputs": {self.form.output: self._output_contract()},
             "source": source_contract(self.vocoder),
         }
+
+    def _output_contract(self) -> dict[str, Any]:
+        rate_hz = SAMPLE_RATE_HZ if self.form.output == WAVEFORM else SAMPLE_RATE_HZ // HOP_SAMPLES
+        return self.form.bound(self.vocoder).waveform_contract() | {"dtype": self.form.output_dtype(self.precision), "rate_hz": rate_hz}
 
 
 def vocoder_function(
@@ -109,7 +113,8 @@ def vocoder_function(
     shapes, style = form.shapes(buckets, hidden_dim), (1, style_dim, 1, 1)
     inputs = (flexible(FEATURES, dtype, shapes), TensorType(STYLE, dtype, shape=style))
     example = (torch.ones(shapes[0]), torch.zeros(style))
-    return Function(module.eval(), example, inputs, (TensorType(WAVEFORM, np.float32),), TAIL_MODULES)
+    outputs = (TensorType(form.output, np.dtype(form.output_dtype(precision)).type),)
+    return Function(module.eval(), example, inputs, outputs, TAIL_MODULES)
 
 
 def source_contract(vocoder: Vocoder) -> dict[str, Any]:

@@ -1,18 +1,18 @@
 """Features to a waveform, step by step: noise, excitation, harmonic spectrum, packing, the vocoder itself.
 
-    tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...})
-    tensors["waveform"]          # [600F]
+tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...})
+tensors["waveform"]          # [600F]
 """
 
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from core.contract import PROSODY_PER_FRAME
-from core.steps import EQUAL, Step, Tensors, as_torch
-from vocoder.packing import VocoderInputs
-from vocoder.source import HarmonicSource, gaussian_noise, spectrum_of
+from core.steps import EQUAL, Step, Tensors, computed
+from vocoder.harmonics import Merge, gaussian, spectrum_of
+from vocoder.inputs import FIELDS, Array, VocoderInputs
+
+if TYPE_CHECKING:
+    from vocoder.source import HarmonicSource
 
 SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
 
@@ -21,17 +21,21 @@ class VocoderBackend(Protocol):
     """Who computes the waveform."""
 
     @property
-    def source(self) -> HarmonicSource:
+    def arrays(self) -> bool:
+        """What it takes and gives: NumPy arrays, or tensors."""
+
+    @property
+    def source(self) -> "HarmonicSource | Merge":
         """The voice's ten weights: the harmonic source runs on the host."""
 
     @property
     def buckets(self) -> tuple[int, ...] | None:
         """Enumerated lengths in frames, rising; None at exact length."""
 
-    def pack(self, inputs: VocoderInputs) -> Tensor:
+    def pack(self, inputs: VocoderInputs) -> Array:
         """`features` of the one flexible input. Raises InputError where no bucket holds the utterance."""
 
-    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+    def run(self, features: Array, style: Array, frames: int) -> Array:
         """style [1, style_dim, 1, 1] -> waveform [600F]."""
 
 
@@ -44,28 +48,28 @@ class Context(Protocol):
 
 
 def _noise(_: Context, given: Tensors) -> Tensors:
-    return {"noise": gaussian_noise(given["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(given["seed"][0])).numpy()}  # [1, 600F, 9]
+    return {"noise": gaussian(given["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(given["seed"][0]))}  # [1, 600F, 9]
 
 
-@torch.no_grad()
 def _excitation(context: Context, given: Tensors) -> Tensors:
-    return {"excitation": context.vocoder.source.excitation(*as_torch(given, "f0_hz", "noise")).numpy()}  # [1, 600F]
+    return {"excitation": context.vocoder.source.merge.excitation(given["f0_hz"], given["noise"])}  # [1, 600F]
 
 
 def _spectrum(_: Context, given: Tensors) -> Tensors:
-    spectrum = spectrum_of(torch.from_numpy(given["excitation"]))  # [1, 22, 120F + 1] in float64
-    return {"spectrum": spectrum.numpy().astype(given["f0_hz"].dtype)}
+    return {"spectrum": spectrum_of(given["excitation"]).astype(given["f0_hz"].dtype)}  # [1, 22, 120F + 1]
 
 
 def _pack(context: Context, given: Tensors) -> Tensors:
-    inputs = VocoderInputs(*as_torch(given, "asr", "f0_hz", "energy", "style_decoder", "spectrum"))
-    return {"features": context.vocoder.pack(inputs).numpy(), "style": given["style_decoder"][:, :, None, None]}
+    five = (given["style_decoder" if name == "style" else name] for name in FIELDS)
+    (features,) = computed(lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),), *five, arrays=context.vocoder.arrays)
+    return {"features": features, "style": given["style_decoder"][:, :, None, None]}
 
 
-@torch.no_grad()
 def _vocoder(context: Context, given: Tensors) -> Tensors:
-    features, style = as_torch(given, "features", "style")
-    return {"waveform": context.vocoder.run(features, style, given["asr"].shape[-1]).numpy()}
+    frames = given["asr"].shape[-1]
+    features, style = given["features"], given["style"]
+    (waveform,) = computed(lambda *both: (context.vocoder.run(*both, frames),), features, style, arrays=context.vocoder.arrays)
+    return {"waveform": waveform}
 
 
 STEPS = (

@@ -1,4 +1,4 @@
-"""Who computes the chain, by name: PyTorch, the executed packages, Core ML on a Mac. One module a runtime, imported when it is asked for.
+"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch. One module each, imported late.
 
     opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", form="windowed"))
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
@@ -8,14 +8,15 @@ A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> Op
 
 import difflib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from core.contract import LITERAL
+from core.contract import FORMS, LITERAL
 from core.errors import InputError
 from quantize.methods import CONVERTED, LEVELS
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be opened: packages of `checkpoint` in `build`, the vocoder's at that level and form."""
+    """What is to be opened: packages of `checkpoint` in `build`, the vocoder's at that level and form; "" is the runtime's own level."""
 
     checkpoint: "Checkpoint"
     build: Path
-    method: str = "fp16"
+    method: str = ""
     form: str = LITERAL
 
 
@@ -46,39 +47,76 @@ class Opened:
 
 @dataclass(frozen=True)
 class Runtime:
-    """`levels`: those it has; `module`: where open_chain stands; `platform`: the only one it runs on."""
+    """`levels`, `forms`: those it has, its own choice first; `module`: where open_chain stands; `platform`: the only one it runs on.
+
+    `needs`: modules that must be there; `install`: the one command that installs them. `packages`: whether it runs .mlpackage folders.
+    """
 
     title: str
     module: str
     levels: tuple[str, ...] = LEVELS
+    forms: tuple[str, ...] = FORMS
     platform: str | None = None
+    needs: tuple[str, ...] = ("torch",)
+    install: str = "make venv"
+    packages: bool = False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Modules that are not installed."""
+        return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 
+PORTABLE = ("onnx", "executorch")  # files of their own, in float32, at any length
 RUNTIMES = MappingProxyType(
     {
         "torch": Runtime("PyTorch", "pipeline.runtimes.pytorch", levels=CONVERTED),
-        "mlprogram": Runtime("the packages, executed on any machine", "pipeline.runtimes.executed"),
-        "coreml": Runtime("the packages, run by Core ML", "pipeline.runtimes.coreml", platform="darwin"),
+        "mlprogram": Runtime("the packages, executed on any machine", "pipeline.runtimes.executed", packages=True),
+        "coreml": Runtime("the packages, run by Core ML", "pipeline.runtimes.coreml", platform="darwin", packages=True),
+        "onnx": Runtime(
+            "ONNX Runtime",
+            "pipeline.runtimes.onnx",
+            levels=("fp32",),
+            forms=(LITERAL,),
+            needs=("onnxruntime",),
+            install='pip install "kokoro-ane[onnx]"',
+        ),
     }
 )
 
 
+def default_runtime() -> str:
+    """The executed packages; ONNX Runtime where PyTorch, which executes them, is not installed."""
+    return "onnx" if RUNTIMES["mlprogram"].missing else "mlprogram"
+
+
+def level_for(name: str, method: str) -> str:
+    """`method`, or the runtime's own level where none is named."""
+    return method or (RUNTIMES[name].levels[0] if name in RUNTIMES else LEVELS[0])
+
+
 def open_runtime(name: str, request: Request) -> Opened:
-    """Raises InputError: unknown name, not this machine, no such package, packages of another checkpoint."""
-    check_runtime(name, request.method)
+    """Raises InputError: unknown name, not this machine, not installed, no such package, packages of another checkpoint."""
+    request = replace(request, method=level_for(name, request.method))
+    check_runtime(name, request.method, form=request.form)
     return importlib.import_module(RUNTIMES[name].module).open_chain(request)
 
 
-def check_runtime(name: str, method: str, platform: str = sys.platform) -> None:
-    """InputError for names that do not exist, a level that the runtime has not, and a runtime that is not on this machine."""
+def check_runtime(name: str, method: str, platform: str = sys.platform, form: str = LITERAL) -> None:
+    """InputError for names that do not exist, a level or form that the runtime has not, and a runtime that is not on this machine."""
     _require_known("runtime", name, RUNTIMES)
     _require_known("method", method, LEVELS)
+    _require_known("form", form, FORMS)
     runtime = RUNTIMES[name]
     if method not in runtime.levels:
         raise InputError(f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)}; use --runtime mlprogram")
+    if form not in runtime.forms:
+        raise InputError(f"--form {form} is a package: {runtime.title} has only {', '.join(runtime.forms)}; use --runtime mlprogram")
     if runtime.platform is not None and platform != runtime.platform:
         system = {"darwin": "macOS"}.get(runtime.platform, runtime.platform)
         raise InputError(f"runtime {name} needs {system}, here is {platform}: --runtime mlprogram executes the same packages anywhere")
+    if runtime.missing:
+        raise InputError(f"runtime {name} needs {runtime.missing[0]}, which is not installed: {runtime.install}")
 
 
 def _require_known(what: str, name: str, known: Collection[str]) -> None:

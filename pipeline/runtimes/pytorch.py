@@ -22,6 +22,7 @@ from vocoder.packing import VocoderInputs, pack, unpack
 class EagerBackend:
     """A VocoderBackend at exact length: the packed tensors are unpacked again, and no mask is needed."""
 
+    arrays = False
     buckets: tuple[int, ...] | None = None
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:

@@ -118,6 +118,11 @@ class WindowedVocoder(nn.Module):
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
         """features [1, channels, R, pitch + 36], style [1, style_dim, 1, 1] -> waveform [1, 1, R, 600 * pitch + 1260]."""
+        x, weight_high = self.trunk(features, style)
+        return self.stft(self.conv_post(x), Mask(weight_high * 0.0 + 1.0, weight_high))  # of [1, 22, R, 6 W + 1]
+
+    def trunk(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
+        """What conv_post reads, [1, C, R, 6 W + 1], as many times too large as there are parallel blocks; weights [1, 1, R, 6 W + 1]."""
         asr, f0, energy, inside, weight, weight_low, weight_high, factors, spectrum = features.split(self.sizes, dim=1)
         factors = tuple(factors[:, :, :1, i : i + 1] for i in range(8))  # root and power of four rates, [1, 1, 1, 1] each
         styles = self.styles(style)
@@ -130,8 +135,7 @@ class WindowedVocoder(nn.Module):
         spectrum = self.spectrum_high(low)[..., : 1 - RATES[1]]  # [1, 22, R, 6 W + 1]
         weight_high = with_first_again(self._repeated(realigned(weight_high), RATES[1]), 0)  # [1, 1, R, 6 W + 1]
         x = self._last(x, spectrum, Rows(weight_high, *factors[6:]), styles)
-        log_spectrum = self.conv_post(F.leaky_relu(x, POST_SLOPE))  # [1, 22, R, 6 W + 1]
-        return self.stft(log_spectrum, Mask(weight_high * 0.0 + 1.0, weight_high))
+        return F.leaky_relu(x, POST_SLOPE), weight_high
 
     def _repeated(self, x: Tensor, *rates: int) -> Tensor:
         for rate in rates:
@@ -167,3 +171,11 @@ class WindowedVocoder(nn.Module):
     def _last(self, x: Tensor, spectrum: Tensor, rows: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         x = with_first_again(self.last.up(F.leaky_relu(x, STAGE_SLOPE)), 1)  # [1, C, R, 6 W + 1]
         return self.last.mixed(x + self.last.source(spectrum, rows, styles), rows, styles)
+
+
+class WindowedTrunk(WindowedVocoder):
+    """The same, ending before conv_post: for a tail on the host."""
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As WindowedVocoder -> trunk [1, C, R, 6 W + 1], see `trunk`."""
+        return self.trunk(features, style)[0]

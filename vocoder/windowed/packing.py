@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.contract import FRAME_SAMPLES, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
 from vocoder.packing import VocoderInputs
 from vocoder.windowed.geometry import LOW_RATE, MARGIN, MARGIN_WIDTH, RATES, Windows, columns_of
 from vocoder.windowed.upsample import FACTORS
@@ -51,6 +51,16 @@ def joined_rows(waveform: Tensor, windows: Windows) -> Tensor:
         own = slice(FRAME_SAMPLES * windows.owned[row] - begin, FRAME_SAMPLES * windows.owned[row + 1] - begin)
         parts.append(waveform[0, 0, row, own])
     return torch.cat(parts)
+
+
+def joined_columns(trunk: Tensor, windows: Windows) -> Tensor:
+    """trunk [1, C, R, n] -> [C, 120 F + 1]: of every row its own columns, the utterance's last one from the last row."""
+    parts, last = [], windows.rows - 1
+    for row, start in enumerate(windows.result_starts()):
+        begin = start * COLUMNS_PER_FRAME // LOW_RATE
+        end = COLUMNS_PER_FRAME * windows.owned[row + 1] + (row == last)
+        parts.append(trunk[0, :, row, COLUMNS_PER_FRAME * windows.owned[row] - begin : end - begin])
+    return torch.cat(parts, dim=1)
 
 
 def _by_frame(part: Tensor, rate: int) -> Tensor:

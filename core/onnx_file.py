@@ -1,0 +1,87 @@
+"""PyTorch module to .onnx of any length, and ONNX Runtime to run it. Writing needs torch and onnx, running onnxruntime alone.
+
+    write(function, Path("aside.onnx"))
+    waveform = open_program(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
+
+The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export length into every LSTM.
+"""
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.errors import InputError
+
+if TYPE_CHECKING:
+    from core.facts import ProgramFacts
+    from core.portable import Arrays, PortableFunction
+
+NAME, SUFFIX = "onnx", ".onnx"
+OPSET = 17
+TARGET = f"ONNX opset {OPSET}"
+TOOLS = ("torch", "onnx", "onnxruntime", "numpy")
+THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
+
+
+def write(function: "PortableFunction", path: Path) -> None:
+    """Export `function` as `path` in float32."""
+    import torch
+
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # of tracing: lengths that a size is compared with, and of the exporter's age
+        torch.onnx.export(
+            function.module.eval(),
+            function.example,
+            str(path),
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=list(function.inputs),
+            output_names=list(function.outputs),
+            dynamic_axes={name: dict(axes) for name, axes in function.dynamic.items()},
+        )
+
+
+class OnnxProgram:
+    """One .onnx file in ONNX Runtime's CPU kernels, in as many threads as OMP_NUM_THREADS says."""
+
+    def __init__(self, path: Path, outputs: Iterable[str]) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = int(os.environ.get(THREADS) or 0)
+        options.log_severity_level = 3
+        failed = onnxruntime.capi.onnxruntime_pybind11_state
+        try:
+            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except (failed.Fail, failed.InvalidGraph, failed.InvalidProtobuf, failed.NotImplemented, failed.InvalidArgument) as problem:
+            reason = str(problem).splitlines()[0][:160]
+            raise InputError(f"{path} is not read by ONNX Runtime {onnxruntime.__version__}: {reason}") from None
+        self.path, self.names = path, tuple(outputs)
+        missing = set(self.names) - {found.name for found in self.session.get_outputs()}
+        if missing:
+            raise InputError(f"{path} has no output {sorted(missing)[0]!r}")
+
+    def __call__(self, inputs: "Arrays") -> dict[str, np.ndarray]:
+        """Named inputs to named outputs."""
+        found = self.session.run(list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()})
+        return dict(zip(self.names, found, strict=True))
+
+
+def open_program(path: Path, outputs: tuple[str, ...]) -> OnnxProgram:
+    """See core.portable.PortableFormat."""
+    return OnnxProgram(path, outputs)
+
+
+def facts(program: OnnxProgram) -> "ProgramFacts":
+    """Operations that compute; constants left out."""
+    import onnx
+
+    from core.facts import ProgramFacts
+
+    counts: Counter[str] = Counter(node.op_type for node in onnx.load(program.path).graph.node if node.op_type != "Constant")
+    return ProgramFacts(dict(sorted(counts.items())), {}, enumerated_shapes=0, fp16_operations=0, int8_weights=0)

@@ -1,0 +1,103 @@
+"""The vocoder's tail on the host, in NumPy float32: conv_post, exp and sin, inverse STFT. What the last fp32 region of a package does.
+
+    tail = HostTail.of(vocoder)
+    samples = tail(trunk)            # [C, 120F + 1] -> [600F]
+
+A package that ends before conv_post has no fp32 operation: nothing of it has to leave the Neural Engine for Core ML's CPU library. The
+weights stand in the manifest (22 C 7 + 22 numbers, base64 of little-endian float32). For Accelerate: docs/conductor.md.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.contract import HOP_SAMPLES, N_FFT, SPECTRUM_CHANNELS
+from core.errors import InputError
+from vocoder.harmonics import WINDOW
+
+if TYPE_CHECKING:
+    from vocoder.decoder import Vocoder
+
+BINS, HOPS = N_FFT // 2 + 1, N_FFT // HOP_SAMPLES
+
+
+@dataclass(frozen=True, eq=False)
+class HostTail:
+    """weight [22, C, k] and bias [22] of conv_post, float32."""
+
+    weight: np.ndarray
+    bias: np.ndarray
+
+    @classmethod
+    def of(cls, vocoder: "Vocoder", divisor: float = 1.0) -> "HostTail":
+        """`divisor`: how many times too large the trunk is that will come."""
+        conv = vocoder.generator.conv_post
+        assert conv.bias is not None
+        weight = conv.weight.detach().double().numpy()[:, :, 0] / divisor  # [22, C, k]
+        return cls(weight.astype(np.float32), conv.bias.detach().float().numpy())
+
+    @classmethod
+    def recorded(cls, words: Mapping[str, Any]) -> "HostTail":
+        """From a manifest. Raises InputError for NaN; ValueError, KeyError, TypeError where it is something else."""
+        shape = tuple(int(size) for size in words["shape"])
+        weight = np.frombuffer(base64.b64decode(words["weight"], validate=True), "<f4").reshape(shape)
+        bias = np.frombuffer(base64.b64decode(words["bias"], validate=True), "<f4").reshape(SPECTRUM_CHANNELS)
+        if len(shape) != 3 or shape[0] != SPECTRUM_CHANNELS or shape[2] % 2 == 0:
+            raise ValueError(f"conv_post of shape {list(shape)}")
+        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+            raise InputError("the weights of the tail hold NaN or infinity")
+        return cls(weight, bias)
+
+    def described(self) -> dict[str, Any]:
+        """For the manifest."""
+        weight, bias = (base64.b64encode(array.astype("<f4").tobytes()).decode() for array in (self.weight, self.bias))
+        return {
+            "shape": list(self.weight.shape),
+            "weight": weight,
+            "bias": bias,
+            "encoding": "base64 of float32, little-endian",
+            "steps": "convolution, exp, sin, inverse STFT in float32: docs/conductor.md",
+        }
+
+    def __call__(self, trunk: np.ndarray) -> np.ndarray:
+        """trunk [C, 120F + 1] -> samples [600F] float32."""
+        spectrum = self.convolved(trunk.astype(np.float32, copy=False))  # [22, S]
+        magnitude, phase = np.exp(spectrum[:BINS]), np.sin(spectrum[BINS:])
+        bins = np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)])  # [22, S]
+        envelope = overlapped(np.repeat(window()[:, None] ** 2, bins.shape[1], axis=1))
+        return overlapped(synthesis().T @ bins) / envelope
+
+    def convolved(self, trunk: np.ndarray) -> np.ndarray:
+        """conv_post: [C, S] -> [22, S]."""
+        taps, columns = self.weight.shape[2], trunk.shape[1]
+        edged = np.pad(trunk, ((0, 0), (taps // 2, taps // 2)))
+        total = np.repeat(self.bias[:, None], columns, axis=1)
+        for tap in range(taps):
+            total += self.weight[:, :, tap] @ edged[:, tap : tap + columns]
+        return total
+
+
+def window() -> np.ndarray:
+    """Periodic Hann [20] in float32."""
+    return np.array(WINDOW, np.float32)
+
+
+def synthesis() -> np.ndarray:
+    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the middle, 1 / 20 at both ends."""
+    angle = 2 * np.pi * np.arange(BINS)[:, None] * np.arange(N_FFT) / N_FFT  # [11, 20]
+    one_sided = np.where((np.arange(BINS) == 0) | (np.arange(BINS) == BINS - 1), 1, 2)[:, None] / N_FFT
+    basis = np.concatenate([one_sided * np.cos(angle), -one_sided * np.sin(angle)])
+    basis[[BINS, -1]] = 0.0  # DC and Nyquist have no imaginary part
+    return (basis * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT))).astype(np.float32)
+
+
+def overlapped(frames: np.ndarray) -> np.ndarray:
+    """Frames [20, S] added up 5 samples apart, half a frame cut at both ends: [5 (S - 1)]."""
+    columns = frames.shape[1]
+    total = np.zeros((columns + HOPS - 1, HOP_SAMPLES), np.float32)
+    for hop in range(HOPS):
+        total[hop : hop + columns] += frames[HOP_SAMPLES * hop : HOP_SAMPLES * (hop + 1)].T
+    return total.ravel()[N_FFT // 2 : N_FFT // 2 + HOP_SAMPLES * (columns - 1)]

@@ -1,0 +1,75 @@
+"""One utterance at the vocoder's door, and how it is laid down in the one flexible input: NumPy arrays or tensors, no PyTorch needed.
+
+inputs = VocoderInputs(asr, f0_hz, energy, style, spectrum)       # checked
+features = packed(inputs, bucket=80)                              # [1, channels, 1, 81]
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from core.errors import InputError
+
+FIELDS = ("asr", "f0_hz", "energy", "style", "spectrum")
+Array = Any  # np.ndarray or torch.Tensor; all five of one kind
+
+
+def as_array(value: Array) -> np.ndarray:
+    """A NumPy view of either kind."""
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+
+
+@dataclass(frozen=True)
+class VocoderInputs:
+    """One utterance at the vocoder's door.
+
+    asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim]; spectrum [1, 22, 120F + 1]. Checked for shape
+    and for NaN or infinity when it is made; InputError names the tensor and the first bad position.
+    """
+
+    asr: Array
+    f0_hz: Array
+    energy: Array
+    style: Array
+    spectrum: Array
+
+    def __post_init__(self) -> None:
+        frames = self.asr.shape[-1]
+        expected = {
+            "asr": (1, self.asr.shape[1] if len(self.asr.shape) == 3 else -1, frames),
+            "f0_hz": (1, PROSODY_PER_FRAME * frames),
+            "energy": (1, PROSODY_PER_FRAME * frames),
+            "style": (1, self.style.shape[-1]),
+            "spectrum": (1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME * frames + 1),
+        }
+        for name, shape in expected.items():
+            value = getattr(self, name)
+            if tuple(value.shape) != shape:
+                raise InputError(f"{name} has shape {list(value.shape)}, but {frames} frames of asr need {list(shape)}")
+            bad = np.argwhere(~np.isfinite(as_array(value)))
+            if len(bad):
+                raise InputError(f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}: features must be finite")
+
+    @property
+    def frames(self) -> int:
+        """F: 40 per second."""
+        return int(self.asr.shape[-1])
+
+
+def packed(inputs: VocoderInputs, bucket: int) -> np.ndarray:
+    """Lay the seam tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype, zeros in the padding."""
+    if inputs.frames > bucket:
+        raise InputError(f"features hold {inputs.frames} frames, bucket is {bucket}")
+    asr, f0_hz, energy, _, spectrum = (as_array(getattr(inputs, name)) for name in FIELDS)
+    mask = np.ones((1, 1, inputs.frames), asr.dtype)
+    parts = (asr, f0_hz[:, None], energy[:, None], mask, spectrum)
+    per_frame = (1, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, COLUMNS_PER_FRAME)
+    rows = [_rows(part, rate * (bucket + 1), bucket + 1) for part, rate in zip(parts, per_frame, strict=True)]
+    return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
+
+
+def _rows(part: np.ndarray, length: int, width: int) -> np.ndarray:
+    # [1, R, n] -> [1, R, length] -> [1, R * length / width, width]
+    return np.pad(part, ((0, 0), (0, 0), (0, length - part.shape[-1]))).reshape(1, -1, width)

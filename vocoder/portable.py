@@ -1,0 +1,133 @@
+"""The vocoder for runtimes that take any length: one function of (features, style), in float32, at exact length, without a mask.
+
+    manifests = build(PortableVocoderStage(checkpoint, speeches, core.onnx_file), Path("build"), kind_of(core.onnx_file))
+
+The graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two elementwise operations. `features` are those of the
+literal form in a bucket of their own length, so that one page describes both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from core.checkpoint import Checkpoint
+from core.contract import DEFAULT_BUCKETS, FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
+from core.facts import ProgramFacts, require
+from core.figures import Figure, snr_db
+from core.layers import NORM_EPSILON
+from core.manifest import package_name
+from core.portable import PortableFormat, PortableFunction, PortableProgram
+from core.portable_stage import PRECISION, dynamic, level_of
+from core.stage import MAIN, Part
+from vocoder.decoder import Vocoder
+from vocoder.eager import EagerVocoder, Norm
+from vocoder.inputs import VocoderInputs, packed
+from vocoder.package import render_reference
+from vocoder.packing import unpack
+from vocoder.stage import source_contract
+
+LIMIT_SNR_DB = 100.0
+FRAMES = (20, 40, 140)  # that a build is checked with
+EXAMPLE_FRAMES = 40
+
+
+class StyledNorm(Norm):
+    """eager's Norm in one operation that every exporter has: an instance norm whose affine is an input."""
+
+    def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        """x [1, C, 1, S], affines [rows] -> [1, C, 1, S]."""
+        gain, shift = affines[self.begin : self.begin + 2 * self.channels].chunk(2)
+        return F.instance_norm(x, weight=gain, bias=shift, eps=NORM_EPSILON)
+
+
+class PortableVocoder(nn.Module):
+    """What is exported."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        super().__init__()
+        self.sizes, self.eager = PackedLayout(hidden_dim).sizes, EagerVocoder(vocoder)
+        for module in self.eager.modules():
+            if isinstance(module, Norm):
+                module.__class__ = StyledNorm
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600F]."""
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        return self.eager(asr, f0, energy, style, spectrum)
+
+
+@dataclass(frozen=True, eq=False)
+class PortableVocoderStage:
+    """See core.stage.Stage. `speeches`: utterances that the file is checked with."""
+
+    checkpoint: Checkpoint
+    speeches: tuple[VocoderInputs, ...]
+    form: PortableFormat
+    precision: str = PRECISION
+
+    @property
+    def target(self) -> str:
+        """See Stage."""
+        return self.form.TARGET
+
+    @cached_property
+    def vocoder(self) -> Vocoder:
+        """In PyTorch."""
+        return Vocoder.of(self.checkpoint)
+
+    def parts(self) -> tuple[Part, ...]:
+        """See Stage."""
+        return (Part(VOCODER_NAME, package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level_of(self.form))),)
+
+    def function(self, name: str = MAIN) -> PortableFunction:
+        """What is exported."""
+        config = self.checkpoint.config
+        module = PortableVocoder(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
+        example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
+        axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
+        return PortableFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes)
+
+    def facts(self, name: str, program: PortableProgram) -> ProgramFacts:
+        """See Stage."""
+        facts = self.form.facts(program)
+        require({"no operations": facts.count > 0}, "the vocoder")
+        return facts
+
+    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:
+        """The waveform against PyTorch at several lengths."""
+        figures = []
+        for speech in self.speeches:
+            found = rendered(programs[MAIN], packed(speech, speech.frames), speech.style[:, :, None, None].numpy())
+            snr = snr_db(render_reference(self.vocoder, speech), found)
+            figures.append(Figure(f"SNR against PyTorch, {speech.frames} frames", snr, LIMIT_SNR_DB, at_least=True))
+        return figures
+
+    def contract(self, part: Part) -> dict[str, Any]:
+        """See Stage."""
+        config, layout = self.checkpoint.config, PackedLayout(self.checkpoint.config.hidden_dim)
+        rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
+        packing = "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after row; the mask is not read"
+        return {
+            "method": PRECISION,
+            "form": LITERAL,
+            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "releasable": self.checkpoint.releasable,
+            "buckets": (DEFAULT_BUCKETS[-1],),
+            "hidden_dim": config.hidden_dim,
+            "inputs": {
+                FEATURES: {"shape": [1, layout.channels, 1, "frames + 1"], "rows": rows, "packing": packing, "dtype": "float32"},
+                STYLE: {"shape": [1, config.style_dim, 1, 1], "dtype": "float32"},
+            },
+            "outputs": {WAVEFORM: {"shape": [1, 1, 1, f"{FRAME_SAMPLES} * frames"], "dtype": "float32", "rate_hz": SAMPLE_RATE_HZ}},
+            "source": source_contract(self.vocoder),
+        }
+
+
+def rendered(program: PortableProgram, features: Any, style: Any) -> Any:
+    """Waveform [600F]."""
+    return program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)
