@@ -70,7 +70,7 @@ class Runtime:
 PORTABLE = ("onnx", "executorch")  # files of their own, in float32, at any length
 RUNTIMES = MappingProxyType(
     {
-        "torch": Runtime("PyTorch", "pipeline.runtimes.pytorch", levels=CONVERTED),
+        "torch": Runtime("PyTorch", "pipeline.runtimes.pytorch", levels=CONVERTED[::-1]),
         "mlprogram": Runtime("the packages, executed on any machine", "pipeline.runtimes.executed", packages=True),
         "coreml": Runtime("the packages, run by Core ML", "pipeline.runtimes.coreml", platform="darwin", packages=True),
         "onnx": Runtime(
