@@ -67,7 +67,6 @@ class Runtime:
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 
-PORTABLE = ("onnx", "executorch")  # files of their own, in float32, at any length
 RUNTIMES = MappingProxyType(
     {
         "torch": Runtime("PyTorch", "pipeline.runtimes.pytorch", levels=CONVERTED[::-1]),
@@ -80,6 +79,14 @@ RUNTIMES = MappingProxyType(
             forms=(LITERAL,),
             needs=("onnxruntime",),
             install='pip install "kokoro-ane[onnx]"',
+        ),
+        "executorch": Runtime(
+            "ExecuTorch, the vocoder alone",
+            "pipeline.runtimes.executorch",
+            levels=("fp32",),
+            forms=(LITERAL,),
+            needs=("torch", "executorch"),
+            install='pip install "kokoro-ane[executorch]"',
         ),
     }
 )
