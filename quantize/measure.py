@@ -75,7 +75,7 @@ class LayerTrials:
         """What measurements must share to be continued."""
         return {
             "format": FORMAT,
-            "checkpoint_sha256": self.checkpoint.sha256,
+            "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
             "settings": asdict(self.settings) if self.settings else None,

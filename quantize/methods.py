@@ -69,7 +69,8 @@ class PaletteWeights:
 # Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum and the
 # decoder's first layer, which lose most for the least arithmetic on real Kokoro.
 FLOAT_INPUTS = (
-    "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv", "encode.conv1", "encode.conv1x1", "encode.shortcut",
+    "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv",
+    "encode.conv1", "encode.conv1x1", "encode.shortcut",
 )  # fmt: skip
 Weights = LinearWeights | BlockWeights | PaletteWeights
 

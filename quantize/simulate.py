@@ -44,7 +44,7 @@ def on_grid(weight: Tensor, weights: Weights, transposed: bool) -> Tensor:
         return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
     if isinstance(weights, PaletteWeights):
         return palette_grid(weight, weights.bits)
-    raise NotImplementedError(f"{type(weights).__name__} is not simulated: no recipe level uses it")
+    raise TypeError(f"{type(weights).__name__} is not simulated: no recipe level uses it")
 
 
 def activation_grid(x: Tensor, peak: float) -> Tensor:
