@@ -47,11 +47,10 @@ def lines_of(path: Path = SENTENCES) -> list[Line]:
 def speaker(checkpoint: "Checkpoint", seed: int, keep: Path | None) -> "Callable[[str, str, str], Count]":
     """(phonemes, voice, what should be heard) -> what the recognizer makes of it; remembered in `keep`."""
     import numpy as np
-    from scipy.signal import resample_poly
 
-    from bench.recognizer import RECOGNIZER_RATE_HZ, Count, heard
-    from core.contract import SAMPLE_RATE_HZ
+    from bench.recognizer import Count, heard
     from core.staging import read_json, write_json
+    from eval.metrics.framing import at_16_khz
     from pipeline.conductor import Pipeline, SpeechOptions
     from pipeline.reading import PhonemeReader
     from pipeline.runtimes import Request, open_runtime
@@ -71,8 +70,7 @@ def speaker(checkpoint: "Checkpoint", seed: int, keep: Path | None) -> "Callable
 
     def listened(phonemes: str, voice: str, spoken: str) -> "Count":
         speeches = pipeline.speak(phonemes, checkpoint.voice(voice), SpeechOptions(seed=seed))
-        samples = resample_poly(np.concatenate([speech.audio for speech in speeches]), RECOGNIZER_RATE_HZ, SAMPLE_RATE_HZ)
-        return heard(spoken, voice, phonemes, samples)
+        return heard(spoken, voice, phonemes, at_16_khz(np.concatenate([speech.audio for speech in speeches])))
 
     return said
 
