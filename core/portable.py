@@ -22,13 +22,14 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class PortableFunction:
-    """`dynamic`: of every input and output that grows, axis -> name of the length; equal names are equal lengths."""
+    """`dynamic`: of every input and output that grows, axis -> name of the length; equal names are equal lengths. `longest`: of inputs."""
 
     module: "nn.Module"
     example: "tuple[Tensor, ...]"
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     dynamic: Mapping[str, Mapping[int, str]]
+    longest: Mapping[str, int]
 
 
 class PortableProgram(Protocol):
@@ -45,6 +46,7 @@ class PortableFormat(Protocol):
     SUFFIX: str
     TARGET: str  # what the file asks of its reader; stands in the manifest
     TOOLS: tuple[str, ...]  # distributions that shape the bytes
+    FUSED_NORMS: bool  # whether the vocoder's graph is that of vocoder/eager.py, or the plain one
 
     def write(self, function: PortableFunction, path: Any) -> None:
         """Export."""

@@ -19,6 +19,7 @@ from core.checkpoint import Checkpoint
 from core.contract import JUDGED, TUNING
 from core.corpus import Utterance, require_disjoint
 from core.errors import InputError
+from core.sealed import read_sealed_arrays, sealed_arrays
 from core.staging import staged
 from eval.metrics.baseline import Baseline, Heard
 from eval.metrics.registry import METRICS, measure
@@ -110,8 +111,7 @@ class Truth:
             kept = self._rendered(utterance)
             heard = Heard.of(kept["reference"].astype(np.float64)).plain()
             _keep(path, kept | {name: np.asarray(value) for name, value in heard.items()})
-        with np.load(path, allow_pickle=False) as stored:
-            return _spoken(utterance.text, {name: stored[name] for name in stored.files})
+        return _spoken(utterance.text, read_sealed_arrays(path, _about(path), "; delete it and it is rendered again"))
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
         """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
@@ -133,7 +133,12 @@ def _spoken(text: str, kept: dict[str, Any]) -> Spoken:
 def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
     """Write by rename: a file that is there is whole."""
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, **signals)
+        np.savez(stream, allow_pickle=False, **sealed_arrays({name: np.asarray(value) for name, value in signals.items()}, _about(path)))
+
+
+def _about(path: Path) -> dict[str, str]:
+    """What a file of renders belongs to: its clip, and the store's key in the folder's name."""
+    return {"clip": path.stem, "store": path.parent.parent.name}
 
 
 def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]:

@@ -21,6 +21,7 @@ from core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
 from core.corpus import Line, Utterance, speech_file, speech_lines
 from core.errors import InputError, UtteranceTooLong
 from core.kokoro_int8.cache import cache_root
+from core.sealed import read_sealed_arrays, sealed_arrays
 from core.staging import staged
 from core.voices import style_row
 from encoder.alignment import AlignmentLimits
@@ -64,8 +65,10 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     voices, lines = speakers(checkpoint, name), speech_lines(name)
     told = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
-    stored = _read(path) if path.is_file() else _spoken(checkpoint, told)
-    if not path.is_file():
+    if path.is_file():
+        stored = read_sealed_arrays(path, {"set": path.stem}, "; delete it and it is made again")
+    else:
+        stored = _spoken(checkpoint, told)
         _keep(path, stored)
     return [_utterance(f"{name}-{number:02d}", voice, line, stored, number) for number, (voice, line) in enumerate(told)]
 
@@ -112,30 +115,11 @@ def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _digest(stored: Mapping[str, np.ndarray]) -> np.ndarray:
-    digest = hashlib.sha256()
-    for field in sorted(stored):
-        digest.update(field.encode() + stored[field].tobytes())
-    return np.frombuffer(digest.digest(), np.uint8)
-
-
 def _keep(path: Path, stored: Mapping[str, np.ndarray]) -> None:
     """Written aside. A cache that cannot be written is told, and the features are made again next time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with staged(path) as aside, aside.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, sha256=_digest(stored), **stored)
+            np.savez(stream, allow_pickle=False, **sealed_arrays(stored, {"set": path.stem}))
     except (OSError, InputError) as problem:
         print(f"features are not kept: {problem}", file=sys.stderr)
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            stored = {field: kept[field] for field in kept.files}
-        whole = np.array_equal(stored.pop("sha256", np.zeros(0, np.uint8)), _digest(stored))
-    except (OSError, ValueError, EOFError) as problem:
-        raise InputError(f"{path} cannot be read ({type(problem).__name__}): delete it and it is made again") from None
-    if not whole:
-        raise InputError(f"{path} was altered since it was written: delete it and it is made again")
-    return stored

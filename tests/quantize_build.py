@@ -33,7 +33,7 @@ COMPRESSED = ("w8", "w8a8", "mixed")
 
 def quick(name: str) -> Method:
     """The method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion."""
-    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0)}}
+    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0, follow=False)}}
     return dataclasses.replace(METHODS[name], **changes.get(name, {}))
 
 

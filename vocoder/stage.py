@@ -4,6 +4,7 @@ stage = VocoderStage(checkpoint, form_named("windowed"), (182, 242), "fp16", "iO
 (manifest,) = build(stage, Path("build"))
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +58,8 @@ class VocoderStage:
     @property
     def layers(self) -> torch.nn.Module:
         """The module whose convolutions the program has, under the names that recipes use."""
-        return self.module.vocoder if isinstance(self.module, PackedVocoder) else self.module
+        layers = self.module.vocoder if isinstance(self.module, PackedVocoder) else self.module
+        return layers if self.form.output == WAVEFORM else without_tail(layers)
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
@@ -91,7 +93,7 @@ class VocoderStage:
         return {
             "method": self.precision,
             "form": self.form.name,
-            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable and self.precision != "fp32",
             "buckets": self.buckets,
             "hidden_dim": config.hidden_dim,
@@ -103,6 +105,16 @@ class VocoderStage:
     def _output_contract(self) -> dict[str, Any]:
         rate_hz = SAMPLE_RATE_HZ if self.form.output == WAVEFORM else SAMPLE_RATE_HZ // HOP_SAMPLES
         return self.form.bound(self.vocoder).waveform_contract() | {"dtype": self.form.output_dtype(self.precision), "rate_hz": rate_hz}
+
+
+def without_tail(module: torch.nn.Module) -> torch.nn.Module:
+    """The same layers, weights shared, without conv_post: those of a package that leaves the tail to the host."""
+    bare = copy.copy(module)
+    bare._modules = {name: child for name, child in module._modules.items() if name != TAIL_MODULES[0]}
+    generator = bare._modules.get("generator")
+    if generator is not None:
+        bare._modules["generator"] = without_tail(generator)
+    return bare
 
 
 def vocoder_function(

@@ -67,10 +67,9 @@ class Runtime:
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 
-PORTABLE = ("onnx", "executorch")  # files of their own, in float32, at any length
 RUNTIMES = MappingProxyType(
     {
-        "torch": Runtime("PyTorch", "pipeline.runtimes.pytorch", levels=CONVERTED),
+        "torch": Runtime("PyTorch", "pipeline.runtimes.pytorch", levels=CONVERTED[::-1]),
         "mlprogram": Runtime("the packages, executed on any machine", "pipeline.runtimes.executed", packages=True),
         "coreml": Runtime("the packages, run by Core ML", "pipeline.runtimes.coreml", platform="darwin", packages=True),
         "onnx": Runtime(
@@ -80,6 +79,14 @@ RUNTIMES = MappingProxyType(
             forms=(LITERAL,),
             needs=("onnxruntime",),
             install='pip install "kokoro-ane[onnx]"',
+        ),
+        "executorch": Runtime(
+            "ExecuTorch, the vocoder alone",
+            "pipeline.runtimes.executorch",
+            levels=("fp32",),
+            forms=(LITERAL,),
+            needs=("torch", "executorch"),
+            install='pip install "kokoro-ane[executorch]"',
         ),
     }
 )

@@ -43,10 +43,11 @@ class PortableBackend:
         return self.program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)
 
 
-def manifests_of(request: Request, form: PortableFormat) -> dict[str, Manifest]:
+def manifests_of(request: Request, form: PortableFormat, functions: tuple[str, ...] = tuple(PARTS)) -> dict[str, Manifest]:
     """By function, each verified. InputError: not built, of another checkpoint, for another version of the runtime."""
     checkpoint, found = request.checkpoint, {}
-    for function, stage in PARTS.items():
+    for function in functions:
+        stage = PARTS[function]
         path = request.build / f"{package_name(stage, checkpoint.name, checkpoint.releasable, f'{form.NAME}-{request.method}')}.json"
         maker = build_command(
             "vocoder" if function == WAVEFORM else "encoder", checkpoint=source_name(checkpoint), out=request.build, runtime=form.NAME
@@ -54,11 +55,7 @@ def manifests_of(request: Request, form: PortableFormat) -> dict[str, Manifest]:
         if not path.is_file():
             raise InputError(f"{path} does not exist: run `{maker}`")
         manifest = Manifest.load(path)
-        if manifest.checkpoint_sha256 != checkpoint.sha256:
-            raise InputError(
-                f"{path} was built from checkpoint {manifest.checkpoint_sha256[:12]}, but {checkpoint.weights} is "
-                f"{checkpoint.sha256[:12]}: run `{maker}`"
-            )
+        manifest.require_made_from(checkpoint, maker)
         if manifest.target != form.TARGET:
             raise InputError(f"{path} is for {manifest.target[:60]}, this version reads {form.TARGET}: run `{maker}`")
         manifest.verify()

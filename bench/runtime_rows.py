@@ -1,0 +1,195 @@
+"""One row of the parity table: a runtime at a level and form, measured against PyTorch on the same sentences.
+
+row = parity(Row.parse("onnx:fp32:literal"), checkpoint, build, references)
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.executor import resident_kib
+from core.checkpoint import Checkpoint
+from core.contract import LITERAL, SAMPLE_RATE_HZ
+from core.errors import InputError
+from core.figures import snr_db
+from core.manifest import Manifest
+from core.steps import Tensors, run
+from core.voices import VoiceLibrary
+from encoder.steps import STEPS as ENCODER_STEPS
+from pipeline.runtimes import RUNTIMES, Request, level_for, open_runtime
+from pipeline.steps import STEPS, Chain, begin
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ("raw", "hidden", "text")  # what `prosody` is given of the reference's
+FEATURES = (*SHARED, "f0_hz", "energy", "spectrum")  # what `vocoder` is given
+COMPARED = {"hidden": "duration", "text": "duration", "f0_hz": "prosody", "energy": "prosody", "waveform": "vocoder"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """RUNTIME, RUNTIME:LEVEL or RUNTIME:LEVEL:FORM."""
+
+    runtime: str
+    level: str
+    form: str = LITERAL
+
+    @classmethod
+    def parse(cls, text: str) -> "Row":
+        """Raises InputError for an unknown runtime."""
+        runtime, _, rest = text.partition(":")
+        level, _, form = rest.partition(":")
+        if runtime not in RUNTIMES:
+            raise InputError(f"--rows {text}: unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+        return cls(runtime, level_for(runtime, level), form or LITERAL)
+
+    def __str__(self) -> str:
+        return f"{self.runtime}:{self.level}:{self.form}"
+
+    def request(self, checkpoint: Checkpoint, build: Path) -> Request:
+        """For open_runtime."""
+        return Request(checkpoint, build, self.level, self.form)
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """A sentence in one voice: phonemes, voice [510, 1, 256], seed; every tensor of PyTorch's chain."""
+
+    phonemes: str
+    voice: np.ndarray
+    seed: int
+    tensors: Tensors
+
+    @property
+    def given(self) -> Tensors:
+        """What a chain starts from."""
+        return begin(self.phonemes, 1.0, self.seed)
+
+
+def said(checkpoint: Checkpoint, texts: Iterable[str], voices: tuple[str, ...]) -> list[Said]:
+    """Every sentence by PyTorch, one voice a sentence in turn. A sentence that is too long for one chunk is left out."""
+    from g2p import G2P
+
+    reader, opened = G2P.load("us"), open_runtime("torch", Request(checkpoint, Path("build")))
+    packs = {name: VoiceLibrary(checkpoint.folder / "voices").blend_array(name) for name in voices}
+    found = []
+    for index, text in enumerate(texts):
+        phonemes, voice = reader.phonemize(text).phonemes, packs[voices[index % len(voices)]]
+        chain = Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder)
+        found.append(Said(phonemes, voice, index, run(STEPS, chain, begin(phonemes, 1.0, index))))
+    return found
+
+
+def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said], with_pesq: bool) -> dict[str, Any]:
+    """Durations changed, worst dB of each function on the reference's own inputs, values that are not finite, PESQ of the whole chain."""
+    opened = open_runtime(row.runtime, row.request(checkpoint, build))
+    changed, unfinite, worst, pesq = 0, 0, dict.fromkeys(("duration", "prosody", "vocoder"), float("inf")), []
+    for sentence in sentences:
+        chain, wanted = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder), sentence.tensors
+        own = run(ENCODER_STEPS, chain, sentence.given)
+        changed += int((own["durations"] != wanted["durations"]).sum())
+        curves = run(ENCODER_STEPS, chain, sentence.given | {name: wanted[name] for name in SHARED})
+        voiced = run(STEPS, chain, sentence.given | {name: wanted[name] for name in FEATURES})
+        found = {"hidden": own["hidden"], "text": own["text"], "f0_hz": curves["f0_hz"], "energy": curves["energy"]}
+        found["waveform"] = voiced["waveform"]
+        unfinite += sum(int((~np.isfinite(array)).sum()) for array in found.values())
+        for name, function in COMPARED.items():
+            worst[function] = min(worst[function], snr_db(wanted[name], found[name]))
+        if with_pesq:
+            pesq.append(_pesq(wanted["waveform"], voiced["waveform"]))
+    tokens = sum(len(sentence.tensors["ids"]) for sentence in sentences)
+    figures = {
+        "sentences": len(sentences),
+        "tokens": tokens,
+        "durations_changed": changed,
+        "not_finite": unfinite,
+        "bytes": size(opened, build),
+    }
+    return figures | {f"{name}_db": value for name, value in worst.items()} | {"pesq": min(pesq) if pesq else None}
+
+
+def _pesq(reference: np.ndarray, test: np.ndarray) -> float:
+    from eval.metrics.perceptual import pesq_wb
+    from eval.metrics.trial import Trial
+
+    return pesq_wb(Trial(reference, test))
+
+
+def size(opened: Any, build: Path) -> int:
+    """Bytes on disk of what a runtime opened; 0 for PyTorch, which reads the checkpoint."""
+    manifests = (build / f"{name}.json" for name in opened.made_of)
+    return sum(Manifest.load(path).package_bytes for path in manifests if path.is_file())
+
+
+def speeds(rows: list[Row], checkpoint: Checkpoint, build: Path, sentences: list[Said], rounds: int) -> dict[str, float]:
+    """Real-time factors of the whole chain behind g2p: process time over audio, rows in turns, the best round of each sentence."""
+    chains = {str(row): open_runtime(row.runtime, row.request(checkpoint, build)) for row in rows}
+    calls = {name: _speaker(checkpoint, opened) for name, opened in chains.items()} | source_model()
+    best: dict[str, list[float]] = {name: [float("inf")] * len(sentences) for name in calls}
+    audio = dict.fromkeys(calls, 0.0)
+    for turn in range(rounds + 1):  # the first is to warm up
+        for index, sentence in enumerate(sentences):
+            for name, call in calls.items():
+                started = time.process_time()
+                seconds = call(sentence)
+                if turn:
+                    best[name][index] = min(best[name][index], time.process_time() - started)
+                    audio[name] += seconds / rounds
+    return {name: sum(found) / audio[name] for name, found in best.items()}
+
+
+def _speaker(checkpoint: Checkpoint, opened: Any) -> Any:
+    def call(sentence: Said) -> float:
+        chain = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder)
+        return len(run(STEPS, chain, sentence.given)["waveform"]) / SAMPLE_RATE_HZ
+
+    return call
+
+
+def source_model() -> dict[str, Any]:
+    """The int8 ONNX model that kokoro-int8's weights come from, where it is installed: ids, style and speed to audio."""
+    from core.kokoro_int8.parts import installed, read_parts
+
+    if not installed():
+        return {}
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    session = onnxruntime.InferenceSession(read_parts(), options, providers=["CPUExecutionProvider"])
+    names = [
+        (entry.name, np.int64 if "int64" in entry.type else np.int32 if "int32" in entry.type else np.float32)
+        for entry in session.get_inputs()
+    ]
+
+    def call(sentence: Said) -> float:
+        style = sentence.voice[len(sentence.phonemes) - 1]  # [1, 256]
+        values = (sentence.tensors["ids"][None], style, np.ones(1))
+        given = {name: value.astype(kind) for (name, kind), value in zip(names, values, strict=True)}
+        return session.run(None, given)[0].size / SAMPLE_RATE_HZ
+
+    return {"the int8 ONNX model of the weights": call}
+
+
+def alone(row: Row, source: str, build: Path) -> dict[str, float]:
+    """Start-up and memory in a process of its own: CPU seconds until the runtime is open, peak MB after one sentence."""
+    command = [sys.executable, "-m", "bench.runtimes", "--alone", str(row), "--checkpoint", source, "--build", str(build.resolve())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InputError(f"`{' '.join(command[1:])}` ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def alone_figures(row: Row, checkpoint: Checkpoint, build: Path) -> dict[str, Any]:
+    """What `alone` asks its process for."""
+    opened = open_runtime(row.runtime, row.request(checkpoint, build))
+    start_s = time.process_time()
+    voice = VoiceLibrary(checkpoint.folder / "voices").blend_array(checkpoint.voices[0])
+    run(STEPS, Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), begin("həlˈO wˈɜɹld, ɪt ɪz lˈAt.", 1.0, 0))
+    return {"start_s": start_s, "peak_mb": resident_kib("VmHWM") / 1000, "pytorch": "torch" in sys.modules}

@@ -1,0 +1,130 @@
+"""The tail on the host: NumPy says what the generator's tail says, in both layouts; packages that end before conv_post, end to end."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from core.arguments import form_argument
+from core.checkpoint import Checkpoint
+from core.contract import FORMS, TRUNK, WAVEFORM, with_host_tail
+from core.errors import InputError
+from core.figures import snr_db
+from core.manifest import Manifest
+from mlprogram import Program
+from pipeline.build import main as build_stage
+from pipeline.runtimes import Request, open_runtime
+from pipeline.synthesize import main as speak
+from quantize.apply import main as compress
+from quantize.features import check_speech
+from tests.builds import once
+from vocoder.decoder import Vocoder
+from vocoder.facts import VocoderFacts
+from vocoder.forms import HostTailForm, LiteralForm, WindowedForm, form_named
+from vocoder.host_tail import HostTail
+from vocoder.package import VocoderPackage, render_reference
+
+
+@pytest.fixture(scope="module")
+def build(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both encoders and vocoders, and the vocoder with a host tail."""
+
+    def make(out: Path) -> None:
+        shutil.copytree(tiny_build, out, dirs_exist_ok=True)
+        flags = ["vocoder", "--tail", "host", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
+        assert build_stage(flags) == 0
+
+    return once(tmp_path_factory, ["host tail", tiny_checkpoint.sha256], make)
+
+
+def test_numpy_is_the_generators_tail(tiny_checkpoint: Checkpoint) -> None:
+    vocoder = Vocoder.of(tiny_checkpoint)
+    channels = vocoder.generator.conv_post.in_channels
+    trunk = torch.randn(1, channels, 1, 2401, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        wanted = vocoder.generator.stft(vocoder.generator.conv_post(trunk), None).flatten().numpy()
+    assert snr_db(wanted, HostTail.of(vocoder)(trunk[0, :, 0].numpy())) >= 115
+
+
+def test_the_manifests_words_give_the_same_tail(tiny_checkpoint: Checkpoint) -> None:
+    tail = HostTail.of(Vocoder.of(tiny_checkpoint))
+    found = HostTail.recorded(json.loads(json.dumps(tail.described())))
+    assert np.array_equal(found.weight, tail.weight) and np.array_equal(found.bias, tail.bias)
+
+
+@pytest.mark.parametrize("chips", [None, ("m3",)])
+def test_both_layouts_end_before_conv_post(chips: tuple[str, ...] | None) -> None:
+    """The demo voice's widths, in exact arithmetic: the whole form and the one with a host tail say the same."""
+    from core.checkpoint import open_checkpoint
+
+    checkpoint = open_checkpoint("demo")
+    vocoder, whole = Vocoder.of(checkpoint), LiteralForm() if chips is None else WindowedForm.of(chips)
+    speech = check_speech(checkpoint, 140)
+    bucket = next(length for length in whole.lengths(checkpoint.config, None) if whole.holds(140, length))
+    for form in (whole, HostTailForm(whole).bound(vocoder)):
+        module = form.module(vocoder, checkpoint.config.hidden_dim).eval()
+        with torch.no_grad():
+            out = module(form.pack(speech, bucket, half=False), speech.style[:, :, None, None])
+        assert snr_db(render_reference(vocoder, speech), form.join(out, 140, bucket).numpy()) >= 105, form.name
+
+
+def test_the_package_has_no_fp32_and_gives_the_trunk(build: Path) -> None:
+    manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
+    program = Program(manifest.package_path)
+    facts = VocoderFacts.of(program)
+    assert list(program.outputs) == list(manifest.outputs) == [TRUNK] and manifest.outputs[TRUNK]["dtype"] == "float16"
+    assert facts.tail_operations == 0 and facts.fp32_outside_tail == () and "exp" not in facts.operations
+    whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
+    assert whole.tail_operations > 0
+
+
+def test_host_tail_against_the_tail_in_the_package(build: Path, tiny_checkpoint: Checkpoint) -> None:
+    speech = check_speech_of(tiny_checkpoint)
+    one, other = (VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech) for level in ("fp16", "host-fp16"))
+    assert snr_db(one, other) >= 60
+
+
+def check_speech_of(checkpoint: Checkpoint) -> object:
+    """The tiny checkpoint has the demo voices' names."""
+    return check_speech(checkpoint, 37)
+
+
+def test_speaks_and_is_compressed_like_any_form(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    import soundfile
+
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+    assert compress(["--method", "w8", "--tail", "host", *place]) == 0
+    said = {}
+    for name, more in {"package": [], "host": ["--tail", "host"], "w8": ["--tail", "host", "--method", "w8"]}.items():
+        out = tmp_path / f"{name}.wav"
+        assert speak(["abt de, fɡh.", "--phonemes", "-o", str(out), "--runtime", "mlprogram", *place, *more]) == 0
+        said[name] = soundfile.read(out)[0]
+    assert snr_db(said["package"], said["host"]) >= 40 and not np.array_equal(said["host"], said["w8"])
+
+
+def test_form_and_tail_in_any_order() -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    form_argument(parser)
+    for flags, wanted in (
+        ([], "literal"), (["--tail", "host"], "host"), (["--tail", "host", "--form", "windowed"], "windowed-host"),
+        (["--form", "windowed-poly", "--tail", "host"], "windowed-poly-host"), (["--form", "windowed-host"], "windowed-host"),
+    ):  # fmt: skip
+        assert parser.parse_args(flags).form == wanted
+    assert {form_named(name).name for name in ("literal", "host")} == {"literal", "host"}
+    assert {with_host_tail(form) for form in FORMS} < set(FORMS)
+
+
+def test_a_package_without_the_tails_weights_is_refused(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    path = copy / "KokoroVocoder-tiny-host-fp16.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["outputs"] = {WAVEFORM: data["outputs"][TRUNK]}
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(InputError, match="does not describe such a package"):
+        open_runtime("mlprogram", Request(tiny_checkpoint, copy, form="host"))
