@@ -25,10 +25,11 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     from core.figures import snr_db
     from core.voices import style_row
     from encoder.vocab import input_ids
-    from pipeline.reading import TextReader, dialect_of
+    from g2p.dialects import voice_language
+    from pipeline.reading import TextReader
     from pipeline.runs import Spoken, torch_run, upstream_run
 
-    result = next(TextReader.load(dialect_of(voice), None).sentences(text))
+    result = next(TextReader.load(voice_language(voice), None).sentences(text))
     phonemes = result.phonemes
     spoken = Spoken(input_ids(phonemes, checkpoint.config.vocab), style_row(checkpoint.voice(voice), len(phonemes)), 1.0, 0)
     reference = upstream_run(checkpoint, spoken, torch.float64)

@@ -101,7 +101,7 @@ def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch
     projection = encoder.predictor.duration_proj.linear_layer
     with torch.no_grad():
         projection.weight.mul_(8.0)
-        projection.bias.copy_(torch.linspace(3.0, -12.0, config.max_dur))  # the first frames are likely, the last are rare
+        projection.bias.copy_(torch.linspace(2.0, -18.0, config.max_dur))  # the first frames are likely, the last are rare
     return {name: upstream_state(getattr(encoder, name)) for name in PARTS}
 
 

@@ -8,7 +8,6 @@ in pairs. core/data/unseen.txt is in no training and no choice. Exit 1 when a le
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
     from pipeline.conductor import Pipeline
 
-SPEECH_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
-RECOGNIZER_RATE_HZ = 16_000
 RESAMPLES, CONFIDENCE = 2000, 0.95  # of the paired bootstrap over sentences
 
 
@@ -40,21 +37,11 @@ class Count:
 
 
 def heard(text: str, voice: str, reading: str, samples: "np.ndarray") -> Count:
-    """What a fresh recognizer makes of samples at 16 kHz, against the text. A fresh one: its cepstral mean would carry over."""
-    import numpy as np
-    import pocketsphinx
-
+    """What the recognizer makes of samples at 16 kHz, against the text."""
+    from eval.metrics.words import recognized, words_of
     from g2p.rates import edit_distance
 
-    level = SPEECH_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
-    audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
-    decoder = pocketsphinx.Decoder(samprate=RECOGNIZER_RATE_HZ, loglevel="FATAL")
-    decoder.start_utt()
-    decoder.process_raw(audio.tobytes(), full_utt=True)
-    decoder.end_utt()
-    hypothesis = decoder.hyp()
-    found = re.sub(r"\(\d+\)", "", hypothesis.hypstr).split() if hypothesis else []
-    wanted = re.findall(r"[a-z']+", text.lower())
+    found, wanted = recognized(samples), words_of(text)
     return Count(voice, reading, edit_distance(found, wanted), len(wanted), " ".join(found))
 
 
@@ -93,9 +80,8 @@ def listened(checkpoint: "Checkpoint", arguments: argparse.Namespace, texts: lis
     import numpy as np
     from rich.console import Console
     from rich.progress import track
-    from scipy.signal import resample_poly
 
-    from core.contract import SAMPLE_RATE_HZ
+    from eval.metrics.framing import at_16_khz
     from pipeline.conductor import SpeechOptions
 
     voices, counts = arguments.voices or checkpoint.voices, {}
@@ -104,7 +90,7 @@ def listened(checkpoint: "Checkpoint", arguments: argparse.Namespace, texts: lis
         for index, text in enumerate(track(texts, level, console=Console(stderr=True))):
             voice = voices[index % len(voices)]
             spoken = pipeline.speak(text, checkpoint.voice(voice), SpeechOptions(seed=arguments.seed))
-            samples = resample_poly(np.concatenate([speech.audio for speech in spoken]), RECOGNIZER_RATE_HZ, SAMPLE_RATE_HZ)
+            samples = at_16_khz(np.concatenate([speech.audio for speech in spoken]))
             counts[level].append(heard(text, voice, level, samples))
     return counts
 

@@ -10,13 +10,14 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.config import KokoroConfig, not_releasable
 from core.errors import InputError
+from core.identity import Identity, released_weights, withheld
 from core.staging import sha256_of
 from core.tensor_files import plain_tensor, read_safetensors, read_tensors
 
@@ -34,7 +35,7 @@ HUB_TIMEOUT_S = 10
 PROBE_TIMEOUT_S = 4  # for the first answer, name look-up and connection included: all that an offline machine waits
 DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "checkpoint"
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
-KOKORO_INT8 = "kokoro-int8"
+KOKORO_INT8, DEMO_NAME, HUB_NAME = "kokoro-int8", "demo", "kokoro-82m"
 DEMO_NOTICE = """
   +----------------------------------------------------------------------+
   |  DEMO VOICE. Kokoro-82M is neither cached nor did the hub answer, and |
@@ -138,7 +139,10 @@ def _probe_hub() -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Responsibilities: 1. the config; 2. state dicts by part, in float32, under upstream's keys; 3. voices. It builds no encoder."""
+    """Responsibilities: 1. the config; 2. state dicts by part, in float32, under upstream's keys; 3. voices; 4. who it is, by value.
+
+    `sha256` is that of the weights' file; what packages, figures and decisions are bound to is `content_sha256`.
+    """
 
     folder: Path
     weights: Path
@@ -157,6 +161,7 @@ class Checkpoint:
         if expected_sha256 is not None and digest != expected_sha256:
             stored = found[0].resolve()  # in the hub's cache a link: what it leads to has to go
             raise InputError(f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and download again")
+        _require_own_name(config.name, digest, found[0])
         return cls(folder, found[0], config, digest)
 
     @property
@@ -166,8 +171,30 @@ class Checkpoint:
 
     @property
     def releasable(self) -> bool:
-        """False for kokoro-int8 and the demo voice: their packages carry the name in theirs and no decision may release them."""
-        return self.config.releasable
+        """Whether core/data/releasable.json lists all of it. Packages of others carry their name, and no decision releases them."""
+        return self.withheld is None
+
+    @cached_property
+    def withheld(self) -> str | None:
+        """Why nothing of it may be released, in words; None where weights, config and every voice are on the list."""
+        if released_weights(self.sha256) is None:  # before its voices are read
+            return withheld(Identity(self.sha256, "", {}))
+        return withheld(self.identity) if self.config.releasable else "its config.json says releasable: false"
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Hashes of weights, config and every voice."""
+        return Identity.of(self.sha256, self.config, self._library)
+
+    @property
+    def content_sha256(self) -> str:
+        """One hash over weights, config and voices: another voice under an old name is another checkpoint."""
+        return self.identity.sha256
+
+    @property
+    def as_source(self) -> dict[str, str]:
+        """Name and hashes as manifests carry them: `sha256` is of the content, `weights_sha256` is for a look at the hub's page."""
+        return {"name": self.name, "sha256": self.content_sha256, "weights_sha256": self.sha256}
 
     @cached_property
     def _parts(self) -> "dict[str, dict[str, Tensor]]":
@@ -213,11 +240,37 @@ class Checkpoint:
         """Style pack [510, 1, 256] in float32; InputError lists the names when there is no such voice."""
         return self._library.pack(name)
 
+    def blend(self, text: str) -> "Tensor":
+        """A voice by name, or a blend such as "af_heart:0.7,am_adam:0.3": [510, 1, 256] float32."""
+        return self._library.blend(text)
+
     @property
     def _library(self) -> "VoiceLibrary":
         from core.voices import VoiceLibrary
 
         return VoiceLibrary(self.folder / "voices")
+
+
+def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
+    """Raise InputError for weights under another's name: what config.json calls them is believed only where the hash agrees."""
+    from core.kokoro_int8.cache import WEIGHTS_SHA256
+
+    known = {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8, _demo_sha256(): DEMO_NAME}
+    own = known.get(weights_sha256)
+    if own in (KOKORO_INT8, DEMO_NAME) and name != own:
+        raise InputError(f'{weights} holds the weights of {own}, but its config.json gives the name {name}: give it "name": "{own}"')
+    if name in (HUB_NAME, KOKORO_INT8) and own != name:
+        raise InputError(
+            f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose name its config.json gives or leaves "
+            'as it is: give it a "name" of its own'
+        )
+
+
+@cache
+def _demo_sha256() -> str:
+    """Of the bundled demo voice's weights, "" in an installation without it."""
+    found = sorted(DEMO_FOLDER.glob("*.pth"))
+    return sha256_of(found[0]) if found else ""
 
 
 def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":

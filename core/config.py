@@ -72,7 +72,7 @@ class DecoderConfig:
 
 @dataclass(frozen=True)
 class KokoroConfig:
-    """config.json in all. `name` and `releasable` are ours: a checkpoint that may never be released says so itself."""
+    """config.json in all. `name` and `releasable` are ours. core/identity.py says by value what may be released; this can only refuse."""
 
     istftnet: IstftNetConfig
     hidden_dim: int
@@ -138,7 +138,7 @@ def not_releasable(name: str) -> str:
         return "the demo voice is never released; real Kokoro is CHECKPOINT=hexgrad/Kokoro-82M"
     if name == "kokoro-int8":
         return "kokoro-int8 is not releasable: its weights stand on 8-bit grids; the hub's do not: CHECKPOINT=hexgrad/Kokoro-82M"
-    return f"{name} is not releasable: its config.json or its precision says so"
+    return f"{name} is not releasable: its weights, config or voices are not on the list (core/data/releasable.json), or it is fp32"
 
 
 def _require(holds: bool, message: str) -> None:

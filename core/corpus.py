@@ -1,13 +1,17 @@
-"""The frozen utterances, and the one file format that the training corpus shares with them.
+"""The frozen texts and utterances, and the one file format that the training corpus shares with them.
 
+    for line in speech_lines("judged"): print(line.speed, line.text)
     for utterance in heldout(): print(utterance.id, utterance.frames, utterance.text)
 
-data/heldout/ (24 with recordings) and data/calibration/ (24) are bundled; `python -m demo.corpus --frozen` made them.
+data/speech/: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning: for ranges, recipes, limits. judged: for
+verdicts only. second: other texts and voices, to see whether the verdicts agree. data/heldout/ (24 with recordings) and data/calibration/
+(24) are flite's, for the demo voice; `python -m demo.corpus --frozen` made them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +20,16 @@ from core.errors import InputError
 DATA = Path(__file__).parent / "data"
 VOICES = ("slt", "rms", "awb")
 RECORDING_RATE_HZ = 16_000  # flite's own rate
+SPEECH_COLUMNS = ("speed", "phonemes_us", "phonemes_gb", "text")
+
+
+class Line(NamedTuple):
+    """A text to be spoken: speed (1 = the voice's own), phonemes for American and for British voices, the text."""
+
+    speed: float
+    phonemes_us: str
+    phonemes_gb: str
+    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +65,31 @@ def calibration() -> list[Utterance]:
 def frozen_sentences(name: str) -> list[str]:
     """Lines of data/NAME.txt: heldout, calibration, or unseen (102 sentences to listen to; nothing is tuned or gated on them)."""
     return (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def speech_file(name: str) -> Path:
+    """Where the texts of "tuning", "judged" or "second" are."""
+    return DATA / "speech" / f"{name}.tsv"
+
+
+def speech_lines(name: str) -> list[Line]:
+    """The frozen lines of a set, in order; `python -m bench.speech_phonemes` wrote their phonemes."""
+    _, *rows = speech_file(name).read_text(encoding="utf-8").splitlines()
+    return [Line(float(speed), us, gb, text) for speed, us, gb, text in (row.split("\t") for row in rows)]
+
+
+def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
+    """Raise InputError when something is tuned on that is also judged, by text or by phonemes."""
+    known = {letters(other.text): other.id for other in judged} | {other.phonemes: other.id for other in judged}
+    for utterance in tuned:
+        for key in (letters(utterance.text), utterance.phonemes):
+            if key in known:
+                raise InputError(f"{utterance.id} is tuned on and is also judged, as {known[key]}: {utterance.text!r}; tune on other text")
+
+
+def letters(text: str) -> str:
+    """What makes a text this one: its letters and digits, in lower case."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
 def load_folder(folder: Path) -> list[Utterance]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.commands import command_for
 from core.contract import LITERAL
@@ -21,6 +21,9 @@ from core.errors import InputError
 from core.export import package_bytes, package_sha256
 from core.schema import check_name, conform
 from core.staging import read_json, recover, write_json
+
+if TYPE_CHECKING:
+    from core.checkpoint import Checkpoint
 
 PACKAGE_TOOLS = ("torch", "coremltools", "numpy")
 MAX_LENGTH = 1 << 20  # frames or tokens
@@ -62,7 +65,7 @@ class Manifest:
     stage: str
     method: str
     precision: str
-    checkpoint: dict[str, Any]  # name, sha256
+    checkpoint: dict[str, Any]  # Checkpoint.as_source: name, sha256 of the content, weights_sha256
     releasable: bool
     package: str  # file name beside the manifest
     package_sha256: str
@@ -98,17 +101,32 @@ class Manifest:
 
     @property
     def checkpoint_sha256(self) -> str:
-        """SHA-256 of the .pth file the package was built from."""
+        """Content hash of the checkpoint that the package was built from: weights, config and voices."""
         return self.checkpoint["sha256"]
 
+    def require_made_from(self, checkpoint: "Checkpoint", command: str) -> None:
+        """Raise InputError for a package of other weights, config or voices, and for one that says of itself that it may be released."""
+        if self.checkpoint_sha256 != checkpoint.content_sha256:
+            same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
+            built, given = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
+            what = "the same weights with another config or other voices" if same else "other weights"
+            told = f"was built from checkpoint {built}, but {checkpoint.folder} is {given}, {what}"
+            raise InputError(f"{self.path} {told}: packages of different checkpoints do not fit together; run `{command}`")
+        if self.releasable and not checkpoint.releasable:
+            raise InputError(f"{self.path} says releasable: true, but {checkpoint.withheld}: it was edited; run `{command}`")
+
     def verify(self) -> None:
-        """Raise InputError unless the package on disk is the one this manifest was written for."""
+        """Raise InputError unless the package on disk is the one this manifest was written for, as large as it says."""
         if not (self.package_path.is_dir() if self.package.endswith(".mlpackage") else self.package_path.is_file()):
             raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:
             told = f"its manifest says {self.package_sha256[:12]}"
             raise InputError(f"{self.package_path} has hash {found[:12]}, {told}: run `{command_for(self.stage)}` again")
+        size = package_bytes(self.package_path)
+        if size != self.package_bytes:
+            told = f"package_bytes {self.package_bytes}, but {self.package} has {size}: it was edited"
+            raise InputError(f"{self.path} says {told}; run `{command_for(self.stage)}` again")
 
     def save(self, path: Path) -> "Manifest":
         """Write as `path`; returns the manifest that knows its place."""

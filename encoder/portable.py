@@ -115,7 +115,7 @@ class PortableEncoderStage:
         words = contract_words(config.hidden_dim, config.style_dim)
         return {
             "method": PRECISION,
-            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable,
             "buckets": (DEFAULT_BUCKETS[-1],),
             "hidden_dim": config.hidden_dim,

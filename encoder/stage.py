@@ -116,7 +116,7 @@ class EncoderStage:
         config, words = self.checkpoint.config, contract_words(self.checkpoint.config.hidden_dim, self.checkpoint.config.style_dim)
         return {
             "method": self.precision,
-            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable and self.precision != "fp32",
             "buckets": self.buckets.frames,
             "hidden_dim": config.hidden_dim,

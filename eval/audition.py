@@ -8,15 +8,18 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from core.contract import SAMPLE_RATE_HZ
-from core.corpus import VOICES, Utterance
+from core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
+from core.corpus import Utterance
 from eval.corpus import Truth
 from vocoder.package import VocoderPackage
 
 REFERENCE = "fp32 reference"
+SHORTEST_S, LONGEST_S = 2.0, 7.0  # of a clip that is compared by ear: long enough for a sentence, short enough to remember
+FULL_SCALE = 32767
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +40,44 @@ def audition(truth: Truth, packages: Mapping[str, VocoderPackage], clips: Sequen
     return found
 
 
-def one_per_voice(clips: Sequence[Utterance], rounds: int = 1) -> list[Utterance]:
-    """The first `rounds` clips of each voice, voices taking turns."""
-    by_voice = [[clip for clip in clips if clip.voice == voice][:rounds] for voice in VOICES]
-    return [clip for turn in range(rounds) for voice in by_voice for clip in voice[turn : turn + 1]]
+def chosen_clips(record: Mapping[str, Any], clips: Sequence[Utterance], count: int = 3) -> list[Utterance]:
+    """Clips to listen to: the one where the named level (else the first judged) scores worst, then others of other voices, short ones.
+
+    Only judged clips of SHORTEST_S to LONGEST_S; the shortest where none is that short.
+    """
+    judged = next(level for level in record["levels"] if level.get("clips") and record["level"] in (None, level["method"]))
+    pesq = {clip["id"]: clip["figures"].get("pesq", 0.0) for clip in judged["clips"]}
+    known = sorted((clip for clip in clips if clip.id in pesq), key=lambda clip: clip.frames)
+    fitting = [clip for clip in known if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S] or known[:count]
+    found = [min(fitting, key=lambda clip: pesq[clip.id])]
+    while len(found) < min(count, len(fitting)):
+        left = [clip for clip in fitting if clip not in found]
+        found.append(min(left, key=lambda clip: (sum(clip.voice == other.voice for other in found), clip.frames)))
+    return found
 
 
-def flac_base64(signal: np.ndarray) -> str:
-    """16-bit FLAC for a data: address; browsers play it without loss."""
+def kept(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
+    """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of its difference to `reference`.
+
+    "difference": the player adds the reference's samples, and has the signal's own again.
+    """
+    alone = {"flac": _flac(_samples(signal)), "difference": False}
+    if reference is None or len(reference) != len(signal):
+        return alone
+    difference = _samples(signal).astype(np.int32) - _samples(reference)
+    if np.abs(difference).max(initial=0) > FULL_SCALE:
+        return alone
+    return min(alone, {"flac": _flac(difference.astype(np.int16)), "difference": True}, key=lambda way: len(way["flac"]))
+
+
+def _samples(signal: np.ndarray) -> np.ndarray:
+    """[n] int16."""
+    return np.round(np.clip(signal, -1.0, 1.0) * FULL_SCALE).astype(np.int16)
+
+
+def _flac(samples: np.ndarray) -> str:
     import soundfile
 
     stream = io.BytesIO()
-    soundfile.write(stream, np.clip(signal, -1.0, 1.0), SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16")
+    soundfile.write(stream, samples, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16", compression_level=1.0)
     return base64.b64encode(stream.getvalue()).decode()

@@ -1,29 +1,36 @@
 """Which level to release: the smallest, or the fastest by forecast, of those that ship.
 
-choice = choose(levels, "smallest", chip="m4", checkpoint_name="demo", releasable=False)
+choice = choose(levels, "smallest", chip="m4", withheld="the demo voice is never released")
 choice.verdict, choice.level, choice.reason
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from core.checkpoint import DEMO_NAME, KOKORO_INT8, Checkpoint
 from core.config import not_releasable
 from eval.levels import JudgedLevel
 from eval.verdict import REJECT, SHIP, UNDECIDED
 
-SMALLEST = "smallest"
+SMALLEST, FASTEST = "smallest", "fastest"
+LEAST_PESQ = 0.005  # what two decimals do not show
 NAMED = 3  # broken gates that a note names
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise. `releasable`: false for a demo voice."""
+    """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise. `releasable`: false for a demo voice.
+
+    `bests`: what else one may choose by, with the level that is best by it and what it costs and saves.
+    """
 
     verdict: str
     level: str | None
     reason: str
     releasable: bool
     notes: tuple[str, ...]
+    costs: str = ""
+    bests: tuple[dict[str, str], ...] = ()
 
     @property
     def may_be_released(self) -> bool:
@@ -31,13 +38,14 @@ class Choice:
         return self.verdict == SHIP and self.releasable
 
 
-def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, checkpoint_name: str, releasable: bool) -> Choice:
-    """The best level by the objective that ships and is meant for the Neural Engine."""
+def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: str | None) -> Choice:
+    """The best level by the objective that ships and is meant for the Neural Engine. `withheld`: why nothing may be released, if so."""
+    releasable = withheld is None
     rank, measure = _ranking(objective, chip)
     keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
     shipping = [level for level in keeping if not level.unfit]
     notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
-    notes += [] if releasable else [not_releasable(checkpoint_name)]
+    notes += [] if withheld is None else [withheld]
     if not shipping:
         return _nothing(levels, releasable, notes)
     best = shipping[0]
@@ -45,7 +53,48 @@ def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, checkpoint_
     notes += [f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}" for level in sorted(better, key=rank)]
     beside = f"the next is {shipping[1].method} with {measure(shipping[1])}" if shipping[1:] else "the only one"
     reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
-    return Choice(SHIP, best.method, reason, releasable, tuple(notes))
+    return Choice(SHIP, best.method, reason, releasable, tuple(notes), costs(best, levels), bests(shipping, levels, chip))
+
+
+def bests(shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel], chip: str) -> tuple[dict[str, str], ...]:
+    """The best shipping level by size, by forecast time on the Neural Engine, and by nearness to fp32 (of those smaller than fp16)."""
+    size, engine = (_ranking(objective, chip) for objective in (SMALLEST, FASTEST))
+    smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
+    nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
+    found = (("size", min(shipping, key=size[0])), ("the Neural Engine", min(shipping, key=engine[0])), ("fidelity", nearest))
+    told = {"size": size[1], "the Neural Engine": engine[1], "fidelity": _nearness}
+    return tuple({"by": by, "level": level.method, "figure": told[by](level), "costs": costs(level, levels)} for by, level in found)
+
+
+def whole(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
+    """The uncompressed level of the same form."""
+    form = level.method.rpartition("-")[0]
+    return next((other for other in levels if other.facts and other.method == (f"{form}-fp16" if form else "fp16")), None)
+
+
+def costs(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> str:
+    """What a level costs and saves against fp16 of its form: "62 % smaller than fp16, PESQ 0.01 lower"; "" where there is none."""
+    base = whole(level, levels)
+    if base is None or base is level:
+        return "uncompressed" if base else ""
+    saved, lost = 1 - level.bytes / base.bytes, _pesq(base) - _pesq(level)
+    heard = "PESQ the same" if abs(lost) < LEAST_PESQ else f"PESQ {abs(lost):.2f} {'lower' if lost > 0 else 'higher'}"
+    return f"{abs(saved):.0%} {'smaller' if saved > 0 else 'larger'} than {base.method}, {heard}".replace("%", " %")
+
+
+def _pesq(level: JudgedLevel) -> float:
+    return float(level.record["summary"]["pesq"]["mean"])
+
+
+def _nearness(level: JudgedLevel) -> str:
+    return f"MCD {level.record['summary']['mcd_db']['mean']:.2f} dB from fp32"
+
+
+def withheld(checkpoint: Checkpoint) -> str | None:
+    """Why nothing of the checkpoint may be released, in words; None where it may."""
+    if checkpoint.withheld is None or checkpoint.name in (DEMO_NAME, KOKORO_INT8):
+        return checkpoint.withheld and not_releasable(checkpoint.name)
+    return f"{checkpoint.name} is not releasable: {checkpoint.withheld}"
 
 
 def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) -> Choice:
@@ -66,7 +115,7 @@ def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[f
         return (band["low_ms"] * band["high_ms"]) ** 0.5
 
     def words(level: JudgedLevel) -> str:
-        return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip}"
+        return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip.upper()}"
 
     return lambda level: (round(middle_ms(level), 3), level.bytes), words
 

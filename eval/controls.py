@@ -1,8 +1,8 @@
-"""Prove that the gates reject: judge thirteen models with a known error as if each were a compression level.
+"""Prove that the gates reject and pass: models with a known error, and harmless changes, judged as if each were a compression level.
 
     python -m eval.controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6]
 
-Exit 0: all rejected. Exit 1: one was not. Exit 2: bad input. The last line of stdout is one JSON object.
+Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
@@ -30,23 +30,24 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.controls", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
-    parser.add_argument("--clips", type=int, default=6, help="how many held-out clips each is judged on (default: %(default)s)")
+    parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     return parser.parse_args(argv)
 
 
-def print_table(found: "Sequence[Caught]") -> None:
-    """One row a control: rejected or not, and by which gates."""
+def print_table(title: str, found: "Sequence[Caught]", good: bool) -> None:
+    """One row a control: rejected or not, and by which gates. `good`: whether it should pass."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
     console = console if console.is_terminal else Console(width=WIDTH)
-    table = Table(title="known-bad controls", title_justify="left")
+    table = Table(title=title, title_justify="left")
     for heading in ("control", "", "PESQ", "MCD dB", "broken gates"):
         table.add_column(heading)
     for caught in found:
-        verdict = "[green]rejected[/]" if caught.rejected else "[bold red]NOT REJECTED[/]"
+        told = "rejected" if caught.rejected else "passed"
+        verdict = f"[green]{told}[/]" if caught.rejected != good else f"[bold red]{told.upper()}[/]"
         table.add_row(caught.name, verdict, f"{caught.pesq:.2f}", f"{caught.mcd_db:.2f}", ", ".join(caught.broken) or "-")
     console.print(table)
 
@@ -60,20 +61,28 @@ def run(argv: list[str] | None) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from core.corpus import heldout
-    from eval.corpus import Truth, clips
+    from eval.corpus import Truth, judged_clips
+    from eval.harmless import HARMLESS
     from eval.known_bad import CONTROLS
     from eval.try_controls import ControlTrials
 
-    lineup = ControlTrials(Truth(checkpoint, arguments.seed), clips(heldout(), arguments.clips))
-    shown = track(CONTROLS.values(), "controls", console=Console(stderr=True), transient=True)
+    lineup = ControlTrials(Truth(checkpoint, arguments.seed), judged_clips(checkpoint, count=arguments.clips))
+    shown = track((*CONTROLS.values(), *HARMLESS), "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
-    print_table(found)
-    rejected = sum(caught.rejected for caught in found)
-    print(f"{rejected} of {len(found)} rejected on {arguments.clips} clips of {checkpoint.name}")
-    rows = [{"name": caught.name, "rejected": caught.rejected, "broken": list(caught.broken)} for caught in found]
-    print(json.dumps({"rejected": rejected, "controls": rows, "clips": arguments.clips, "seed": arguments.seed}))
-    return EXIT_GOOD if rejected == len(found) else EXIT_REJECTED
+    bad, harmless = found[: len(CONTROLS)], found[len(CONTROLS) :]
+    print_table("known-bad controls", bad, good=False)
+    print_table("harmless changes", harmless, good=True)
+    rejected, passed = sum(caught.rejected for caught in bad), sum(not caught.rejected for caught in harmless)
+    told = f"{rejected} of {len(bad)} errors rejected, {passed} of {len(harmless)} harmless changes passed"
+    print(f"{told}, on {arguments.clips} clips of {checkpoint.name}")
+    rows = {"controls": rows_of(bad), "harmless": rows_of(harmless)}
+    print(json.dumps({"rejected": rejected, "passed": passed, **rows, "clips": arguments.clips, "seed": arguments.seed}))
+    return EXIT_GOOD if (rejected, passed) == (len(bad), len(harmless)) else EXIT_REJECTED
+
+
+def rows_of(found: "Sequence[Caught]") -> list[dict[str, object]]:
+    """As plain data."""
+    return [{"name": caught.name, "rejected": caught.rejected, "broken": list(caught.broken)} for caught in found]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,33 +1,38 @@
-"""What is judged: the frozen held-out sentences, and the fp32 renders that every level is measured against.
+"""What is judged: the checkpoint's own speech, and the fp32 renders that every level is measured against.
 
     truth = Truth(checkpoint, seed=0, folder=None)
-    spoken = truth.of(clip)  # reference, other seed, held vowel, and the seed floor
+    spoken = truth.of(clip)  # reference, three other seeds, held vowel, and the seed floor
 
-The features (text encoder, style row, recorded F0, energy and durations) are the checkpoint's own and identical for all renders; only the
-harmonic source's noise seed differs in the other seed. With a folder, renders are kept there: a further level costs only its own execution.
+The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and identical for all renders; only the harmonic
+source's noise differs in the other seeds. With a folder, renders are kept there: a further level costs only its own execution.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from core.checkpoint import Checkpoint
-from core.corpus import Utterance, heldout
+from core.contract import JUDGED, TUNING
+from core.corpus import Utterance, require_disjoint
 from core.errors import InputError
+from core.sealed import read_sealed_arrays, sealed_arrays
 from core.staging import staged
-from eval.metrics.registry import measure
-from eval.metrics.trial import Known, Tone, Trial
+from eval.metrics.baseline import Baseline, Heard
+from eval.metrics.registry import METRICS, measure
+from eval.metrics.trial import Tone, Trial
 from eval.probe import held_vowel
 from quantize.features import text_encoder, vocoder_inputs
+from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 
-SIGNALS = ("reference", "other_seed", "vowel", "vowel_other_seed")
+OTHER_SEEDS = 3
+WORST_OF_SEEDS = " worst"  # after a metric's name in a seed floor: the worst of the other seeds; without it their mean
 
 
 class Subject(Protocol):
@@ -39,47 +44,58 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Spoken:
-    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel of its voice, the same two ways."""
+    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel of its voice, the same ways.
 
+    `heard`: what the models make of the reference, where that was kept.
+    """
+
+    text: str
     reference: np.ndarray
-    other_seed: np.ndarray
+    other_seeds: tuple[np.ndarray, ...]
     pitch_hz: float
     vowel: np.ndarray
-    vowel_other_seed: np.ndarray
+    vowel_other_seeds: tuple[np.ndarray, ...]
+    heard: Heard | None = None
 
     def trial(self, test: np.ndarray, vowel: np.ndarray) -> Trial:
         """A subject's sentence and vowel against the fp32 model's."""
-        return Trial(self.reference, test, self.other_seed, Tone(self.pitch_hz, self.vowel, vowel), self._known)
+        return Trial(self.reference, test, self.other_seeds, Tone(self.pitch_hz, self.vowel, vowel), self.text, self.baseline)
 
     @cached_property
-    def _known(self) -> Known:
-        return Trial(self.reference, self.other_seed).shared()
+    def baseline(self) -> Baseline:
+        """What no subject changes."""
+        return Baseline(self.reference, self.other_seeds, self.text, self.heard)
 
-    def seed_floor(self) -> dict[str, float]:
-        """Figures of the other noise seed: the model's own spread."""
-        return measure(Trial(self.reference, self.other_seed, tone=Tone(self.pitch_hz, self.vowel, self.vowel_other_seed)))
+    def seed_trials(self) -> list[Trial]:
+        """Each other seed as if it were judged, against the ones that are left."""
+        trials = []
+        for i, (signal, vowel) in enumerate(zip(self.other_seeds, self.vowel_other_seeds, strict=True)):
+            left = self.baseline.without(i)
+            trials.append(Trial(self.reference, signal, left.other_seeds, Tone(self.pitch_hz, self.vowel, vowel), self.text, left))
+        return trials
+
+    def seed_floor(self, only: Sequence[str] = ()) -> dict[str, float]:
+        """The model's own spread: every metric's mean over the other seeds, and under "NAME worst" the worst of them."""
+        figures = [measure(trial, only) for trial in self.seed_trials()]
+        means = {name: float(np.mean([figure[name] for figure in figures])) for name in figures[0]}
+        return means | {name + WORST_OF_SEEDS: METRICS[name].worst([figure[name] for figure in figures]) for name in means}
 
 
 class Truth:
-    """Responsibilities: 1. inputs of a clip and of its voice's vowel; 2. their fp32 renders, once. It judges nothing."""
+    """Responsibilities: 1. inputs of a clip and of its held vowel; 2. their fp32 renders, once. It judges nothing."""
 
     def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
         self.vocoder, self._encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
-        self._first = {utterance.voice: utterance for utterance in reversed(heldout())}  # the first of each voice
         self._spoken: dict[str, Spoken] = {}  # by clip
-        self._vowels: dict[tuple[str, bool], tuple[VocoderInputs, float]] = {}  # by voice and other seed
 
-    def inputs(self, utterance: Utterance, other_seed: bool = False) -> VocoderInputs:
-        """Features of a clip, with the noise of `seed` (other_seed: `seed + 1`)."""
+    def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
+        """Features of a clip, with the noise of `seed + other_seed`."""
         return vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + other_seed)
 
-    def vowel_inputs(self, voice: str, other_seed: bool = False) -> tuple[VocoderInputs, float]:
-        """Features of a voice's held vowel and its F0 in Hz."""
-        key = (voice, other_seed)
-        if key not in self._vowels:
-            self._vowels[key] = held_vowel(self.checkpoint, self.vocoder, self._encoder, self._first[voice], self.seed + other_seed)
-        return self._vowels[key]
+    def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
+        """Features of a clip's held vowel and its F0 in Hz."""
+        return held_vowel(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + other_seed)
 
     def of(self, utterance: Utterance) -> Spoken:
         """The renders of one clip: kept in memory, and read from the folder when they are there."""
@@ -89,26 +105,40 @@ class Truth:
 
     def _read_or_rendered(self, utterance: Utterance) -> Spoken:
         path = self.folder / f"{utterance.id}.npz" if self.folder else None
-        if path and path.is_file():
-            with np.load(path, allow_pickle=False) as kept:
-                signals = {name: kept[name] for name in SIGNALS} | {"pitch_hz": float(kept["pitch_hz"])}
-        else:
-            signals = self._rendered(utterance)
-            if path:
-                _keep(path, signals)
-        return Spoken(**{name: value.astype(np.float64) if name in SIGNALS else value for name, value in signals.items()})
+        if path is None:
+            return _spoken(utterance.text, self._rendered(utterance))
+        if not path.is_file():
+            kept = self._rendered(utterance)
+            heard = Heard.of(kept["reference"].astype(np.float64)).plain()
+            _keep(path, kept | {name: np.asarray(value) for name, value in heard.items()})
+        return _spoken(utterance.text, read_sealed_arrays(path, _about(path), "; delete it and it is rendered again"))
 
-    def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray | float]:
-        sentence = [render_reference(self.vocoder, self.inputs(utterance, other_seed)) for other_seed in (False, True)]
-        (held, pitch_hz), (other, _) = (self.vowel_inputs(utterance.voice, other_seed) for other_seed in (False, True))
-        vowel = [render_reference(self.vocoder, inputs) for inputs in (held, other)]
-        return dict(zip(SIGNALS, (*sentence, *vowel), strict=True)) | {"pitch_hz": pitch_hz}
+    def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
+        """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
+        seeds = range(OTHER_SEEDS + 1)
+        sentence = np.stack([render_reference(self.vocoder, self.inputs(utterance, seed)) for seed in seeds])
+        vowels = np.stack([render_reference(self.vocoder, self.vowel_inputs(utterance, seed)[0]) for seed in seeds])
+        pitch_hz = np.asarray(self.vowel_inputs(utterance)[1])
+        names = {"reference": sentence[0], "other_seeds": sentence[1:], "vowel": vowels[0], "vowel_other_seeds": vowels[1:]}
+        return names | {"pitch_hz": pitch_hz}
 
 
-def _keep(path: Path, signals: dict[str, np.ndarray | float]) -> None:
+def _spoken(text: str, kept: dict[str, Any]) -> Spoken:
+    signals = {name: kept[name].astype(np.float64) for name in ("reference", "vowel")}
+    seeds = {name: tuple(kept[name].astype(np.float64)) for name in ("other_seeds", "vowel_other_seeds")}
+    heard = Heard.read(kept) if "words" in kept else None
+    return Spoken(text, pitch_hz=float(kept["pitch_hz"]), heard=heard, **signals, **seeds)
+
+
+def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
     """Write by rename: a file that is there is whole."""
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, **signals)
+        np.savez(stream, allow_pickle=False, **sealed_arrays({name: np.asarray(value) for name, value in signals.items()}, _about(path)))
+
+
+def _about(path: Path) -> dict[str, str]:
+    """What a file of renders belongs to: its clip, and the store's key in the folder's name."""
+    return {"clip": path.stem, "store": path.parent.parent.name}
 
 
 def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]:
@@ -116,19 +146,12 @@ def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]
     if count is None:
         return list(utterances)
     if not 1 <= count <= len(utterances):
-        raise InputError(f"--clips {count}: there are {len(utterances)} held-out clips, give 1 to {len(utterances)}")
+        raise InputError(f"--clips {count}: there are {len(utterances)} clips, give 1 to {len(utterances)}")
     return list(utterances[:count])
 
 
-def require_disjoint(judged: Sequence[Utterance], calibrated: Sequence[Utterance]) -> None:
-    """InputError when a sentence that is judged was also used to choose activation ranges."""
-    known = {_words(utterance.text): utterance.id for utterance in calibrated}
-    for utterance in judged:
-        if _words(utterance.text) in known:
-            raise InputError(
-                f"held-out {utterance.id} is calibration {known[_words(utterance.text)]}: {utterance.text!r}; judge other text"
-            )
-
-
-def _words(text: str) -> str:
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+def judged_clips(checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None) -> list[Utterance]:
+    """The set's first `count` clips. InputError when one of its texts is tuned on, or when there are fewer."""
+    chosen = own_speech(checkpoint, name)
+    require_disjoint(own_speech(checkpoint, TUNING), chosen)
+    return clips(chosen, count)

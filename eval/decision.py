@@ -3,8 +3,8 @@
 write_json(out, decision_record(levels, choice, context, seed_floors, objective="smallest", chip="m4"))
 """
 
-import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -12,16 +12,18 @@ import torch
 
 from core.corpus import Utterance
 from eval.choose import Choice
+from eval.context import JudgeContext
 from eval.corpus import Truth
 from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
-from eval.levels import JudgeContext, JudgedLevel
-from eval.metrics.registry import measure
+from eval.levels import JudgedLevel
+from eval.metrics.registry import METRICS, measure
 from eval.metrics.trial import Trial
-from eval.store import ROOT
+from eval.provenance import commit
+from eval.store import utterance_sha256
 from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
+from pipeline.decision_file import FORMAT
 from vocoder.package import render_reference
 
-FORMAT = 1
 OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
 
 
@@ -41,8 +43,9 @@ def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
 def seed_floors(context: JudgeContext) -> dict[str, dict[str, float | None]]:
     """The reference's own spread: another noise seed over all clips, another thread count on the first."""
     store, truth = context.store, context.truth
-    other_seed = [store.figures(f"seed_floor/{clip.id}", partial(_seed_floor, truth, clip)) for clip in context.clips]
-    threads = [context.store.figures("seed_floor/threads", lambda: thread_floor(context.truth, context.clips[0]))]
+    first, about = context.clips[0], {clip.id: utterance_sha256(clip) for clip in context.clips}
+    other_seed = [store.figures(f"seed_floor/{clip.id}", partial(_seed_floor, truth, clip), about[clip.id]) for clip in context.clips]
+    threads = [store.figures("seed_floor/threads", lambda: thread_floor(truth, first), about[first.id])]
     return {name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))}
 
 
@@ -51,7 +54,7 @@ def _seed_floor(truth: Truth, clip: Utterance) -> dict[str, float]:
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    known = figures[0]
+    known = [name for name in figures[0] if name in METRICS]
     means = {name: statistic(name, MEAN, figures) for name in known}
     return means | {f"{name}_worst": statistic(name, WORST, figures) for name in known}
 
@@ -67,7 +70,9 @@ def decision_record(
         "releasable": choice.releasable,
         "may_be_released": choice.may_be_released,
         "reason": choice.reason,
-        "notes": list(choice.notes),
+        "costs": choice.costs,
+        "bests": list(choice.bests),
+        "notes": [*choice.notes, *limits_notes(context)],
         "objective": objective,
         "chip": chip,
         "claim": context.claim,
@@ -80,9 +85,23 @@ def decision_record(
 def level_record(level: JudgedLevel) -> dict[str, Any]:
     """One level: what it is, what was measured, what was forecast."""
     own: dict[str, Any] = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit}
-    own |= {"bytes": level.bytes, "int8_macs_share": level.int8_macs_share}
-    own |= {"forecast_ms_per_second": level.forecast, "verdict": level.verdict}
+    own |= {"bytes": level.bytes, "verdict": level.verdict, "facts": level.facts.as_dict() if level.facts else None}
     return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable")}
+
+
+def limits_notes(context: JudgeContext) -> list[str]:
+    """What a reader must know of limits that were set or moved after the figures: which commits, and that these verdicts are by the new."""
+    history, oldest = context.store.limits_history(), context.store.oldest()
+    now = history[-1]
+    told = f"the limits of commit {now['commit'][:10]}{'+' if now['commit'].endswith('+') else ''} ({now['committed'] or 'no date'})"
+    if len(history) > 1:
+        before = ", ".join(f"{entry['commit'][:10]} on {entry['first_used']}" for entry in history[:-1])
+        return [f"limits were moved after results: these figures were judged before under commit {before}; every verdict here is by {told}"]
+    if now["commit"].endswith("+") or now["commit"] == "none":
+        return [f"limits that no commit holds: eval/gates.py or eval/verdict.py differ from commit {now['commit'].rstrip('+')[:10]}"]
+    if oldest and datetime.fromisoformat(now["committed"]) > datetime.fromisoformat(oldest):
+        return [f"limits are newer than results: {told} came after the first figure ({oldest}); every verdict here is by them"]
+    return []
 
 
 def provenance(context: JudgeContext) -> dict[str, Any]:
@@ -90,22 +109,14 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
     return context.store.key | {
         "checkpoint": context.checkpoint.name,
         "commit": commit(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "oldest_figure": context.store.oldest(),
+        "limits": context.store.limits_history(),
         "seed_floor_seed": context.truth.seed + 1,
         "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
         "precision": context.precision,
+        "set": context.texts,
         "clips": [clip.id for clip in context.clips],
         "fewest_clips": FEWEST_CLIPS,
         "fewest_voices": FEWEST_VOICES,
     }
-
-
-def commit() -> str:
-    """The commit of the code, with "+" when files differ from it; "none" outside a git checkout."""
-
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-
-    head = git("rev-parse", "HEAD")
-    if head.returncode:
-        return "none"
-    return head.stdout.strip() + ("+" if git("status", "--porcelain", "--untracked-files=no").stdout.strip() else "")

@@ -15,14 +15,14 @@ from core.corpus import Utterance
 from eval.claims import DEVICE, DEVICE_DOUBT, NUMERIC
 from eval.corpus import Spoken, Subject, Truth
 from eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
+from eval.metrics.framing import defect
 from eval.metrics.registry import METRICS, measure
-from eval.metrics.trial import defect
 from eval.verdict import Check, Decision, Figures, decide, statistic
 
 
 @dataclass(frozen=True)
 class ClipResult:
-    """Figures of one clip: the package's, and those of the fp32 model under another seed. `defect` when the package gave no audio."""
+    """Figures of one clip: the package's, and those of the fp32 model under other seeds. `defect` when the package gave no audio."""
 
     id: str
     voice: str
@@ -52,7 +52,7 @@ class Judgement:
         return [clip.seed_floor for clip in self.clips]
 
     def summary(self) -> dict[str, dict[str, float | None]]:
-        """Mean and worst of each metric, for the package and for the other seed."""
+        """Mean and worst of each metric, for the package and for the other seeds."""
         test, other_seed = self.figures, self.seed_floor
         columns = {"mean": (MEAN, test), "worst": (WORST, test)}
         columns |= {"seed_floor_mean": (MEAN, other_seed), "seed_floor_worst": (WORST, other_seed)}
@@ -76,19 +76,31 @@ def decided(method: str, results: Sequence[ClipResult], claim: str = NUMERIC) ->
 
 
 def judge_clip(
-    truth: Truth, subject: Subject, utterance: Utterance, seed_floor: dict[str, float] | None = None, spoken: Spoken | None = None
+    truth: Truth,
+    subject: Subject,
+    utterance: Utterance,
+    seed_floor: dict[str, float] | None = None,
+    spoken: Spoken | None = None,
+    only: Sequence[str] = (),
 ) -> ClipResult:
     """Measure one clip. Broken output of the package is a result; a broken reference is an InputError.
 
-    `seed_floor` and `spoken`: the seed floor and the fp32 renders, where the caller has them already.
+    `seed_floor` and `spoken`: the seed floor and the fp32 renders, where the caller has them already. `only`: these metrics, not all.
     """
     spoken = spoken or truth.of(utterance)
     test = subject.render(truth.inputs(utterance)).astype(np.float64)
-    vowel = subject.render(truth.vowel_inputs(utterance.voice)[0]).astype(np.float64)
-    wrong = defect(test) or defect(vowel)
-    figures = {} if wrong else measure(spoken.trial(test, vowel))
+    vowel = subject.render(truth.vowel_inputs(utterance)[0]).astype(np.float64)
+    wrong = _unlike(test, spoken.reference) or _unlike(vowel, spoken.vowel)
+    figures = {} if wrong else measure(spoken.trial(test, vowel), only)
     seconds = utterance.frames / FRAMES_PER_SECOND
-    return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, seed_floor or spoken.seed_floor(), wrong)
+    return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, seed_floor or spoken.seed_floor(only), wrong)
+
+
+def _unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:
+    """What makes a package's output no rendition of the reference, or None: a defect, another length."""
+    if len(signal) != len(reference):
+        return f"holds {len(signal)} samples, the reference {len(reference)}"
+    return defect(signal)
 
 
 def check_record(check: Check) -> dict[str, Any]:

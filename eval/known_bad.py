@@ -1,4 +1,4 @@
-"""The thirteen known-bad controls: errors that ports of this model really shipped, or that the gates claim to catch.
+"""The known-bad controls: errors that ports of this model really shipped, or that the gates claim to catch. Thirteen of them stand here.
 
     CONTROLS["mask dropped"].render(faults, inputs)   # [600 F] float32
 
@@ -6,22 +6,20 @@ Errors of the model are injected into the PyTorch vocoder (its source, style, ma
 are done to the waveform. A gate that rejects nothing proves nothing: `python -m eval.controls` runs them all.
 """
 
-from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from core.checkpoint import Checkpoint
 from core.contract import DEFAULT_BUCKETS, N_FFT, SAMPLE_RATE_HZ, bucket_for
-from eval.broken_tail import HALVED, LATE, NONE, UNNORMALIZED, BrokenTail, dropout_columns
+from eval.broken_tail import HALVED, LATE, UNNORMALIZED, dropout_columns
 from eval.damage import clipped, low_pass
+from eval.faults import Control, Faults
+from eval.later_errors import LATER
+from eval.shipped_errors import SHIPPED
 from quantize.features import style_for
-from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 from vocoder.source import gaussian_noise
@@ -30,64 +28,6 @@ DC_BIN, NYQUIST_BIN = 0, N_FFT // 2
 PULSE_STEP_SAMPLES = 240  # 10 ms between the pulses of a generator that is stuck
 STYLE_ROW = 60  # phonemes: the row of another voice that the wrong voice takes
 EMPTY_BAND_DB = -50.0  # as eval.metrics.spectral counts a band empty
-
-
-@dataclass(frozen=True)
-class Faults:
-    """Responsibilities: 1. the PyTorch vocoder that errors are put into, never changed itself; 2. its seed and spoilt copies."""
-
-    checkpoint: Checkpoint
-    vocoder: Vocoder
-    seed: int
-
-    def source(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
-        """The harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
-        return self.vocoder.generator.m_source(f0_hz, noise).squeeze(2).float()
-
-    def with_tail(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> Vocoder:
-        """A copy whose inverse STFT has a fault."""
-        copy = deepcopy(self.vocoder)
-        copy.generator.stft = BrokenTail(fault, silent)
-        return copy.eval()
-
-    @cached_property
-    def int4(self) -> Vocoder:
-        """A copy with every convolution's weight rounded to int4, one scale per output channel."""
-        copy = deepcopy(self.vocoder)
-        for module in copy.modules():
-            if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
-                module.weight.data = rounded(module.weight.data, bits=4, axis=int(isinstance(module, nn.ConvTranspose2d)))
-        return copy.eval()
-
-
-@dataclass(frozen=True)
-class Control:
-    """One known error: how it renders, where it was seen, and the metric that is expected to catch it."""
-
-    name: str
-    metric: str
-    render: Callable[[Faults, VocoderInputs], np.ndarray]
-    seen: str
-
-
-@dataclass(frozen=True)
-class KnownBad:
-    """A control as something to judge."""
-
-    faults: Faults
-    control: Control
-
-    def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32 with the error in it."""
-        return self.control.render(self.faults, inputs)
-
-
-def rounded(weight: Tensor, bits: int, axis: int) -> Tensor:
-    """Weights rounded to symmetric integers of `bits`, one scale per index of `axis`, and back."""
-    most = 2 ** (bits - 1) - 1
-    others = [i for i in range(weight.dim()) if i != axis]
-    scale = weight.abs().amax(dim=others, keepdim=True).clamp(min=1e-12) / most
-    return torch.round(weight / scale).clamp(-most, most) * scale
 
 
 def flipped_at_dc(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
@@ -183,7 +123,7 @@ def hard_clipped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     return clipped(render_reference(faults.vocoder, inputs))
 
 
-_ALL = (
+THIRTEEN = (
     Control(
         "atan2 flipped at DC", "mcd_db", flipped_at_dc, "Core ML's atan2(0, negative) is 0: word error rate 10.38 % until it was found"
     ),
@@ -210,4 +150,4 @@ _ALL = (
     Control("seed-0 pulse train", "mcd_db", pulse_noise, "xorshift started at 0 stays at 0, in a published port"),
     Control("int4 everything", "pesq", int4_weights, "every convolution in int4, one scale per channel"),
 )
-CONTROLS = MappingProxyType({control.name: control for control in _ALL})
+CONTROLS = MappingProxyType({control.name: control for control in (*THIRTEEN, *SHIPPED, *LATER)})

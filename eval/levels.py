@@ -3,50 +3,25 @@
     level = judged_level(METHODS["w8"], "windowed", context)
     level.verdict, level.bytes, level.record["summary"]
 
-Packages are built by the same commands a user types. A level that cannot be built stays in the table with the reason.
+Packages are built by the same commands a user types. A level that cannot be built stays in the table with the reason. Size, shares and
+forecasts are read off the package (eval/package_facts.py); a manifest that says otherwise is an InputError.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from core.checkpoint import Checkpoint
-from core.corpus import Utterance
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest, level_name
-from eval.corpus import Truth
-from eval.forecast import forecast_bands
-from eval.judge import ClipResult, decided, judge_clip
+from eval.context import JudgeContext
+from eval.judge import ClipResult, Judgement, decided
+from eval.package_facts import PackageFacts
 from eval.packages import built_package, missing
 from eval.record import full_record
-from eval.store import Store
 from eval.verdict import UNDECIDED
 from quantize.methods import Method
 from quantize.packages import find_package
-from vocoder.package import VocoderPackage
-from vocoder.packing import VocoderInputs
 
 FORECAST_FRAMES = 80  # two seconds: the shape the latency bands are given for, where the package has it
-
-
-@dataclass(frozen=True)
-class JudgeContext:
-    """Everything a level needs: where packages are, the fp32 truth, the clips, what was measured before."""
-
-    checkpoint: Checkpoint
-    source: str | None  # --checkpoint as given, for the build commands
-    build: Path
-    truth: Truth
-    store: Store
-    clips: tuple[Utterance, ...]
-    precision: str
-    claim: str
-    may_build: bool
-    tick: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -58,8 +33,9 @@ class JudgedLevel:
     unfit: str | None = None
     failed: str | None = None
     manifest: Manifest | None = None
+    facts: PackageFacts | None = None
     record: dict[str, Any] = field(default_factory=dict)
-    forecast: dict[str, dict[str, float]] = field(default_factory=dict)  # by chip: low_ms, high_ms per second of audio
+    judgement: Judgement | None = None
 
     @property
     def verdict(self) -> str:
@@ -69,31 +45,51 @@ class JudgedLevel:
     @property
     def bytes(self) -> int:
         """Size on disk."""
-        return self.manifest.package_bytes if self.manifest else 0
+        return self.facts.bytes if self.facts else 0
 
     @property
-    def int8_macs_share(self) -> float | None:
-        """Share of multiply-accumulates that run in int8, where the manifest says it."""
-        return self.manifest.compression.get("int8_macs_share") if self.manifest else None
+    def forecast(self) -> dict[str, dict[str, float]]:
+        """By chip: eval.forecast.forecast_of."""
+        return self.facts.forecast if self.facts else {}
 
 
 def judged_level(method: Method, form: str, context: JudgeContext) -> JudgedLevel:
-    """Find or build the package, judge its clips (those measured before are read), forecast its latency.
+    """Find or build the package, judge its clips (those measured before are read), read its facts.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is never built over.
     """
-    name = level_name(method.name, form)
     failed = _failure(method, form, context)
     if failed:
-        for _ in context.clips:
-            context.tick()
+        name = level_name(method.name, form)
+        context.progress.step(name, len(context.clips), found=True)
         return JudgedLevel(name, method.title, method.unfit_for_engine, failed=failed)
-    manifest = find_package(context.build, context.checkpoint, method, form)
-    package = LazyPackage(manifest, context.precision)
-    judgement = decided(method.name, [_clip(package, clip, context) for clip in context.clips], context.claim)
-    record = full_record(judgement, manifest, context.truth.seed, context.precision)
-    forecast = context.store.figures(f"forecast-{manifest.package_sha256[:16]}", lambda: _forecast(manifest))
-    return JudgedLevel(name, method.title, method.unfit_for_engine, manifest=manifest, record=record, forecast=forecast)
+    return judged_package(method, find_package(context.build, context.checkpoint, method, form), context)
+
+
+def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
+    """Judge a package that is there."""
+    name = f"facts-{manifest.package_sha256[:16]}"
+    kept = context.store.figures(name, lambda: PackageFacts.read(manifest.package_path, FORECAST_FRAMES).as_dict())
+    facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
+    facts.require_told(manifest)
+    judgement = decided(method.name, measured_clips(manifest, context), context.claim)
+    record = full_record(judgement, manifest, facts, context)
+    return JudgedLevel(manifest.level, method.title, method.unfit_for_engine, None, manifest, facts, record, judgement)
+
+
+def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
+    """Figures of every clip, measured at most once, in the clips' order."""
+    store, sha256 = context.store, manifest.package_sha256
+    found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.precision, clip)) is not None}
+    context.progress.step(manifest.level, len(found), found=True)
+    open_ends = [clip for clip in context.clips if clip.id not in found]
+    floors = {clip.id: kept for clip in open_ends if (kept := store.seed_floor(clip)) is not None}
+    for clip, result in context.workers.measure(manifest.path, context.precision, open_ends, floors):
+        found[clip.id] = store.keep_clip(sha256, context.precision, clip, result)
+        if clip.id not in floors:
+            store.keep_seed_floor(clip, result.seed_floor)
+        context.progress.step(manifest.level)
+    return [found[clip.id] for clip in context.clips]
 
 
 def _failure(method: Method, form: str, context: JudgeContext) -> str | None:
@@ -106,33 +102,3 @@ def _failure(method: Method, form: str, context: JudgeContext) -> str | None:
     except (InputError, CheckFailed) as problem:
         return f"not built: {problem}"
     return None
-
-
-@dataclass(frozen=True)
-class LazyPackage:
-    """A package that is opened when its first clip is rendered: a level measured before opens none."""
-
-    manifest: Manifest
-    precision: str
-
-    @cached_property
-    def _package(self) -> VocoderPackage:
-        return VocoderPackage(self.manifest.path, self.precision)
-
-    def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32."""
-        return self._package.render(inputs)
-
-
-def _clip(package: LazyPackage, clip: Utterance, context: JudgeContext) -> ClipResult:
-    """Figures of one clip, measured at most once."""
-    seed_floor = context.store.figures(f"seed_floor/{clip.id}", lambda: context.truth.of(clip).seed_floor())
-    sha256 = package.manifest.package_sha256
-    found = context.store.result(sha256, package.precision, clip, lambda: judge_clip(context.truth, package, clip, seed_floor))
-    context.tick()
-    return found
-
-
-def _forecast(manifest: Manifest) -> dict[str, dict[str, float]]:
-    frames = min(manifest.buckets, key=lambda bucket: abs(bucket - FORECAST_FRAMES))
-    return {chip: {"low_ms": b.low_ms, "high_ms": b.high_ms} for chip, b in forecast_bands(manifest.package_path, frames).items()}

@@ -2,7 +2,8 @@
 
     python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed]
 
-A package that is not built yet is built first. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. The last
+A package that is not built yet is built first; clips that were measured before are read from BUILD/release/cache, and an interrupted run
+goes on where it stopped. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. The last
 line of stdout is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
 """
 
@@ -15,49 +16,19 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not eva
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
-from eval.claims import CLAIMS, NUMERIC
+from eval.session import session, session_arguments
 from quantize.methods import METHODS, method_named
-
-if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
-    from eval.judge import Judgement
-    from vocoder.package import VocoderPackage
-
-PRECISIONS = ("declared", "ane_numerics")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
-    checkpoint_argument(parser)
-    form_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how the package is executed (default: %(default)s)")
-    parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
+    session_arguments(parser)
     parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
     return parser.parse_args(argv)
-
-
-def judged(arguments: argparse.Namespace, checkpoint: "Checkpoint", package: "VocoderPackage") -> "Judgement":
-    """Judge under a progress bar on stderr."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from core.corpus import calibration, heldout
-    from eval.corpus import Truth, clips, require_disjoint
-    from eval.judge import judge
-
-    chosen = clips(heldout(), arguments.clips)
-    require_disjoint(chosen, calibration())
-    shown = track(chosen, f"{arguments.method}: clips", console=Console(stderr=True), transient=True)
-    return judge(Truth(checkpoint, arguments.seed), package, shown, arguments.method, arguments.claim)
 
 
 def run(argv: list[str] | None) -> int:
@@ -72,21 +43,21 @@ def run(argv: list[str] | None) -> int:
     from core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from eval.levels import judged_package
         from eval.packages import built_package
-        from eval.record import full_record, short_record
+        from eval.record import short_record
         from eval.report_terminal import print_judgement
-        from vocoder.package import VocoderPackage
 
     method = method_named(arguments.method)
     manifest = built_package(method, arguments.form, checkpoint, arguments.checkpoint, arguments.build)
-    judgement = judged(arguments, checkpoint, VocoderPackage(manifest.path, arguments.precision))
+    with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
+        level = judged_package(method, manifest, context)
     stem = manifest.path.stem if arguments.precision == "declared" else f"{manifest.path.stem}-{arguments.precision}"
     out = arguments.out or arguments.build / "quality" / f"{stem}.json"
-    record = full_record(judgement, manifest, arguments.seed, arguments.precision)
-    write_json(out, record)
-    print_judgement(judgement, manifest, arguments.precision)
-    print(json.dumps(short_record(record, out), allow_nan=False))
-    return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(judgement.decision.verdict, EXIT_UNDECIDED)
+    write_json(out, level.record)
+    print_judgement(level, arguments.precision)
+    print(json.dumps(short_record(level.record, out), allow_nan=False))
+    return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(level.verdict, EXIT_UNDECIDED)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,40 +1,47 @@
 """A judgement as plain data: everything for the file, the essence for the last line of stdout.
 
-record = full_record(judgement, manifest, seed=0, precision="declared")
+record = full_record(judgement, manifest, facts, context)
 """
 
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from core.manifest import Manifest, tool_versions
+from core.manifest import Manifest
+from eval.context import JudgeContext
 from eval.gates import FEWEST_CLIPS
 from eval.judge import Judgement, check_record
+from eval.package_facts import PackageFacts
+from eval.provenance import commit
 
-FORMAT = 1
+FORMAT = 2
 
 
-def full_record(judgement: Judgement, manifest: Manifest, seed: int, precision: str) -> dict[str, Any]:
-    """Provenance, decision, summary and every clip's figures."""
+def full_record(judgement: Judgement, manifest: Manifest, facts: PackageFacts, context: JudgeContext) -> dict[str, Any]:
+    """Provenance, decision, summary, what the package is, and every clip's figures."""
     return {
         "format": FORMAT,
         "method": judgement.method,
         "verdict": judgement.decision.verdict,
-        "releasable": manifest.releasable,
+        "releasable": context.checkpoint.releasable and manifest.releasable,
         "reasons": list(judgement.decision.reasons),
         "broken": list(judgement.decision.broken),
         "checks": [check_record(check) for check in judgement.decision.checks],
         "summary": judgement.summary(),
+        "facts": facts.as_dict(),
         "clips": [asdict(clip) for clip in judgement.clips],
         "provenance": {
             "package": manifest.package,
             "package_sha256": manifest.package_sha256,
-            "package_bytes": manifest.package_bytes,
+            "package_bytes": facts.bytes,
             "checkpoint": manifest.checkpoint,
-            "seed": seed,
-            "precision": precision,
+            "seed": context.truth.seed,
+            "precision": context.precision,
+            "set": context.texts,
             "fewest_clips": FEWEST_CLIPS,
-            "tools": tool_versions(),
+            "commit": commit(),
+            "limits": context.store.limits_history(),
+            "libraries": context.store.key["libraries"],
         },
     }
 

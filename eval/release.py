@@ -20,21 +20,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
-from eval.claims import CLAIMS, NUMERIC
+from eval.session import session, session_arguments
 from mlprogram.examine.rules import load_rules
 from quantize.methods import METHODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from core.checkpoint import Checkpoint
-    from eval.levels import JudgeContext, JudgedLevel
+    from eval.context import JudgeContext
+    from eval.levels import JudgedLevel
     from quantize.methods import Method
 
 OBJECTIVES = ("smallest", "fastest")
-PRECISIONS = ("declared", "ane_numerics")  # of mlprogram, as in eval/quality.py
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -44,33 +40,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
     )
     parser.add_argument("--methods", help=f"levels to judge, with commas: w8,windowed-w8 (default: all of --form: {','.join(METHODS)})")
-    checkpoint_argument(parser)
-    form_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many held-out clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    session_arguments(parser)
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
-    parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--no-build", action="store_true", help="judge only the packages that are there")
     parser.add_argument("--out", type=Path, help="folder for decision, report and cache (default: BUILD/release)")
     return parser.parse_args(argv)
-
-
-def judge_context(arguments: argparse.Namespace, checkpoint: "Checkpoint", tick: "Callable[[], None]") -> "JudgeContext":
-    """The clips and what they are measured with."""
-    from core.corpus import calibration, heldout
-    from eval.corpus import Truth, clips, require_disjoint
-    from eval.levels import JudgeContext
-    from eval.store import Store
-
-    chosen = clips(heldout(), arguments.clips)
-    require_disjoint(chosen, calibration())
-    store = Store.open(folder(arguments) / "cache", checkpoint, arguments.seed)
-    truth = Truth(checkpoint, arguments.seed, store.renders)
-    own = (arguments.precision, arguments.claim, not arguments.no_build, tick)
-    return JudgeContext(checkpoint, arguments.checkpoint, arguments.build, truth, store, tuple(chosen), *own)
 
 
 def folder(arguments: argparse.Namespace) -> Path:
@@ -78,29 +53,19 @@ def folder(arguments: argparse.Namespace) -> Path:
     return arguments.out or arguments.build / "release"
 
 
-def judged(
-    arguments: argparse.Namespace, checkpoint: "Checkpoint", asked: "list[tuple[Method, str]]"
-) -> "tuple[list[JudgedLevel], JudgeContext]":
-    """Every level, under a progress bar; one line on stderr as each is done."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from core.manifest import level_name
+def judged(context: "JudgeContext", asked: "list[tuple[Method, str]]") -> "list[JudgedLevel]":
+    """Every level; one line on stderr as each is done."""
     from eval.levels import judged_level
+    from eval.progress import in_words
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("levels", total=None)
-        context = judge_context(arguments, checkpoint, lambda: progress.advance(task))
-        progress.update(task, total=len(asked) * len(context.clips))
-        levels = []
-        for method, form in asked:
-            name = level_name(method.name, form)
-            progress.update(task, description=name)
-            start = time.perf_counter()
-            levels.append(judged_level(method, form, context))
-            said = levels[-1].failed or levels[-1].verdict
-            print(f"{name}: {said} ({time.perf_counter() - start:.0f} s)", file=sys.stderr)
-    return levels, context
+    levels = []
+    for method, form in asked:
+        start = time.monotonic()
+        levels.append(judged_level(method, form, context))
+        said, left = levels[-1].failed or levels[-1].verdict, context.progress.left
+        took = f"{in_words(time.monotonic() - start)}{f'; {left}' if left else ''}"
+        print(f"{levels[-1].method}: {said} ({took})", file=sys.stderr)
+    return levels
 
 
 def run(argv: list[str] | None) -> int:
@@ -114,19 +79,23 @@ def run(argv: list[str] | None) -> int:
     check_output(folder(arguments) / "decision.json")
     checkpoint = open_checkpoint(arguments.checkpoint)
     from core.export import quiet_coremltools
+    from core.sealed import sealed
     from core.staging import write_json
+    from pipeline.decision_file import ABOUT
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from eval.choose import choose
+        from eval.choose import choose, withheld
         from eval.decision import decision_record, seed_floors
         from eval.release_table import print_release
-    levels, context = judged(arguments, checkpoint, levels_asked)
-    if all(level.failed for level in levels):
-        raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
-    choice = choose(levels, arguments.objective, arguments.chip, checkpoint.name, checkpoint.releasable)
-    spread = seed_floors(context)
     out = folder(arguments) / "decision.json"
-    write_json(out, decision_record(levels, choice, context, spread, arguments.objective, arguments.chip))
+    with session(arguments, checkpoint, len(levels_asked), folder(arguments) / "cache", not arguments.no_build) as context:
+        levels = judged(context, levels_asked)
+        if all(level.failed for level in levels):
+            raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
+        choice = choose(levels, arguments.objective, arguments.chip, withheld(checkpoint))
+        spread = seed_floors(context)
+        record = decision_record(levels, choice, context, spread, arguments.objective, arguments.chip)
+    write_json(out, sealed(record, ABOUT))
     print_release(levels, choice, spread, arguments.chip)
     short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
     print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))

@@ -31,7 +31,7 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
         return (level.method, *["-"] * 7, "not built", level.failed)
     summary, band = level.record["summary"], level.forecast.get(chip)
     pesq, mcd = summary["pesq"], summary["mcd_db"]
-    share = level.int8_macs_share
+    share = level.facts.int8_macs_share if level.facts else None
     return (
         level.method, f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
         f"{share:.1%}" if share is not None else "-", _pair(pesq["mean"], pesq["worst"]), _number(mcd["mean"]),

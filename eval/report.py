@@ -38,10 +38,14 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def open_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
-    """The judged packages; InputError when one has changed since."""
+    """The judged packages; InputError when one has changed since, or the checkpoint is another."""
     from quantize.packages import find_package, parse_level
     from vocoder.package import VocoderPackage
 
+    decided = record["provenance"]["checkpoint_sha256"]
+    if decided != checkpoint.content_sha256:
+        told = f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is {checkpoint.content_sha256[:12]}"
+        raise InputError(f"{told}: give --checkpoint, or run `python -m eval.release` again")
     packages = {}
     for level in (level for level in record["levels"] if level.get("clips")):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
@@ -74,15 +78,16 @@ def run(argv: list[str] | None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from core.corpus import heldout
         from core.staging import staged
-        from eval.audition import audition, one_per_voice
+        from eval.audition import audition, chosen_clips
         from eval.corpus import Truth
         from eval.listening import write_pack
         from eval.report_page import page
+        from quantize.speech import own_speech
 
     packages = open_packages(record, checkpoint, arguments.build)
-    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, one_per_voice(heldout()))
+    clips = chosen_clips(record, own_speech(checkpoint, record["provenance"]["set"]))
+    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
     with staged(html) as aside:
         aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint)), encoding="utf-8")

@@ -1,8 +1,9 @@
-"""The release report as one HTML page without a single outside reference.
+"""The release report as one HTML page without a single outside reference: what a person decides from.
 
     html = page(record, heard, curves=[])
 
-Order: the decision, the table, what was broken, sentences, sensitivity, listening, spectrograms, every figure, provenance.
+Order: the recommendation, what else is best, the table, size against quality, why not, the player, sentence by sentence, sensitivity, every
+figure, provenance. Colours are the reader's, light or dark; a phone shows the table as cards (eval/page/report.css).
 """
 
 import base64
@@ -13,168 +14,149 @@ from pathlib import Path
 from typing import Any
 
 from core.config import not_releasable
-from eval.audition import REFERENCE, Heard, flac_base64
+from eval.audition import Heard
 from eval.metrics.registry import METRICS
-from eval.report_plots import clip_plot, spectrogram_pair, trade_off
-from eval.report_style import STYLE
+from eval.report_player import player
+from eval.report_plots import judged_levels, scatter, strips
+from eval.report_reasons import every_figure, reasons
+from eval.report_table import level_table
+from eval.report_words import metric_of, plain_name
 
-PLOTTED = ("pesq", "mcd_db", "level_db")
-HEADINGS = ("level", "verdict", "MB", "of fp16", "int8 MACs", "PESQ mean", "PESQ worst", "MCD dB", "in seed floors", "ms/s {chip}")
+PAGE = Path(__file__).resolve().parent / "page"
+OPEN = ("pesq", "mcd_db")  # strips that are shown unfolded
+MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
+SHORT = 10  # letters of a commit
 
 
 def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Path]) -> str:
     """The whole page; `curves` are the plots that quantize.sensitivity drew for this package."""
-    judged = [level for level in record["levels"] if level.get("clips")]
     parts = (
         decision(record),
-        section("Levels", table(record) + notes(record)),
-        section("Size against quality", image(trade_off(record), "size on disk against PESQ")),
-        section("Verdicts", "".join(complaints(level) for level in judged)),
-        section("Sentence by sentence", "".join(image(clip_plot(record, metric), METRICS[metric].title) for metric in PLOTTED)),
-        section("Sensitivity", sensitivity(curves)),
-        section("Listen", players(heard)),
-        section("Spectrograms", spectrograms(heard)),
-        section("Every figure", "".join(figures(level) for level in judged)),
+        bests(record),
+        section("Levels", level_table(record) + notes(record)),
+        section("Size against quality", scatter(record) + SCATTER_NOTE),
+        section("Why not the others", reasons(record)),
+        section("Listen", player(record, heard)),
+        section("Sentence by sentence", sentences(record)),
+        section("Sensitivity of layers", sensitivity(curves)),
+        section("Every figure", "".join(every_figure(level) for level in judged_levels(record))),
         section("Provenance", provenance(record)),
     )
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    title = f"<title>Release level: {escape(record['level'] or 'none')}</title>"
-    body = "".join(parts)
-    return f'<!doctype html><html lang="en"><head>{head}{title}<style>{STYLE}</style></head><body><main>{body}</main></body></html>\n'
+    title = f"<title>{escape(headline(record))}</title>"
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f"{meta}{title}<style>{asset('report.css')}</style>"
+    body = f"<main>{''.join(parts)}</main><script>{asset('report.js')}</script>"
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+SCATTER_NOTE = (
+    '<p class="pale">Point: mean PESQ of the level. Whisker: down to its worst sentence. Red tick: this level\'s own gate for the mean. '
+    "Green ships, red is rejected, amber is undecided.</p>"
+)
+
+
+def asset(name: str) -> str:
+    """The style sheet or the script."""
+    return (PAGE / name).read_text(encoding="utf-8")
 
 
 def section(title: str, body: str) -> str:
     """A titled part."""
-    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
 
 
-def image(address: str, alt: str) -> str:
-    """A picture that scrolls rather than shrinks out of sight on a phone."""
-    return f'<div class="wide"><img src="{address}" alt="{escape(alt)}"></div>'
-
-
-def sensitivity(curves: Sequence[Path]) -> str:
-    """Each layer's loss and the trade-off curve that `mixed` was chosen from, or how to measure them."""
-    if not curves:
-        return "<p>Not measured in this build: <code>python -m quantize.sensitivity</code> draws the curve.</p>"
-    return "".join(image(f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}", path.name) for path in curves)
+def headline(record: Mapping[str, Any]) -> str:
+    """What to release, in the largest letters."""
+    if not record["level"]:
+        return "Release none"
+    return f"{'Release' if record['may_be_released'] else 'Would release'} {record['level']}"
 
 
 def decision(record: Mapping[str, Any]) -> str:
-    """What to release, in the largest letters."""
-    name = record["provenance"]["checkpoint"]
-    headline = (
-        f"Release {record['level']}"
-        if record["may_be_released"]
-        else f"Would release {record['level']}"
-        if record["level"]
-        else "Release none"
+    """When, of what and by what; the recommendation in a sentence with what it costs and saves."""
+    made, names = record["provenance"], {level["method"]: level for level in record["levels"]}
+    clips = [clip for level in judged_levels(record)[:1] for clip in level["clips"]]
+    voices = len({clip["voice"] for clip in clips})
+    limits = made["limits"][-1]["commit"][:SHORT]
+    told = (
+        f"{made['date']}, commit {_short(made['commit'])}, limits of commit {limits}. {made['checkpoint']}, {len(clips)} sentences of the "
+        f"{made['set']} set, {voices} voices, noise seed {made['seed']} (others from {made['seed_floor_seed']} on), "
+        f"{made['precision']} precision."
     )
-    warning = "" if record["releasable"] else f'<p class="never">{escape(not_releasable(name))}.</p>'
+    sentence = record["reason"]
+    if record["level"]:
+        kind = plain_name(names[record["level"]]["facts"])
+        why = record["reason"].removeprefix(f"{record['level']} is ")
+        sentence = f"{record['level']} ({kind}): {record['costs']}. It is {why}"
+    why_not = _withheld(record)
+    warning = "" if record["releasable"] else f'<p class="never">{escape(why_not[0].upper() + why_not[1:])}.</p>'
+    badge = f'<span class="badge {record["verdict"].lower()}">{record["verdict"]}</span>'
     return (
-        f'<header class="{record["verdict"].lower()}"><p class="verdict">{record["verdict"]}</p><h1>{escape(headline)}</h1>'
-        f"<p>{escape(record['reason'])}.</p>{warning}</header>"
+        f'<header class="{record["verdict"].lower()}"><p>{badge}</p><h1>{escape(headline(record))}</h1>'
+        f'<p>{escape(sentence)}.</p>{warning}<p class="pale">{escape(told)}</p></header>'
     )
 
 
-def table(record: Mapping[str, Any]) -> str:
-    """Every level on identical inputs, and the model's own spread."""
-    chip, whole = record["chip"], next((level["bytes"] for level in record["levels"] if level["method"] == "fp16"), 0)
-    head = "".join(f"<th>{escape(heading.format(chip=chip))}</th>" for heading in HEADINGS)
-    rows = "".join(row(level, whole, chip, chosen=level["method"] == record["level"]) for level in record["levels"])
-    for name, spread in record["spread"].items():
-        cells = ("", "", "", "", number(spread["pesq"]), number(spread["pesq_worst"]), number(spread["mcd_db"]), "", "")
-        rows += f'<tr class="spread"><td>{escape(name)}</td>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-    return f'<div class="wide"><table class="levels"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+def _short(commit: str) -> str:
+    return commit[:SHORT] + ("+" if commit.endswith("+") else "")
 
 
-def row(level: Mapping[str, Any], whole: int, chip: str, chosen: bool) -> str:
-    """One level."""
-    name = f"<td><b>{escape(level['method'])}</b></td>"
-    if level["failed"]:
-        return f'<tr>{name}<td colspan="9" class="left">{escape(level["failed"])}</td></tr>'
-    pesq, mcd, band = level["summary"]["pesq"], level["summary"]["mcd_db"], level["forecast_ms_per_second"].get(chip)
-    ratio = mcd["mean"] / mcd["seed_floor_mean"] if mcd["mean"] is not None and mcd["seed_floor_mean"] else None
-    share = level["int8_macs_share"]
-    cells = (
-        f"{level['bytes'] / 1e6:.2f}", f"{level['bytes'] / whole:.3f}" if whole else "", "-" if share is None else f"{share:.1%}",
-        number(pesq["mean"]), number(pesq["worst"]), number(mcd["mean"]), number(ratio),
-        f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "",
-    )  # fmt: skip
-    badge = f'<td class="left"><span class="badge {level["verdict"].lower()}">{level["verdict"]}</span></td>'
-    return f"<tr{' class=chosen' if chosen else ''}>{name}{badge}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+def _withheld(record: Mapping[str, Any]) -> str:
+    said = [note for note in record["notes"] if "releas" in note]
+    return said[0] if said else not_releasable(record["provenance"]["checkpoint"])
 
 
-def number(value: float | None) -> str:
-    """Two decimals, or a dash for what was not measured."""
-    return "-" if value is None else f"{value + 0.0:.2f}"
+def bests(record: Mapping[str, Any]) -> str:
+    """A card for each thing one may choose by."""
+    cards = "".join(
+        f'<div><p class="pale">Best for {escape(best["by"])}</p><p><b>{escape(best["level"])}</b></p><p>{escape(best["figure"])}</p>'
+        f'<p class="pale">{escape(best["costs"])}</p></div>'
+        for best in record["bests"]
+    )
+    return f'<div class="bests">{cards}</div>' if cards else ""
 
 
 def notes(record: Mapping[str, Any]) -> str:
-    """What stands beside the decision."""
+    """What stands beside the decision, and how to read the columns."""
+    warning = _withheld(record) if not record["releasable"] else None
+    said = [note for note in record["notes"] if note != warning and " would be " not in note]  # "Why not the others" says it in words
     fixed = (
-        "seed floors: MCD in units of what another noise seed does to the fp32 model",
-        f"ms/s {record['chip']}: forecast band per second of audio from the program alone, not a measurement",
+        "The small figure below a metric is the worst sentence's. The tightest gate is the one nearest to its limit, or furthest beyond.",
+        f"Neural Engine and ms/s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, in two "
+        "readings; nothing was measured on a device.",
+        "Another noise seed: what the fp32 model does to itself. A level below that is nearer to fp32 than fp32 is to itself.",
     )
-    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in (*record['notes'], *fixed))}</ul>"
+    items, lines = "".join(f"<li>{escape(note)}</li>" for note in said), "".join(f"<p>{escape(line)}</p>" for line in fixed)
+    return f'<ul>{items}</ul><div class="pale">{lines}</div>'
 
 
-def complaints(level: Mapping[str, Any]) -> str:
-    """The gates a level broke, or that it broke none."""
-    badge = f'<span class="badge {level["verdict"].lower()}">{level["verdict"]}</span>'
-    reasons = [*level["reasons"], *([level["unfit_for_engine"]] if level["unfit_for_engine"] else [])]
-    head = f"<b>{escape(level['method'])}</b> {badge} {escape(level['title'])}"
-    if len(reasons) == 1:
-        return f"<p>{head}: {escape(reasons[0])}</p>"
-    return f"<p>{head}</p><ul>{''.join(f'<li>{escape(reason)}</li>' for reason in reasons)}</ul>"
-
-
-def players(heard: Sequence[Heard]) -> str:
-    """Each sentence by the reference and each level."""
-    blocks = []
-    for clip in heard:
-        sounds = "".join(player(name, signal) for name, signal in clip.signals.items())
-        blocks.append(f"<h3>{escape(clip.utterance.voice)}: “{escape(clip.utterance.text)}”</h3><div class=sounds>{sounds}</div>")
-    return "".join(blocks)
-
-
-def player(name: str, signal: Any) -> str:
-    """A labelled audio element."""
-    source = f"data:audio/flac;base64,{flac_base64(signal)}"
-    return f'<figure><figcaption>{escape(name)}</figcaption><audio controls preload="metadata" src="{source}"></audio></figure>'
-
-
-def spectrograms(heard: Sequence[Heard]) -> str:
-    """The first sentence: every level beside the reference."""
-    signals = heard[0].signals
-    others = [(name, signal) for name, signal in signals.items() if name != REFERENCE]
-    return "".join(
-        f"<details{' open' if place + 1 == len(others) else ''}><summary>{escape(name)}</summary>"
-        f"{image(spectrogram_pair(signals[REFERENCE], signal, name), f'spectrograms, {name} beside the reference')}</details>"
-        for place, (name, signal) in enumerate(others)
+def sentences(record: Mapping[str, Any]) -> str:
+    """A strip for each metric that a gate holds; all but OPEN are folded."""
+    gated = dict.fromkeys(metric_of(check) for level in judged_levels(record) for check in level["checks"])
+    key = "A dot a sentence, a bar at the mean, red lines at the gates of that level: whole for the mean, dashed for the worst."
+    unfolded = "".join(strips(record, metric) for metric in OPEN if metric in gated)
+    folded = "".join(
+        f"<details><summary>{escape(METRICS[metric].title)}</summary>{strips(record, metric)}</details>"
+        for metric in gated
+        if metric not in OPEN
     )
+    return f'<p class="pale">{key}</p>{unfolded}{folded}'
 
 
-def figures(level: Mapping[str, Any]) -> str:
-    """Every metric of a level beside its seed floor."""
-    rows = "".join(
-        f"<tr><td>{escape(METRICS[name].title)}, {escape(METRICS[name].unit)}</td>"
-        + "".join(f"<td>{number(line[key])}</td>" for key in ("mean", "worst", "seed_floor_mean", "seed_floor_worst"))
-        + f"<td class=left>{escape(', '.join(rules(level, name)))}</td></tr>"
-        for name, line in level["summary"].items()
+def sensitivity(curves: Sequence[Path]) -> str:
+    """Each layer's loss and the trade-off curve that `mixed` was chosen from; nothing where they were not measured."""
+    small = [path for path in curves if path.stat().st_size <= MAX_PICTURE_BYTES]
+    pictures = "".join(
+        f'<img alt="{escape(path.name)}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">' for path in small
     )
-    head = "".join(f"<th>{heading}</th>" for heading in ("metric", "mean", "worst", "seed floor mean", "seed floor worst", "gate"))
-    body = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    return f"<details><summary>{escape(level['method'])}</summary>{body}</details>"
-
-
-def rules(level: Mapping[str, Any], metric: str) -> list[str]:
-    """The gates of a metric, with what became of them."""
-    return [f"{c['gate'].split()[1]} {c['rule']}: {c['state']}" for c in level["checks"] if c["gate"].split()[0] == metric]
+    title = "<summary>Each layer's loss, and the curve that the recipe was chosen from</summary>"
+    return f'<details class="pictures">{title}{pictures}</details>' if small else ""
 
 
 def provenance(record: Mapping[str, Any]) -> str:
     """Everything needed to make the decision again."""
-    packages = {level["method"]: level["provenance"]["package_sha256"] for level in record["levels"] if level.get("clips")}
+    packages = {level["method"]: level["provenance"]["package_sha256"] for level in judged_levels(record)}
     told = record["provenance"] | {"clips": " ".join(record["provenance"]["clips"]), "packages_sha256": packages}
-    return f"<pre>{escape(json.dumps(told | {'objective': record['objective'], 'claim': record['claim']}, indent=1))}</pre>"
+    told |= {"libraries": " ".join(f"{name}=={version}" for name, version in record["provenance"]["libraries"].items())}
+    text = json.dumps(told | {"objective": record["objective"], "claim": record["claim"]}, indent=1)
+    return f"<details><summary>Hashes, versions, seeds, limits</summary><pre>{escape(text)}</pre></details>"

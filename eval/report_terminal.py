@@ -1,6 +1,6 @@
 """The human table of a judgement.
 
-print_judgement(judgement, manifest, precision="declared")
+print_judgement(level, precision="declared")
 """
 
 from rich.box import SIMPLE_HEAD
@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import not_releasable
-from core.manifest import Manifest
+from core.errors import InputError
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
+from eval.levels import JudgedLevel
 from eval.metrics.registry import METRICS
 from eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, Check
 
@@ -19,25 +20,26 @@ STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yel
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
-def print_judgement(judgement: Judgement, manifest: Manifest, precision: str) -> None:
+def print_judgement(level: JudgedLevel, precision: str) -> None:
     """Table of metrics, then the verdict and its reasons."""
+    judgement, manifest = level.judgement, level.manifest
+    if judgement is None or manifest is None:
+        raise InputError(f"{level.method} was not judged: {level.failed}")
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    console.print(metric_table(judgement, manifest, precision))
+    console.print(metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {precision} precision, against fp32"))
     verdict = judgement.decision.verdict
     console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
-    if not manifest.releasable:
+    if not level.record["releasable"]:
         shipped = "the gates hold, but " if verdict == SHIP else ""
         console.print(f"[yellow]{shipped}{not_releasable(manifest.checkpoint['name'])}[/]")
 
 
-def metric_table(judgement: Judgement, manifest: Manifest, precision: str) -> Table:
+def metric_table(judgement: Judgement, title: str) -> Table:
     """One row a metric: the package's mean and worst, the other seed's, the limits."""
-    megabytes = manifest.package_bytes / 1e6
-    title = f"{manifest.package}  {megabytes:.2f} MB, {precision} precision, against fp32"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("metric")
     for heading in ("mean", "worst", "seed floor\nmean", "seed floor\nworst"):

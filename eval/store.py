@@ -1,16 +1,18 @@
 """What has been measured already, on disk: a level that was judged is not judged again, an interrupted one goes on where it stopped.
 
     store = Store.open(Path("build/release/cache"), checkpoint, seed=0)
-    result = store.result(package_sha256, "declared", clip, measure=lambda: judge_clip(...))
+    found = store.clip_result(package_sha256, "declared", clip)          # None: not measured yet
+    store.keep_clip(package_sha256, "declared", clip, result)
 
-A figure is found again only under the same checkpoint, seed, corpus, code, tools and thread count, and the same package bytes. Files are
-written by rename.
+A figure is found again only under the same checkpoint content, seed, texts, code, libraries and thread count, the same package bytes and
+the same features of the clip. Every file carries its digest (core/sealed.py); an edited one is an InputError. Verdicts are not kept: they
+are made anew from figures each time, and `limits.json` remembers under which limits these figures have been judged.
 """
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +21,30 @@ import torch
 from core.checkpoint import Checkpoint
 from core.corpus import DATA, Utterance
 from core.errors import InputError
-from core.manifest import tool_versions
+from core.identity import sha256_of_json
+from core.sealed import read_sealed, sealed
 from core.staging import read_json, write_json
 from eval.judge import ClipResult
+from eval.provenance import code_sha256, library_versions, limits
 
-AGAIN = "; delete it and it is measured again"
-ROOT = Path(__file__).resolve().parents[1]
-CODE = (
-    "eval/metrics",
-    "eval/corpus.py",
-    "eval/judge.py",
-    "eval/probe.py",
-    "vocoder",
-    "encoder",
-    "pipeline",
-    "mlprogram",
-)  # what makes figures
-NOT_CODE = ("mlprogram/examine", "demo")
-
-
-def code_sha256() -> str:
-    """Hash of every source file that a figure depends on."""
-    sources = [path for part in CODE for path in ([ROOT / part] if part.endswith(".py") else (ROOT / part).rglob("*.py"))]
-    kept = [path for path in sources if not path.relative_to(ROOT).as_posix().startswith(NOT_CODE)]
-    return sha256_of_files(sorted(kept))
+MISSING, AGAIN = "it was there a moment ago", "; delete it and it is measured again"
+TEXTS = "speech/*.tsv"  # under core/data
+ARRAYS = ("input_ids", "durations", "f0_hz", "energy")
 
 
 def corpus_sha256() -> str:
-    """Hash of the frozen held-out utterances."""
-    return sha256_of_files(sorted((DATA / "heldout").glob("*.npz")))
-
-
-def sha256_of_files(paths: list[Path]) -> str:
-    """One hash over names and bytes."""
+    """Hash of the frozen texts, names and bytes; what the checkpoint makes of them follows from it and from the code."""
     digest = hashlib.sha256()
-    for path in paths:
+    for path in sorted(DATA.glob(TEXTS)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def utterance_sha256(utterance: Utterance) -> str:
+    """Hash of what the vocoder is told of a clip."""
+    digest = hashlib.sha256("\0".join((utterance.id, utterance.voice, utterance.text, utterance.phonemes)).encode())
+    for name in ARRAYS:
+        digest.update(getattr(utterance, name).tobytes())
     return digest.hexdigest()
 
 
@@ -67,31 +57,70 @@ class Store:
 
     @classmethod
     def open(cls, cache: Path, checkpoint: Checkpoint, seed: int) -> "Store":
-        """The store of this checkpoint, seed, corpus and code under `cache`."""
-        key = {"checkpoint_sha256": checkpoint.sha256, "seed": seed, "corpus_sha256": corpus_sha256(), "code_sha256": code_sha256()}
-        key |= {"tools": tool_versions(), "threads": torch.get_num_threads()}
-        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-        return cls(cache / name, key)
+        """The store of this checkpoint, seed, texts, code and libraries under `cache`."""
+        key = {"checkpoint_sha256": checkpoint.content_sha256, "weights_sha256": checkpoint.sha256, "seed": seed}
+        key |= {"corpus_sha256": corpus_sha256(), "code_sha256": code_sha256()}
+        key |= {"libraries": library_versions(), "threads": torch.get_num_threads()}
+        return cls(cache / sha256_of_json(key)[:16], key)
 
     @property
     def renders(self) -> Path:
         """Folder of the fp32 renders."""
         return self.folder / "renders"
 
-    def figures(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Plain data by name, measured once."""
-        path = self.folder / f"{name}.json"
-        if not path.is_file():
-            write_json(path, measure())
-        found = read_json(path, "it was there a moment ago", AGAIN)
-        if not isinstance(found, dict):
-            raise InputError(f"{path} is no object{AGAIN}")
-        return found
+    def figures(self, name: str, measure: Callable[[], dict[str, Any]], about: str = "") -> dict[str, Any]:
+        """Plain data by name, measured once. `about`: a hash of what it was measured of, where the name does not say it."""
+        found = self.find(name, about)
+        return self.keep(name, measure(), about) if found is None else found
 
-    def result(self, package_sha256: str, precision: str, clip: Utterance, measure: Callable[[], ClipResult]) -> ClipResult:
-        """A clip's figures for a package, measured once."""
-        name = f"{package_sha256[:16]}-{precision}/{clip.id}"
-        found = self.figures(name, lambda: asdict(measure()))
-        if set(found) != {field.name for field in fields(ClipResult)} or found.get("id", clip.id) != clip.id:
+    def find(self, name: str, about: str = "") -> dict[str, Any] | None:
+        """What was kept under that name; None where nothing was. Raises InputError for a file that was edited."""
+        path = self.folder / f"{name}.json"
+        return read_sealed(path, self._about(name, about), MISSING, AGAIN)["data"] if path.is_file() else None
+
+    def keep(self, name: str, data: dict[str, Any], about: str = "") -> dict[str, Any]:
+        """Write by rename, with the time; returns the data as it will be read."""
+        path = self.folder / f"{name}.json"
+        write_json(path, sealed({"measured": datetime.now(UTC).isoformat(timespec="seconds"), "data": data}, self._about(name, about)))
+        return read_sealed(path, self._about(name, about), MISSING, AGAIN)["data"]
+
+    def clip_result(self, package_sha256: str, precision: str, clip: Utterance) -> ClipResult | None:
+        """A clip's figures for a package, where they were measured."""
+        name = _clip_name(package_sha256, precision, clip)
+        found = self.find(name, utterance_sha256(clip))
+        if found is not None and set(found) != {field.name for field in fields(ClipResult)}:
             raise InputError(f"{self.folder / name}.json is no result of clip {clip.id}{AGAIN}")
-        return ClipResult(**found)
+        return None if found is None else ClipResult(**found)
+
+    def keep_clip(self, package_sha256: str, precision: str, clip: Utterance, result: ClipResult) -> ClipResult:
+        """Keep a clip's figures."""
+        return ClipResult(**self.keep(_clip_name(package_sha256, precision, clip), asdict(result), utterance_sha256(clip)))
+
+    def seed_floor(self, clip: Utterance) -> dict[str, float] | None:
+        """Figures of the fp32 model under another noise seed, where they were measured."""
+        return self.find(f"seed_floor/{clip.id}", utterance_sha256(clip))
+
+    def keep_seed_floor(self, clip: Utterance, figures: dict[str, float]) -> None:
+        """Keep them: they are the same for every package."""
+        self.keep(f"seed_floor/{clip.id}", figures, utterance_sha256(clip))
+
+    def limits_history(self) -> list[dict[str, str]]:
+        """The limits under which these figures have been judged, oldest first, those in force last; remembered."""
+        now = limits()
+        history: list[dict[str, str]] = (self.find("limits") or {"judged_under": []})["judged_under"]
+        if not history or history[-1]["sha256"] != now["sha256"]:
+            history = [*history, now | {"first_used": datetime.now(UTC).isoformat(timespec="seconds")}]
+            self.keep("limits", {"judged_under": history})
+        return [*history[:-1], history[-1] | now]  # the same limits may have been committed since
+
+    def oldest(self) -> str:
+        """When the first figure of this store was measured, "" for none."""
+        kept = (path for path in self.folder.rglob("*.json") if path.name != "limits.json")
+        return min((str(read_json(path, MISSING, AGAIN)["measured"]) for path in kept), default="")
+
+    def _about(self, name: str, about: str) -> dict[str, Any]:
+        return {"key": self.key, "name": name, "about": about}
+
+
+def _clip_name(package_sha256: str, precision: str, clip: Utterance) -> str:
+    return f"{package_sha256[:16]}-{precision}/{clip.id}"

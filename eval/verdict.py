@@ -4,13 +4,14 @@
     decision.verdict, decision.broken
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval over clips (seeded) lies on one side of
-the limit. A worst clip is a fact: it breaks its gate by itself.
+the limit. A worst clip is a fact: it breaks its gate by itself, however few clips there are.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import t as student
 
 from eval.gates import FEWEST_CLIPS, WORST, Gate
 from eval.metrics.registry import METRICS
@@ -18,6 +19,8 @@ from eval.metrics.registry import METRICS
 SHIP, REJECT, UNDECIDED = "SHIP", "REJECT", "UNDECIDED"
 HOLDS, BROKEN, STRADDLES, MISSING = "holds", "broken", "straddles", "missing"
 RESAMPLES, CONFIDENCE, BOOTSTRAP_SEED = 2000, 0.95, 0
+_TAILS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))  # percentiles
+FEWEST_FOR_A_MEAN = 3  # clips from which a mean can be certainly too bad
 Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per clip
 
 
@@ -61,52 +64,73 @@ class Decision:
 
 
 def statistic(metric: str, kind: str, clips: Figures) -> float | None:
-    """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no clip."""
-    values = [clip[metric] for clip in clips if metric in clip]
+    """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no clip.
+
+    In a seed floor the worst over clips is that of the worst seeds ("NAME worst").
+    """
+    name = f"{metric} {WORST}"
+    values = [clip[name] if kind == WORST and name in clip else clip[metric] for clip in clips if metric in clip]
     if not values or len(values) != len(clips):
         return None
     return float(METRICS[metric].worst(values)) if kind == WORST else float(sum(values) / len(values))
 
 
 def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean (Efron 1979): the same seed gives the same interval."""
+    """95 % interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same interval.
+
+    Fewer than FEWEST_CLIPS values are hardly resampled: the interval is then at least Student's.
+    """
     sample = np.asarray(values, dtype=np.float64)
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0])
-    drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(sample[drawn].mean(axis=1), (tail, 100 - tail))
+    low, high = np.percentile(sample[_drawn(len(sample), seed)].mean(axis=1), _TAILS)
+    if len(sample) < FEWEST_CLIPS:
+        half = float(student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample)))
+        low, high = min(low, sample.mean() - half), max(high, sample.mean() + half)
     return float(low), float(high)
+
+
+def _drawn(count: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
+    """Clips of each resample [RESAMPLES, count]."""
+    return np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
 
 
 def decide(gates: Sequence[Gate], clips: Figures, seed_floor: Figures, defects: Sequence[str] = (), doubts: Sequence[str] = ()) -> Decision:
     """Hold the clips' figures against the gates.
 
-    `seed_floor`: the same clips' figures for another seed. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. Few
-    clips decide nothing; a broken gate or a defect gives REJECT; a missing figure, a mean too near its limit or a doubt gives UNDECIDED.
+    `seed_floor`: the same clips' figures for other seeds. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. A gate
+    that is certainly broken or a defect gives REJECT, however few clips there are; a missing figure, a mean too near its limit, few clips
+    or a doubt gives UNDECIDED.
     """
     checks = tuple(check(gate, clips, seed_floor) for gate in gates)
-    broken = tuple(c.complaint() for c in checks if c.state == BROKEN)
-    untold = tuple(c.complaint() for c in checks if c.state in (MISSING, STRADDLES)) + tuple(doubts)
-    heard = len(clips) + len(defects)
-    if heard < FEWEST_CLIPS:
-        return Decision(UNDECIDED, checks, (f"clips judged: {heard}, needed: at least {FEWEST_CLIPS}", *defects, *broken))
+    certain = [c for c in checks if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)]
+    broken = tuple(c.complaint() for c in certain)
     if defects or broken:
         return Decision(REJECT, checks, (*defects, *broken))
+    untold = tuple(c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)) + tuple(doubts)
+    if len(clips) < FEWEST_CLIPS:
+        return Decision(UNDECIDED, checks, (f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}", *untold))
     return Decision(UNDECIDED, checks, untold) if untold else Decision(SHIP, checks, ("every gate holds",))
 
 
 def check(gate: Gate, clips: Figures, seed_floor: Figures) -> Check:
     """One gate. A limit in seed floors is resampled together with the seed floor of the same clips."""
     value = statistic(gate.metric, gate.statistic, clips)
-    scale = statistic(gate.metric, gate.statistic, seed_floor) if gate.in_seed_floors else 1.0
-    limit = gate.limit * (scale or 0.0)
-    if value is None or scale is None or (gate.in_seed_floors and len(seed_floor) != len(clips)):
+    floor = statistic(gate.metric, gate.statistic, seed_floor) if gate.in_seed_floors else None
+    limit = gate.limit_for(floor)
+    if value is None or (gate.in_seed_floors and (floor is None or len(seed_floor) != len(clips))):
         return Check(gate, None, limit, MISSING)
     if gate.statistic == WORST:
         return Check(gate, value, limit, HOLDS if gate.keeps(value, limit) else BROKEN)
     own = [clip[gate.metric] for clip in clips]
-    limits = [gate.limit * clip[gate.metric] for clip in seed_floor] if gate.in_seed_floors else [limit] * len(own)
-    least, most = interval([gate.margin(mine, allowed) for mine, allowed in zip(own, limits, strict=True)])
+    least, most = _margins(gate, own, [clip[gate.metric] for clip in seed_floor] if gate.in_seed_floors else None)
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
     return Check(gate, value, limit, state, *interval(own))
+
+
+def _margins(gate: Gate, own: Sequence[float], floor: Sequence[float] | None) -> tuple[float, float]:
+    """95 % interval of how far the mean is on the good side. The smaller of two limits holds, so the smaller of two margins counts."""
+    margins = [interval([gate.margin(value, gate.limit) for value in own])]
+    if floor is not None and gate.floors is not None:
+        margins.append(interval([gate.margin(value, gate.floors * other) for value, other in zip(own, floor, strict=True)]))
+    return min(low for low, _ in margins), min(high for _, high in margins)

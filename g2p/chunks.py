@@ -29,6 +29,7 @@ def _words(text: str) -> frozenset[str]:
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said: g2p/data/normalize/abbreviations.json.)
 TITLES = _words(
     "mr mrs ms mx messrs dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det mt "
+    "sra srta sres dra dña dott sig sigg avv uds vds excmo sto sta ee jj "  # Spanish, Italian
     "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver"
 )
 BEFORE_NUMBER = _words("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")

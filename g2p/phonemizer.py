@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Protocol
 
 from core.contract import MAX_PHONEMES
 from core.errors import InputError
@@ -26,7 +27,7 @@ from g2p.dialects import dialect_of
 from g2p.lexicon import Lexicon
 from g2p.overrides import Phrases, extract
 from g2p.reading import Neural, Reader
-from g2p.result import US, Normalized, Result, Word
+from g2p.result import US, Language, Normalized, Result, Word
 from g2p.sentence import Heteronyms, Sentence, SentenceReader
 from g2p.stream import segments
 from g2p.symbols import unknown_symbol
@@ -36,6 +37,18 @@ UserWords = Path | str | Mapping[str, str] | None
 Fallback = Callable[[str], str | None]  # a word, its phonemes
 Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
 BATCH = 16  # sentences read together, so that the neural model is asked once for all of them; the first goes alone, for latency
+
+
+class Prepared(Protocol):
+    """What reads words: told of many at once, so that it can ask its network once."""
+
+    def prepare(self, words: Iterable[str]) -> None: ...
+
+
+class ReadsSentences(Protocol):
+    """What gives the words of a sentence, and counts characters without a sound: g2p/sentence.py, g2p/languages/reader.py."""
+
+    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
 
 
 class G2P:
@@ -50,23 +63,32 @@ class G2P:
         phrases: Mapping[str, str] | None = None,
         unk: str | None = None,
     ) -> None:
-        self._normalizer, self._dialect, self._unk = normalizer, lexicon.dialect, unk
+        reader = Reader(lexicon, neural)
+        self._normalizer, self._unk = normalizer, unk
+        self._dialect: Language = lexicon.dialect
         self._heteronyms, self._phrases = heteronyms, Phrases(phrases) if phrases else None
-        self._reader = Reader(lexicon, neural)
-        self._sentence_reader = SentenceReader(self._reader, heteronyms)
+        self._reader: Prepared = reader
+        self._sentence_reader: ReadsSentences = SentenceReader(reader, heteronyms)
 
     @classmethod
     def load(cls, dialect: str = US, lexicon: UserWords = None, fallback: Fallback | None = None, unk: str | None = None) -> "G2P":
-        """All stages. `dialect`: us, gb, a, b, en-us, en-gb. `lexicon`: a user's words and phrases, a file or a mapping.
+        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it. `lexicon`: a user's words and phrases, a file or a mapping.
 
         `fallback`: asked for words nobody lists, in the place of the neural model: a word in, phonemes out, or None for "spell it". `unk`:
-        stands for a word that would be spelled for want of anything better. Raises InputError for a bad one of these.
+        stands for a word that would be spelled for want of anything better. Both are for English: Spanish and Italian are read by rule.
+        Raises InputError for a bad one of these.
         """
         from g2p.lexicon_user import user_lexicon
         from g2p.normalize import normalize
         from g2p.stages import FallbackNeural, LateHeteronyms, LateNeural
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
+        if kind == "es" or kind == "it":
+            from g2p.languages.phonemizer import RuleG2P
+
+            if fallback is not None or unk is not None:
+                raise InputError(f"{kind} is read by rule and leaves no word unknown: fallback and unk are for English")
+            return RuleG2P(kind, user.words, user.phrases)
         if unk is not None and (not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
         words = Lexicon.load(kind, user.words)

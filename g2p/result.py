@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Dialect = Literal["us", "gb"]
+Language = Literal["us", "gb", "es", "it"]  # es, it: g2p/languages
 US: Dialect = "us"
 GB: Dialect = "gb"
 # word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a private-use placeholder, see `Token`.

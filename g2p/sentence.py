@@ -53,11 +53,11 @@ class SentenceReader:
             before = tokens[place - 1].text if place else ""
             spoken, kind = token.text, "word" if token.kind == "letters" and is_loud(token, shouted, before) else token.kind
             if kind == "punctuation":
-                phonemes, source, confidence = _mark(sentence.marked.text, token), "punctuation", 1.0
+                phonemes, source, confidence = mark_of(sentence.marked.text, token), "punctuation", 1.0
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
-                override = None if plain else _override_at(sentence.marked, token)
+                override = None if plain else override_at(sentence.marked, token)
                 reading = self._reading(token, kind, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
@@ -88,7 +88,7 @@ class SentenceReader:
     def _overridden(self, override: Override | None, marked: Marked) -> Reading:
         """The phonemes somebody gave, the clitic behind them, or the short "and" of a number flag."""
         if override is not None and override.pause_s:
-            return Reading(_pause(override.pause_s), "pause")
+            return Reading(pause_mark(override.pause_s), "pause")
         if override is not None and override.say_as:
             return self._reader.letters("".join(filter(str.isalnum, override.say_as)))
         if override is not None and override.phonemes:
@@ -117,17 +117,17 @@ class SentenceReader:
         return (self._reader.letters(word).phonemes, "spelled") if phonemes is None else (phonemes, reading.source)
 
 
-def _pause(seconds: float) -> str:
+def pause_mark(seconds: float) -> str:
     """The mark that comes nearest to a silence: a comma's, a full stop's, or a longer one's."""
     return "," if seconds < 0.25 else "." if seconds < 0.7 else "…"
 
 
-def _mark(text: str, token: Token) -> str:
+def mark_of(text: str, token: Token) -> str:
     """A mark as the voice knows it: three dots stay three, as misaki leaves them; what the vocabulary lacks is nothing."""
     if token.text == "…" and text[token.start : token.end] == "...":
         return "..."
     return token.text if token.text in KNOWN else ""
 
 
-def _override_at(marked: Marked, token: Token) -> Override | None:
+def override_at(marked: Marked, token: Token) -> Override | None:
     return next((found for found in marked.overrides if found.start <= token.start < found.end), None)

@@ -12,7 +12,7 @@ from g2p.alphabet import PRIMARY, SECONDARY
 # Keys of `vocab` in Kokoro-82M's config.json, in its order; a test compares.
 SYMBOLS = ';:,.!?—…"()“” ̃ʣʥʦʨᵝꭧAIOQSTWYᵊabcdefhijklmnopqrstuvwxyzɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔˈˌːʰʲ↓→↗↘ᵻ'
 KNOWN = frozenset(SYMBOLS)
-VOWELS = frozenset("AIOQWYaiuæɐɑɒɔəɛɜɪʊʌᵊᵻ")
+VOWELS = frozenset("AIOQWYaeiouæɐɑɒɔəɛɜɪʊʌᵊᵻ")
 DIPHTHONGS = frozenset("AIOQWY")
 AFFRICATES = frozenset("ʤʧ")
 PAUSES = frozenset(";:,.!?—…")  # quotes and brackets do not part words

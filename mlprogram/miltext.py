@@ -84,6 +84,7 @@ class _Parser:
 
     # programs
     def program(self) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
+        """The whole text: the program, and by function the attributes that its protobuf has no place for."""
         self._take("program")
         self._take("(")
         self._advance()

@@ -78,7 +78,7 @@ def run(argv: list[str] | None) -> int:
         checkpoint = open_checkpoint(arguments.checkpoint)
         vectors = arguments.vectors or (arguments.build / "vectors" if (arguments.build / "vectors").is_dir() else None)
         parts = Parts.found(checkpoint, arguments.build, arguments.method, arguments.form)
-        made_from = {"name": checkpoint.name, "sha256": checkpoint.sha256}
+        made_from = checkpoint.as_source
         assembly = Assembly.of(parts, arguments.build, made_from, vectors).save(arguments.build / NAME)
     print_report(assembly, assembly.verify())
     return EXIT_GOOD

@@ -59,7 +59,7 @@ def write_bundle(
             write_lexicon(aside / "lexicon" / f"{dialect}.tsv", dialect)
         _write_licenses(checkpoint, aside)
         vectors = _write_vectors(aside, checkpoint, inside)
-        made_from = {"name": checkpoint.name, "sha256": checkpoint.sha256}
+        made_from = checkpoint.as_source
         g2p = aside / "packages" / parts.g2p.name if parts.g2p else None
         placed = Parts(*inside, aside / VOCABULARY, tuple(sorted((aside / "voices").iterdir())), g2p)
         assembly = Assembly.of(placed, aside, made_from, vectors).save(aside / NAME)
@@ -89,7 +89,7 @@ def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
 
 def _write_vectors(folder: Path, checkpoint: Checkpoint, inside: tuple[tuple[Path, ...], Path]) -> Path:
     chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
-    write_vectors(folder / "vectors", chain, {"name": checkpoint.name, "sha256": checkpoint.sha256}, packages)
+    write_vectors(folder / "vectors", chain, checkpoint.as_source, packages)
     return folder / "vectors"
 
 

@@ -36,14 +36,23 @@ class Pauses:
         return int(getattr(self, f"{ending}_s") * SAMPLE_RATE_HZ / speed + 0.5)
 
 
+def asked_samples(seconds: float) -> int:
+    """Whole samples of a silence that the text asks for: the same at every pace."""
+    return int(seconds * SAMPLE_RATE_HZ + 0.5)
+
+
 @dataclass(frozen=True)
 class Chunk:
-    """Words that are said in one call. `phonemes`: theirs, one space where white space follows; `places`: where each word's begin."""
+    """Words that are said in one call. `phonemes`: theirs, one space where white space follows; `places`: where each word's begin.
+
+    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the ending before gives; None: none asked for.
+    """
 
     words: tuple[Word, ...]
     phonemes: str
     places: tuple[int, ...]
     ending: Ending
+    before_s: float | None = None
 
     @classmethod
     def of(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
@@ -68,15 +77,30 @@ def speakable(phonemes: str) -> bool:
 
 
 def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES) -> Iterator[Chunk]:
-    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none."""
+    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A pause that is asked for ends a chunk."""
+    asked: float | None = None
     for result in results:
-        words = tuple(word for word in result.words if word.phonemes)
-        chunk = Chunk.of(words)
-        if not speakable(chunk.phonemes):
-            continue
-        if PARAGRAPH_BREAK.match(text, words[-1].end):
-            chunk = replace(chunk, ending="paragraph")
-        yield from cut(chunk, longest)
+        for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
+            chunk = replace(Chunk.of(words), before_s=asked)
+            if speakable(chunk.phonemes):
+                if PARAGRAPH_BREAK.match(text, words[-1].end):
+                    chunk = replace(chunk, ending="paragraph")
+                yield from cut(chunk, longest)
+                asked = None
+            if words[-1].pause_s:
+                asked = (asked or 0.0) + words[-1].pause_s
+
+
+def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """`words` cut behind every pause that the text asks for. Its mark ends the part, so no space stands before it."""
+    start = 0
+    for place, word in enumerate(words):
+        if word.pause_s:
+            part = words[start : place + 1]
+            yield (*part[:-2], replace(part[-2], space=False), word) if len(part) > 1 else part
+            start = place + 1
+    if start < len(words):
+        yield words[start:]
 
 
 def cut(chunk: Chunk, longest: int) -> Iterator[Chunk]:
@@ -93,10 +117,11 @@ def halves(chunk: Chunk) -> tuple[Chunk, Chunk]:
     places = [index for index in range(1, len(chunk.words)) if _apart(chunk, index)]
     if places:
         index = min(places, key=lambda place: _cost(chunk, place))
-        return Chunk.of(chunk.words[:index]), Chunk.of(chunk.words[index:], chunk.ending)
+        return replace(Chunk.of(chunk.words[:index]), before_s=chunk.before_s), Chunk.of(chunk.words[index:], chunk.ending)
     index = max(range(len(chunk.words)), key=lambda place: len(chunk.words[place].phonemes))
     left, right = _halved(chunk.words[index])
-    return Chunk.of((*chunk.words[:index], left)), Chunk.of((right, *chunk.words[index + 1 :]), chunk.ending)
+    first = replace(Chunk.of((*chunk.words[:index], left)), before_s=chunk.before_s)
+    return first, Chunk.of((right, *chunk.words[index + 1 :]), chunk.ending)
 
 
 def _apart(chunk: Chunk, index: int) -> bool:

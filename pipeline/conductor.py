@@ -17,7 +17,7 @@ from core.steps import run
 from encoder.steps import EncoderBackend
 from encoder.vocab import check_speed
 from g2p.result import Result
-from pipeline.chunks import LONGEST_PHONEMES, Chunk, Pauses, chunks, halves
+from pipeline.chunks import LONGEST_PHONEMES, Chunk, Pauses, asked_samples, chunks, halves
 from pipeline.reading import Phonemizer
 from pipeline.steps import STEPS, Chain, begin
 from vocoder.inputs import Array, as_array
@@ -87,6 +87,7 @@ class Pipeline:
             phonemized, waiting = self.clock() - started, [sentence]
             while waiting:
                 chunk = waiting.pop()
+                pause = pause if chunk.before_s is None else asked_samples(chunk.before_s)
                 try:
                     speech = kept(index, chunk) or self._spoken(chunk, index, voice, options, pause, phonemized)
                 except UtteranceTooLong:

@@ -8,9 +8,10 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from core.errors import InputError
 from core.schema import conform
-from core.staging import read_json
+from core.sealed import read_sealed
 
-FORMAT = 1
+FORMAT = 2  # 2: sealed; facts read off the package; the limits that judged
+ABOUT = {"file": "release decision"}
 AGAIN = "; run `python -m eval.release` again"
 
 
@@ -39,9 +40,9 @@ class Decision(TypedDict):
 
 
 def read_decision(path: Path) -> Decision:
-    """The decision; InputError when there is none or it is not one."""
-    record = read_json(path, "nothing was decided; `python -m eval.release` decides", AGAIN)
-    if not isinstance(record, dict) or record.get("format") != FORMAT or "levels" not in record:
+    """The decision; InputError when there is none, it is not one, or it was edited."""
+    record = read_sealed(path, ABOUT, "nothing was decided; `python -m eval.release` decides", AGAIN)
+    if record.get("format") != FORMAT or "levels" not in record:
         raise InputError(f"{path} is no decision of format {FORMAT}: run `python -m eval.release` again")
     conform(record, Decision, str(path))
     return cast(Decision, record)  # conform has seen every field

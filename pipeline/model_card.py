@@ -57,7 +57,8 @@ def model_card(data: dict[str, Any], decision: Mapping[str, Any] | None, level: 
     lines += [NOT_JUDGED] if level is None or decision is None else [*_judged(decision, level), "", *decision_table(decision, method)]
     lines += ["", "## Not measured", "", "No Apple device was used: latency, placement and memory on a device are not known.", ""]
     lines += ["## Contents", "", *contents, "", "Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with", ""]
-    lines += ["    python -m pipeline.bundle --verify FOLDER", "", f"Weights: `{data['checkpoint']['sha256']}`. Licences: LICENSES.md.", ""]
+    made_from = f"Checkpoint: `{data['checkpoint']['sha256']}` over weights, config and voices."
+    lines += ["    python -m pipeline.bundle --verify FOLDER", "", f"{made_from} Licences: LICENSES.md.", ""]
     return "\n".join(lines)
 
 

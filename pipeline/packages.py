@@ -1,6 +1,6 @@
 """Where the packages of a chain stand: found by name, refused when they belong to another checkpoint.
 
-    encoders, vocoder = package_manifests(checkpoint, Path("build"), method="w8a8", form="windowed")
+encoders, vocoder = package_manifests(checkpoint, Path("build"), method="w8a8", form="windowed")
 """
 
 from pathlib import Path
@@ -64,10 +64,5 @@ def maker(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: st
 
 
 def check_same_checkpoint(path: Path, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> None:
-    """InputError when the package was built from other weights than the voices and the vocabulary come from."""
-    built = Manifest.load(path).checkpoint_sha256
-    if built != checkpoint.sha256:
-        raise InputError(
-            f"{path} was built from checkpoint {built[:12]}, but {checkpoint.weights} is {checkpoint.sha256[:12]}: packages of different "
-            f"checkpoints do not fit together; run `{maker(path, checkpoint, build, method, form)}`"
-        )
+    """InputError when the package was built from another checkpoint than the voices and the vocabulary come from."""
+    Manifest.load(path).require_made_from(checkpoint, maker(path, checkpoint, build, method, form))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from core.errors import InputError
-from g2p.result import PUNCTUATION, US, Dialect, Result, Source, Word
+from g2p.result import PUNCTUATION, US, Language, Result, Source, Word
 
 if TYPE_CHECKING:
     from g2p import G2P
@@ -53,11 +53,11 @@ class TextReader:
         self._g2p = g2p
 
     @classmethod
-    def load(cls, dialect: Dialect, lexicon: Path | None, program: "Program | None" = None) -> "TextReader":
+    def load(cls, dialect: Language, lexicon: Path | None, program: "Program | None" = None) -> "TextReader":
         """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy. Raises InputError for a bad lexicon."""
         from g2p import G2P
 
-        if program is None or dialect != US:  # the package is the American network; the British one runs in NumPy
+        if program is None or dialect != US:  # the package is the American network: British runs in NumPy, other languages by rule
             return cls(G2P.load(dialect, lexicon))
         from g2p.lexicon import Lexicon
         from g2p.lexicon_user import read_user_lexicon
@@ -84,11 +84,6 @@ class PhonemeReader:
             if words:
                 joined = "".join(word.phonemes + (" " if word.space else "") for word in words)
                 yield Result(found[1], joined.rstrip(), words)
-
-
-def dialect_of(voice: str) -> Dialect:
-    """Kokoro names a British voice bf_ or bm_."""
-    return "gb" if voice[:3] in ("bf_", "bm_") else "us"
 
 
 def _word(text: str, start: int, symbols: str) -> Word:

@@ -11,8 +11,9 @@ import numpy as np
 from core.checkpoint import open_checkpoint
 from core.contract import LITERAL, SAMPLE_RATE_HZ
 from core.voices import VoiceLibrary
+from g2p.dialects import voice_language
 from pipeline.conductor import Pipeline, SpeechOptions
-from pipeline.reading import TextReader, dialect_of
+from pipeline.reading import TextReader
 from pipeline.runtimes import Request, open_runtime
 
 
@@ -36,7 +37,7 @@ def speak(
     library = VoiceLibrary(opened_checkpoint.folder / "voices")
     name = voice or library.names[0]
     opened = open_runtime(runtime, Request(opened_checkpoint, build, method, form))
-    reader = TextReader.load(dialect_of(name), None)
+    reader = TextReader.load(voice_language(name), None)
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
     spoken = pipeline.speak(text, library.blend(name), SpeechOptions(speed, seed))
     return np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ

@@ -61,9 +61,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
-    parser.add_argument("--dialect", choices=("us", "gb"), help="of g2p (default: by the voice, gb for bf_ and bm_)")
+    parser.add_argument("--dialect", help="of g2p: us, gb, es, it, and misaki's and BCP 47 names (default: by the voice)")
     parser.add_argument("--lexicon", type=Path, help="your own pronunciations, before the lexicon's")
-    parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as JSON")
+    parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as .json, or subtitles as .srt or .vtt")
     parser.add_argument("--resume", action="store_true", help="go on with the chunks that an interrupted run left in OUT.parts/")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser.parse_args(argv)
@@ -73,9 +73,11 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     """Everything that can be told before a model is opened."""
     from core.output import check_output
     from encoder.vocab import check_speed
+    from g2p.dialects import dialect_of
     from pipeline.audio import SUFFIXES
     from pipeline.journal import journal_of_ours
     from pipeline.runtimes import check_runtime, default_runtime, level_for
+    from pipeline.timestamps import SUFFIXES as TIMES
 
     if (arguments.out is None) == (arguments.stream is None):
         raise InputError("give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else ""))
@@ -85,7 +87,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         check_output(arguments.out, suffixes=SUFFIXES)
         check_output(parts_of(arguments.out), journal_of_ours)
     if arguments.timestamps is not None:
-        check_output(arguments.timestamps, suffixes=(".json",))
+        check_output(arguments.timestamps, suffixes=TIMES)
+    if arguments.dialect is not None:
+        arguments.dialect = dialect_of(arguments.dialect)
     arguments.runtime = arguments.runtime or default_runtime()
     arguments.method = level_for(arguments.runtime, arguments.method)
     check_runtime(arguments.runtime, arguments.method, form=arguments.form)
@@ -94,13 +98,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, dict[str, str]]":
     """The g2p stage, and the hash of its package where one is executed."""
-    from pipeline.reading import PhonemeReader, TextReader, dialect_of
+    from g2p.dialects import voice_language
+    from pipeline.reading import PhonemeReader, TextReader
     from pipeline.runtimes.g2p import open_g2p
 
     if arguments.phonemes:
         return PhonemeReader(), {}
     program, made_of = open_g2p(arguments.runtime, arguments.build)
-    return TextReader.load(arguments.dialect or dialect_of(voice), arguments.lexicon, program), made_of
+    return TextReader.load(arguments.dialect or voice_language(voice), arguments.lexicon, program), made_of
 
 
 def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, np.ndarray, str, dict[str, str]]":
@@ -179,12 +184,12 @@ def spoken(
     from pipeline.audio import to_file, to_stream
     from pipeline.conductor import SpeechOptions
     from pipeline.tally import Tally
-    from pipeline.timestamps import to_json
+    from pipeline.timestamps import times_to
 
     tally, options = Tally(), SpeechOptions(arguments.speed, arguments.seed)
     with ExitStack() as held:
         journal = held.enter_context(journal_of(arguments, settings(arguments, text, voice, made_of)))
-        stamps = held.enter_context(to_json(arguments.timestamps)) if arguments.timestamps else None
+        stamps = held.enter_context(times_to(arguments.timestamps, text)) if arguments.timestamps else None
         sink = held.enter_context(to_file(arguments.out) if arguments.out else to_stream(sys.stdout.buffer, arguments.stream))
         console = Console(stderr=True)
         bar = held.enter_context(Progress(console=console, transient=True, disable=arguments.quiet or not console.is_terminal))

@@ -87,7 +87,7 @@ def run(argv: list[str] | None) -> int:
     folder, more = arguments.check, {}
     if folder is None:
         folder = arguments.out
-        write_vectors(folder, chain, {"name": checkpoint.name, "sha256": checkpoint.sha256}, packages)
+        write_vectors(folder, chain, checkpoint.as_source, packages)
         more = {"out": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())}
     return print_report(check_vectors(folder, chain, packages), f"{folder}, every step replayed on its stored inputs", more)
 

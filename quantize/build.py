@@ -18,10 +18,11 @@ from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, tool_versions
 from core.staging import staged_together
 from mlprogram import Program
-from quantize.activations import calibration_inputs, input_peaks
+from quantize.activations import calibration_inputs, input_ranges
 from quantize.coverage import Coverage
-from quantize.equalize import channel_peaks, equalized
+from quantize.equalize import channel_sizes, equalized
 from quantize.features import check_speech
+from quantize.following import following
 from quantize.layers import program_layers
 from quantize.methods import Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
@@ -34,6 +35,7 @@ from vocoder.package import render_reference, run_program
 from vocoder.stage import VocoderStage
 
 EXACT_DB = 100.0  # equalization changes nothing but the rounding of fp32
+RIPPLE_DB = 20.0  # a scale that moves within a kernel's reach; the noise that it saves is louder
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,7 @@ def build_compressed(
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, None)
     with staged_together(*targets) as (aside, described), tempfile.TemporaryDirectory(dir=aside.parents[1]) as work:
         stage = stage_of(checkpoint, parent)
+        method = unbalanced(method) if recipe and method.by_recipe and not recipe.multiplies_integers else method
         source = source_of(method, stage, parent, Path(work))
         before = Program(source.package)
         layers = program_layers(before, source.stage.layers)
@@ -73,6 +76,11 @@ def build_compressed(
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
         child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(described)
     return parent, replace(child, path=path)
+
+
+def unbalanced(method: Method) -> Method:
+    """For a recipe of weights alone, which are compressed as they are."""
+    return replace(method, activations=None)
 
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
@@ -88,30 +96,44 @@ def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path)
         return Source(parent.package_path, stage)
     figures: tuple[Figure, ...] = ()
     if method.balances:
-        vocoder, figure = balanced(method, stage)
-        figures, stage = (figure,), replace(stage, balanced=vocoder)
+        vocoder, figures = balanced(method, stage)
+        stage = replace(stage, balanced=vocoder)
     stage = replace(stage, target=method.target or parent.target)
     save_package(converted(stage.function(), stage.precision, stage.target), work / "source.mlpackage")
     return Source(work / "source.mlpackage", stage, figures)
 
 
-def balanced(method: Method, stage: VocoderStage) -> tuple[Vocoder, Figure]:
-    """The equalized vocoder and the proof that it renders the same. Raises CheckFailed when it does not."""
+def balanced(method: Method, stage: VocoderStage) -> tuple[Vocoder, tuple[Figure, ...]]:
+    """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises CheckFailed when it does not."""
     settings = method.int8_activations()
-    peaks = channel_peaks(stage.vocoder, calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
-    copy = equalized(stage.vocoder, peaks, settings.exponent)
-    value = snr_db(render_reference(stage.vocoder, stage.speech), render_reference(copy, stage.speech))
-    figure = Figure("SNR of the balanced vocoder against the checkpoint's, PyTorch fp32", value, EXACT_DB, True, "dB")
-    return copy, all_held([figure])[0]
+    clips = list(calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
+    copy = equalized(stage.vocoder, channel_sizes(stage.vocoder, clips), settings.exponent)
+    reference = render_reference(stage.vocoder, stage.speech)
+
+    def held(name: str, ready: Vocoder, limit_db: float) -> Figure:
+        value = snr_db(reference, render_reference(ready, stage.speech))
+        return all_held([Figure(f"SNR of the vocoder {name} against the checkpoint's, PyTorch fp32", value, limit_db, True, "dB")])[0]
+
+    figures = [held("with balanced channels", copy, EXACT_DB)]
+    if settings.follow:
+        copy = following(copy, clips)
+        figures.append(held("that also follows time", copy, RIPPLE_DB))
+    return copy, tuple(figures)
 
 
 def ranges(method: Method, program: Program, plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, float]:
-    """Peaks of the values that become int8, measured on the executed source package; none when no input does."""
-    chosen = [entry.layer for entry in plan if entry.int8_input]
-    if not chosen or method.activations is None:
+    """Range of every value that becomes int8, measured on the executed source package; none when no input does.
+
+    What has been divided by its envelope has the range 1.
+    """
+    chosen, settings = [entry.layer for entry in plan if entry.int8_input], method.activations
+    if not chosen or settings is None:
         return {}
-    clips = calibration_inputs(stage.checkpoint, stage.vocoder, method.activations.clips)
-    return input_peaks(program, stage.form, chosen, clips, stage.buckets)
+    enveloped = {path for path, module in stage.layers.named_modules() if getattr(module, "envelope", None) is not None}
+    fixed = {layer.input: 1.0 for layer in chosen if layer.name in enveloped}
+    clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
+    others = [layer for layer in chosen if layer.input not in fixed]
+    return input_ranges(program, stage.form, others, clips, stage.buckets, settings.percentile) | fixed
 
 
 def checked(method: Method, stage: VocoderStage, before: Program, after: Program) -> Figure:

@@ -1,6 +1,6 @@
 """Balance the channels of what a convolution reads, exactly and for nothing at run time, so that one int8 step per tensor suits them all.
 
-    balanced = equalized(vocoder, channel_peaks(vocoder, inputs), exponent=0.5)
+    balanced = equalized(vocoder, channel_sizes(vocoder, inputs), exponent=0.7)
 
 Snake and leaky ReLU commute with a scale: snake_a(z) / s = snake_(a s)(z / s) with snake_a(z) = z + sin^2(a z) / a, and
 leaky(z) / s = leaky(z / s) for s > 0. So 1 / s folds into the layer that makes z (AdaIN's gain and shift, or the convolutions whose sum
@@ -10,6 +10,7 @@ z is), into Snake's alpha, and s into the input channels of the convolution that
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,10 @@ from vocoder.decoder import Vocoder
 from vocoder.generator import AdaINResBlock1
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
+from vocoder.prepared import PreparedConv
 
 MAX_SCALE = 64.0  # a channel is moved by at most this factor either way: alphas and gains stay far inside fp16
+RARE = 1e-3  # of the columns: how many may exceed what a channel's size is taken to be
 QUIET = 1e-6  # a channel or kernel slice below this is left where it is
 
 
@@ -52,40 +55,66 @@ def sites(vocoder: Vocoder) -> Iterator[Site]:
 
 
 @torch.no_grad()
-def channel_peaks(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str, Tensor]:
-    """Largest magnitude of every input channel of every convolution over the clips: {path: [C]}."""
-    peaks: dict[str, Tensor] = {}
+def channel_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], beyond: float = RARE) -> dict[str, Tensor]:
+    """What one in 1 / `beyond` columns exceeds, in every input channel of every convolution, mean over the clips: {path: [C]}.
 
-    def note(path: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-            found = given[0].abs().amax(dim=(0, 2, 3))
-            peaks[path] = torch.maximum(peaks[path], found) if path in peaks else found
+    Peaks are set by single columns of single sentences: on real Kokoro they balance worse.
+    """
+    found: dict[str, list[Tensor]] = {}
 
-        return hook
+    def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
+        columns = given[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
+        found.setdefault(path, []).append(columns.topk(max(1, int(beyond * columns.shape[1])), dim=1).values[:, -1])
 
-    handles = [
-        module.register_forward_pre_hook(note(path)) for path, module in vocoder.named_modules() if isinstance(module, Conv | ConvTranspose)
-    ]
+    watched(vocoder, clips, note)
+    return {path: torch.stack(sizes).mean(dim=0) for path, sizes in found.items()}
+
+
+@torch.no_grad()
+def watched(vocoder: Vocoder, clips: Iterable[VocoderInputs], note: Callable[[str, nn.Module, tuple[Tensor, ...]], None]) -> None:
+    """Render the clips, with note(path, module, inputs) before every convolution."""
+    layers = [(path, module) for path, module in vocoder.named_modules() if isinstance(module, Conv | ConvTranspose)]
+    handles = [module.register_forward_pre_hook(partial(note, path)) for path, module in layers]
     try:
         for clip in clips:
             render_reference(vocoder, clip)
     finally:
         for handle in handles:
             handle.remove()
-    return peaks
 
 
 @torch.no_grad()
-def equalized(vocoder: Vocoder, peaks: Mapping[str, Tensor], exponent: float) -> Vocoder:
-    """A copy that renders the same and whose readers see balanced channels. exponent 0: untouched; 1: every channel's peak is equal."""
+def equalized(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: float) -> Vocoder:
+    """A copy that renders the same and whose readers see balanced channels. exponent 0: untouched; 1: every channel is as large.
+
+    Where nothing before a convolution can take the scale, it stands before it as a multiplication (vocoder/prepared.py).
+    """
     if not 0.0 <= exponent <= 1.0:
         raise InputError(f"equalization exponent is {exponent}: 0 to 1 is needed")
     balanced = copy.deepcopy(vocoder)
+    if exponent == 0.0:
+        return balanced.eval()
     for site in sites(balanced):
         reader = balanced.get_submodule(site.reader)
         assert isinstance(reader, Conv | ConvTranspose), site.reader
-        _fold(site, reader, _scales(peaks[site.reader], _kernel_peaks(reader), exponent))
+        _fold(site, reader, _scales(sizes[site.reader], _kernel_peaks(reader), exponent))
+    for path in divided(balanced):
+        reader = balanced.get_submodule(path)
+        assert isinstance(reader, Conv), path
+        replace_module(balanced, path, PreparedConv(reader, _scales(sizes[path], _kernel_peaks(reader), exponent)))
     return balanced.eval()
+
+
+def divided(vocoder: Vocoder) -> tuple[str, ...]:
+    """Convolutions that read what no maker can scale: shortcuts, the text's branch, the spectrum's first ones."""
+    names = ("conv1x1", "asr_res.0", "noise_convs.0", "noise_convs.1")
+    return tuple(path for path, module in vocoder.named_modules() if isinstance(module, Conv) and path.endswith(names))
+
+
+def replace_module(vocoder: Vocoder, path: str, module: nn.Module) -> None:
+    """Put `module` where `path` leads."""
+    parent, _, name = path.rpartition(".")
+    setattr(vocoder.get_submodule(parent), name, module)
 
 
 def _kernel_peaks(reader: Conv | ConvTranspose) -> Tensor:
@@ -94,7 +123,7 @@ def _kernel_peaks(reader: Conv | ConvTranspose) -> Tensor:
 
 
 def _scales(activations: Tensor, kernels: Tensor, exponent: float) -> Tensor:
-    """SmoothQuant's peak(x)^e / peak(w)^(1 - e), geometric mean 1: [C] float64. Exponent 0 is the identity here."""
+    """SmoothQuant's size(x)^e / peak(w)^(1 - e), geometric mean 1: [C] float64. Exponent 0 is the identity here."""
     usable = (activations > QUIET) & (kernels > QUIET)
     if exponent == 0.0 or not usable.any():
         return torch.ones_like(activations, dtype=torch.float64)

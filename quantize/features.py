@@ -27,13 +27,13 @@ def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
 
 def style_for(checkpoint: Checkpoint, voice: str, phonemes: int) -> Tensor:
     """The decoder's half of a voice's style row: [1, style_dim]; row = phoneme count - 1, as upstream."""
-    pack = checkpoint.voice(voice)  # [510, 1, 256]
+    pack = checkpoint.blend(voice)  # [510, 1, 256]
     return pack[min(max(phonemes, 1), len(pack)) - 1, :, : checkpoint.config.style_dim]
 
 
 def voice_for(checkpoint: Checkpoint, speaker: str) -> str:
-    """The demo speaker's own voice where the checkpoint has it, else the Kokoro voice that stands for it, else InputError."""
-    if speaker in checkpoint.voices:
+    """The voice or blend itself where the checkpoint has it, for a demo speaker the Kokoro voice that stands for it, else InputError."""
+    if "," in speaker or speaker in checkpoint.voices:
         return speaker
     stand_in = STAND_INS.get(speaker, "")
     if stand_in in checkpoint.voices:

@@ -18,6 +18,7 @@ from core.layers import StyleAffine
 from mlprogram import Program
 from mlprogram.examine.cost import count_macs
 from mlprogram.graph import Operation
+from vocoder.prepared import Ramp
 from vocoder.windowed.model import WindowedVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
@@ -57,19 +58,21 @@ class _Names:
 
 def _literal_names(vocoder: nn.Module) -> _Names:
     layers = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
-    styles = {path for path, module in vocoder.named_modules() if isinstance(module, StyleAffine)}
-    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, set())
+    styles, ramps = ({path for path, module in vocoder.named_modules() if isinstance(module, kind)} for kind in (StyleAffine, Ramp))
+    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, ramps)
 
 
 def _engine_names(engine: WindowedVocoder) -> _Names:
     kernels = {
         name: tensor
         for name, tensor in engine.named_buffers()
-        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith(".scale")
+        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".reciprocal"))
     }
     names = {name: name.removesuffix(".weight") for name in kernels}
     fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
-    return _Names({name.replace(".", "_"): layer for name, layer in names.items()}, set(names.values()), {"styles"}, fixed)
+    ramps = {path for path, module in engine.named_modules() if isinstance(module, Ramp)}
+    layers = {name.replace(".", "_"): layer for name, layer in names.items()}
+    return _Names(layers, set(names.values()) - ramps, {"styles"}, fixed | ramps)
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:

@@ -1,6 +1,6 @@
 """Damage of one level on one layer, for every layer: measured once, kept line by line, so that an interrupted run goes on where it stopped.
 
-trials = LayerTrials.of(checkpoint, layers, method, clips=3)
+trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
 for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
 """
 
@@ -18,18 +18,20 @@ from core.schema import conform
 from core.staging import parse_json
 from quantize.activations import calibration_inputs
 from quantize.damage import damage_db2
-from quantize.equalize import channel_peaks, equalized
+from quantize.equalize import channel_sizes, equalized
 from quantize.features import excerpt
+from quantize.following import following
 from quantize.layers import Layer
-from quantize.methods import SCHEMES, Method
+from quantize.methods import SCHEMES, Activations
 from quantize.plan import can_be_int8, pays
-from quantize.simulate import simulated
+from quantize.simulate import input_sizes, simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 
-FORMAT = 1
-EXCERPT_START, EXCERPT_FRAMES = 20, 120  # three seconds from the middle of a sentence
+FORMAT = 2
+EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
+SKIPPED = 13  # sentences more than are measured on, to find long ones
 
 
 @dataclass(frozen=True)
@@ -48,25 +50,24 @@ class LayerTrials:
     checkpoint: Checkpoint
     vocoder: Vocoder
     layers: tuple[Layer, ...]
-    peaks: Mapping[str, float]
+    ranges: Mapping[str, float]
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
-    exponent: float
+    settings: Activations | None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], method: Method, clips: int) -> "LayerTrials":
-        """Balance, find ranges, render: all on calibration sentences."""
-        plain, settings = Vocoder.of(checkpoint), method.int8_activations()
-        sentences = list(calibration_inputs(checkpoint, plain, settings.clips))
-        vocoder = equalized(plain, channel_peaks(plain, sentences), settings.exponent)
-        peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, sentences).items()}
-        chosen = tuple(excerpt(s, EXCERPT_START, min(EXCERPT_FRAMES, s.frames - EXCERPT_START)) for s in sentences[:clips])
+    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int) -> "LayerTrials":
+        """On sentences of the tuning set. With `settings` balance and find ranges first; None: no input will be int8."""
+        plain = Vocoder.of(checkpoint)
+        sentences = list(calibration_inputs(checkpoint, plain, max(settings.clips if settings else 0, clips + SKIPPED)))
+        vocoder, ranges = ready(plain, sentences, settings) if settings else (plain, {})
+        chosen = tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
         references = tuple(render_reference(plain, clip) for clip in chosen)
-        return cls(checkpoint, vocoder, layers, peaks, chosen, references, settings.exponent)
+        return cls(checkpoint, vocoder, layers, ranges, chosen, references, settings)
 
     def damage_db2(self, levels: Mapping[str, str]) -> float:
         """Mean damage over the clips with the named layers at their levels and all others in float."""
-        with simulated(self.vocoder, {layer: SCHEMES[level] for layer, level in levels.items()}, self.peaks):
+        with simulated(self.vocoder, {layer: SCHEMES[level] for layer, level in levels.items()}, self.ranges):
             renders = [render_reference(self.vocoder, clip) for clip in self.clips]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
@@ -74,15 +75,22 @@ class LayerTrials:
         """What measurements must share to be continued."""
         return {
             "format": FORMAT,
-            "checkpoint_sha256": self.checkpoint.sha256,
+            "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            "exponent": self.exponent,
+            "settings": asdict(self.settings) if self.settings else None,
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
         """Every (layer, level) that changes anything."""
         return [(layer.name, level) for layer in self.layers for level in levels if changes(layer, level)]
+
+
+def ready(vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations) -> tuple[Vocoder, dict[str, float]]:
+    """The vocoder prepared for int8 inputs, and the range of what each of its convolutions reads."""
+    vocoder = equalized(vocoder, channel_sizes(vocoder, sentences), settings.exponent)
+    vocoder = following(vocoder, sentences) if settings.follow else vocoder
+    return vocoder, input_sizes(vocoder, sentences, settings.percentile)
 
 
 def changes(layer: Layer, level: str) -> bool:

@@ -66,24 +66,36 @@ class PaletteWeights:
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
 
+# Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum and the
+# decoder's first layer, which lose most for the least arithmetic on real Kokoro.
+FLOAT_INPUTS = (
+    "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv",
+    "encode.conv1", "encode.conv1x1", "encode.shortcut",
+)  # fmt: skip
 Weights = LinearWeights | BlockWeights | PaletteWeights
 
 
 @dataclass(frozen=True)
 class Activations:
-    """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges = peaks over the calibration sentences.
+    """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the tuning set's first `clips` sentences.
 
-    exponent: of the channel equalization before (0 = none). float_inputs: layers by PyTorch path that keep a float input (a pattern with
-    * too); AdaIN's affines, which run on one column, and the fp32 tail always do.
+    exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes, mean over the sentences, is the range
+    (100 = the largest peak). follow: the last stage's blocks read values divided by an envelope that follows time (vocoder/prepared.py).
+    float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
+    fp32 tail always do.
     """
 
     exponent: float = 0.7
-    float_inputs: tuple[str, ...] = ("*.pool", "generator.ups.1", "last.up")  # last.up is ups.1 in the windowed form
-    clips: int = 24
+    percentile: float = 99.999
+    follow: bool = True
+    float_inputs: tuple[str, ...] = FLOAT_INPUTS
+    clips: int = 16
 
     def __post_init__(self) -> None:
         _require(0.0 <= self.exponent <= 1.0, f"equalization exponent is {self.exponent}: 0 to 1 is needed")
+        _require(90.0 <= self.percentile <= 100.0, f"percentile is {self.percentile}: 90 to 100 is needed")
         _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
+        _require(self.exponent > 0 or not self.follow, "follow needs an exponent above 0: the package is converted anew for both")
 
 
 @dataclass(frozen=True)
@@ -184,9 +196,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
+def _truth(text: str) -> bool:
+    return bool(("0", "1").index(text))  # ValueError for anything else
+
+
 def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
-    kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "clips": int, "float_inputs": _names}
+    kinds: dict[str, Callable[[str], Any]] = {
+        "exponent": float, "percentile": float, "follow": _truth, "clips": int, "float_inputs": _names,
+    }  # fmt: skip
     _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
     try:
         return key, kinds[key](text)

@@ -40,9 +40,7 @@ def find_package(build: Path, checkpoint: Checkpoint, method: Method, form: str 
     if not path.is_file():
         raise InputError(f"{path} does not exist: the {level} package is not built; `{command}` builds it")
     manifest = Manifest.load(path)
-    if manifest.checkpoint_sha256 != checkpoint.sha256:
-        built, given = manifest.checkpoint_sha256[:12], checkpoint.sha256[:12]
-        raise InputError(f"{path} was built from checkpoint {built}, but {checkpoint.weights} is {given}: run `{command}` again")
+    manifest.require_made_from(checkpoint, command)
     if manifest.level != level:
         raise InputError(f"{path} says method {manifest.level!r}, expected {level!r}: run `{command}` again")
     manifest.verify()

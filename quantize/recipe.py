@@ -37,6 +37,11 @@ class Recipe:
         if unknown:
             raise InputError(f"recipe: unknown level {unknown[0]!r}; there are: {', '.join(SCHEMES)}")
 
+    @property
+    def multiplies_integers(self) -> bool:
+        """Whether any layer has an int8 input."""
+        return any(SCHEMES[level].int8_input for level in self.levels.values())
+
     def require_fits(self, checkpoint: Checkpoint) -> None:
         """Raise InputError when it was found for other weights."""
         if self.checkpoint_sha256 != checkpoint.sha256:

@@ -40,9 +40,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--int8-macs", type=share, help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})")
     budget.add_argument("--size", type=share, help="largest size as a share of the fp16 package")
-    parser.add_argument("--clips", type=int, default=3, help="calibration sentences to measure on, 3 s each (default: %(default)s)")
+    parser.add_argument("--clips", type=int, default=3, help="tuning sentences to measure on, 2 s each (default: %(default)s)")
     parser.add_argument("--recipe", type=Path, help="file to write (default: the checkpoint's own in quantize/recipes)")
-    parser.add_argument("--log", type=Path, help="file of measurements (default: BUILD/sensitivity/NAME.jsonl)")
+    parser.add_argument("--log", type=Path, help="file of measurements (default: BUILD/sensitivity/NAME-BUDGET.jsonl)")
     return parser.parse_args(argv)
 
 
@@ -122,11 +122,12 @@ def run(argv: list[str] | None) -> int:
 
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
-    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), method_named("mixed"), arguments.clips)
-    log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}.jsonl"
+    settings = method_named("mixed").activations if kind == INT8_MACS else None
+    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips)
+    log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
     found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
-    recipe_file, plot_file = arguments.recipe or recipe_path(checkpoint), log.with_name(f"{log.stem}-{kind}.png")
+    recipe_file, plot_file = arguments.recipe or recipe_path(checkpoint), log.with_suffix(".png")
     found.recipe.save(recipe_file)
     plot_search(found, kind, plot_file)
     print_report(found, recipe_file, plot_file)

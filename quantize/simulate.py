@@ -1,20 +1,26 @@
 """Levels simulated layer by layer in PyTorch, on the same grids as the packages: what the search for a recipe renders with.
 
-    with simulated(vocoder, {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"]}, peaks): samples = render_reference(vocoder, inputs)
+    with simulated(vocoder, {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"]}, ranges): samples = render_reference(vocoder, inputs)
 
 A figure that decides anything is measured on the executed package, never here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from core.layers import ConvTranspose
+from quantize.equalize import watched
+from quantize.following import exceeded
 from quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
 from quantize.palette import palette
+from vocoder.decoder import Vocoder
+from vocoder.packing import VocoderInputs
+from vocoder.prepared import preparation
 
 INT8_STEPS = 127
 
@@ -38,7 +44,7 @@ def on_grid(weight: Tensor, weights: Weights, transposed: bool) -> Tensor:
         return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
     if isinstance(weights, PaletteWeights):
         return palette_grid(weight, weights.bits)
-    raise NotImplementedError(f"{type(weights).__name__} is not simulated: no recipe level uses it")
+    raise TypeError(f"{type(weights).__name__} is not simulated: no recipe level uses it")
 
 
 def activation_grid(x: Tensor, peak: float) -> Tensor:
@@ -47,9 +53,24 @@ def activation_grid(x: Tensor, peak: float) -> Tensor:
     return torch.round(x / scale).clamp(-INT8_STEPS - 1, INT8_STEPS) * scale
 
 
+def input_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: float) -> dict[str, float]:
+    """Ranges of what each convolution reads, as quantize.activations.input_ranges measures them on a package."""
+    found: dict[str, list[float]] = {}
+
+    def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        found.setdefault(path, []).append(exceeded(given[0] * preparation(layer, given[0]), 1 - percentile / 100))
+
+    watched(vocoder, clips, note)
+    fixed = {path for path, layer in vocoder.named_modules() if getattr(layer, "envelope", None) is not None}
+    return {path: 1.0 if path in fixed else max(s) if percentile == 100 else sum(s) / len(s) for path, s in found.items()}
+
+
 @contextmanager
-def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], peaks: Mapping[str, float]) -> Iterator[None]:
-    """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before."""
+def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], ranges: Mapping[str, float]) -> Iterator[None]:
+    """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before.
+
+    `ranges`: of what each layer reads after its own preparation (vocoder/prepared.py).
+    """
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():
             layer = vocoder.get_submodule(path)
@@ -58,9 +79,11 @@ def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], peaks: Mapping[s
                 undo.callback(layer.weight.data.copy_, layer.weight.detach().clone())
                 layer.weight.data.copy_(on_grid(layer.weight.detach(), level.weights, isinstance(layer, ConvTranspose)))
             if level.int8_input:
-                undo.callback(layer.register_forward_pre_hook(_rounding(peaks[path])).remove)
+                undo.callback(layer.register_forward_pre_hook(partial(_rounded, ranges[path])).remove)
         yield
 
 
-def _rounding(peak: float) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
-    return lambda _, given: (activation_grid(given[0], peak),)
+def _rounded(size: float, layer: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The input that gives what the layer computes from its rounded one."""
+    before = preparation(layer, given[0])
+    return (activation_grid(given[0] * before, size) / before,)

@@ -23,9 +23,14 @@ from pipeline.build import main as build
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 
 
+def speaking_config() -> dict[str, Any]:
+    """The tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts."""
+    return tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
+
+
 def small_config(kernel: int = 3) -> dict[str, Any]:
     """The tiny architecture with one residual block a stage instead of three, two thirds of the operations, and Kokoro's vocabulary."""
-    config = tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
+    config = speaking_config()
     config["istftnet"] |= {"resblock_kernel_sizes": [kernel], "resblock_dilation_sizes": [[1, 3, 5]]}
     return config
 

@@ -13,7 +13,7 @@ from core.checkpoint import Checkpoint
 from pipeline.vectors import main as write_vectors
 from tests.builds import VECTORS_VOICE, checkpoint_once, once, packages_once, small_config, without_self_checks
 
-pytest_plugins = ["tests.quantize_build"]
+pytest_plugins = ["tests.quantize_build", "tests.release_build"]
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ COMPRESSED = ("w8", "w8a8", "mixed")
 
 def quick(name: str) -> Method:
     """The method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion."""
-    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0)}}
+    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0, follow=False)}}
     return dataclasses.replace(METHODS[name], **changes.get(name, {}))
 
 
@@ -48,7 +48,7 @@ def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
 @pytest.fixture(scope="session")
 def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written in."""
-    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS)
+    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS, encoder=True)
 
     def make(out: Path) -> None:
         build_stage(vocoder_stage(checkpoint, LiteralForm(), (80, 280)), out)

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from core.config import KokoroConfig
 from core.errors import InputError
 from core.manifest import Manifest, package_name
 from core.schema import check_inside, check_name
+from core.sealed import sealed
 from core.staging import parse_json, read_json
 from pipeline.assembly import Assembly
-from pipeline.decision_file import read_decision
+from pipeline.decision_file import ABOUT, FORMAT, read_decision
 from pipeline.vector_files import load_index
 from quantize.recipe import Recipe, load_recipe
 
@@ -38,7 +40,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
     "config": (tiny_config(), KokoroConfig.load),
     "recipe": (Recipe("tiny", SHA, {"size": 0.5}, {"size": 0.4}, {"conv": "w8"}).as_dict(), load_recipe),
     "decision": (
-        {"format": 1, "verdict": "SHIP", "level": "w8", "levels": [LEVEL], "provenance": {"seed": 0, "precision": "declared"}},
+        {"format": FORMAT, "verdict": "SHIP", "level": "w8", "levels": [LEVEL], "provenance": {"seed": 0, "precision": "declared"}},
         read_decision,
     ),
     "index.json": (
@@ -57,6 +59,9 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
 
 def written(folder: Path, kind: str, text: str) -> Path:
     path = folder / ("index.json" if kind == "index.json" else f"{kind}.json")
+    with suppress(ValueError, RecursionError):
+        if kind == "decision" and isinstance(data := json.loads(text), dict):
+            text = json.dumps(sealed(data, ABOUT))  # what is wrong with it beside its digest
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -11,11 +11,13 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.checkpoint import Checkpoint
 from core.manifest import Manifest
+from core.sealed import sealed
 from g2p.lists import CMUDICT, OURS, ListFile
 from g2p.misaki_data import Entry, read
 from pipeline.assemble import main as assemble
 from pipeline.assembly import Assembly
 from pipeline.bundle import main
+from pipeline.decision_file import ABOUT, FORMAT
 from pipeline.vectors import main as write_vectors
 
 NAME = "bundle-tiny-fp16"
@@ -121,9 +123,9 @@ def test_the_decision_is_for_this_very_package(
     level = {"method": "fp16", "verdict": verdict, "reasons": ["because"], "broken": [], "bytes": 1_230_000, "clips": [{}] * 24,
              "summary": summary, "provenance": made}  # fmt: skip
     (build / "release").mkdir()
-    decision = {"format": 1, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
+    decision = {"format": FORMAT, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
     decision["provenance"] = {"precision": "declared", "commit": "abc"}
-    (build / "release" / "decision.json").write_text(json.dumps(decision), encoding="utf-8")
+    (build / "release" / "decision.json").write_text(json.dumps(sealed(decision, ABOUT)), encoding="utf-8")
     assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
     if code:
         assert "fp16 was judged and rejected: because; nothing was bundled" in capsys.readouterr().err

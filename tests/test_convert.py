@@ -61,7 +61,7 @@ def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
     manifest = Manifest.load(built / f"{NAME}.json")
     manifest.verify()
     assert manifest.buckets == (40, 160, 640)
-    assert manifest.checkpoint_sha256 == checkpoint.sha256
+    assert manifest.checkpoint_sha256 == checkpoint.content_sha256
     assert not manifest.releasable
     convolutions = [module for module in Vocoder.of(checkpoint).modules() if isinstance(module, torch.nn.Conv2d)]
     assert manifest.operations["conv"] == len(convolutions) > 50

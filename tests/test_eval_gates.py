@@ -8,7 +8,7 @@ from eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, s
 from quantize.methods import METHODS
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
-FLOOR = {**PERFECT, "pesq": 4.4, "mcd_db": 1.2, "lsd_db": 1.3, "snr_db": 20.0}
+FLOOR = {**PERFECT, "pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "words_changed": 1.0, "speaker_distance": 0.2}
 
 
 def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
@@ -18,7 +18,7 @@ def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
 
 def missed_value(gate: Gate) -> float:
     """A figure just on the wrong side."""
-    limit = gate.limit * (FLOOR[gate.metric] if gate.in_seed_floors else 1.0)
+    limit = gate.limit_for(FLOOR[gate.metric])
     return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
 
 
@@ -43,10 +43,39 @@ def test_two_sided_gates_reject_both_sides(gate: Gate) -> None:
     assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
 
 
-def test_too_few_clips_decide_nothing() -> None:
+def test_few_clips_never_ship() -> None:
     assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED
-    assert verdict([PERFECT | {"pesq": 1.0}] * 3) == UNDECIDED
     assert verdict([]) == UNDECIDED
+
+
+def test_a_gate_broken_for_certain_rejects_three_clips() -> None:
+    assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
+    assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
+    assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
+    assert verdict([PERFECT | {"mcd_db": 2.0}] * 2) == UNDECIDED  # two clips are no mean
+    near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]  # mean 0.6, but Student's interval is wide
+    assert verdict(near) == UNDECIDED
+
+
+def test_a_noisier_voice_loosens_no_gate() -> None:
+    """The smaller of cap and multiple holds: eight times the floor moves no limit above its cap, an eighth tightens it."""
+    for gate in (gate for gate in COMMON if gate.in_seed_floors):
+        assert gate.limit_for(8 * gate.limit) == gate.limit
+        assert gate.limit_for(gate.limit / 8 / gate.floors) == pytest.approx(gate.limit / 8)
+        bad = PERFECT | {gate.metric: 1.01 * gate.limit}
+        noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
+        assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
+
+
+def test_the_worst_of_the_seeds_is_the_floor_of_a_worst_clip() -> None:
+    floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
+    assert statistic("local_level_db", MEAN, floors) == 1.0
+    assert statistic("local_level_db", WORST, floors) == 4.0
+
+
+def test_a_multiple_of_what_is_best_high_is_no_limit() -> None:
+    with pytest.raises(ValueError, match="no limit"):
+        Gate("pesq", MEAN, 4.0, "a multiple of a good score", floors=1.0)
 
 
 def test_a_missing_figure_is_never_a_pass() -> None:
@@ -59,7 +88,7 @@ def test_a_missing_figure_is_never_a_pass() -> None:
 def test_gates_in_seed_floors_need_one() -> None:
     decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
     assert decision.verdict == UNDECIDED
-    assert {check.gate.name for check in decision.checks if not check.passed} == {"mcd_db mean", "lsd_db mean"}
+    assert {check.gate.name for check in decision.checks if not check.passed} == {gate.name for gate in COMMON if gate.in_seed_floors}
 
 
 def test_no_audio_is_a_rejection() -> None:
@@ -107,8 +136,9 @@ def test_a_mean_too_near_its_limit_is_undecided() -> None:
 
 def test_a_seed_floor_limit_is_resampled_with_its_clips() -> None:
     """Clip by clip just below the other seed: certain, though both means have wide intervals that overlap."""
-    spread = [0.5 + 0.1 * i for i in range(FEWEST_CLIPS)]
-    clips, seed_floor = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99, 1.0))
+    spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
+    multiple = next(gate.floors for gate in COMMON if gate.metric == "mcd_db")
+    clips, seed_floor = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0))
     checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_floor).checks}
     assert checks["mcd_db mean"].passed
     assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit

@@ -9,9 +9,10 @@ import pytest
 
 from core.corpus import heldout
 from demo.features import resampled
+from eval.metrics.framing import FFT_SIZE, FRAME_LENGTH, frames
 from eval.metrics.mel_cepstrum import ALPHA, ORDER, mel_cepstrum, warping
 from eval.metrics.spectral import mcd_db
-from eval.metrics.trial import FFT_SIZE, FRAME_LENGTH, Trial, frames
+from eval.metrics.trial import Trial
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,8 @@ def trial() -> Trial:
 def sptk_cepstrum(sptk: types.ModuleType, trial: Trial, signal: np.ndarray) -> np.ndarray:
     """pysptk's mcep of the trial's active frames, same window, FFT size and power floor."""
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME_LENGTH) / FRAME_LENGTH)
-    padded = np.pad(frames(signal)[trial.active] * window, ((0, 0), (0, FFT_SIZE - FRAME_LENGTH)))
-    options = {"miniter": 2, "maxiter": 30, "threshold": 1e-6, "etype": 1, "eps": trial.power_floor}
+    padded = np.pad(frames(signal)[trial.baseline.active] * window, ((0, 0), (0, FFT_SIZE - FRAME_LENGTH)))
+    options = {"miniter": 2, "maxiter": 30, "threshold": 1e-6, "etype": 1, "eps": trial.baseline.power_floor}
     return np.array([sptk.mcep(frame, ORDER, ALPHA, **options) for frame in padded])
 
 
@@ -42,8 +43,8 @@ def test_the_mel_constant_is_sptks_for_24_khz(sptk: types.ModuleType) -> None:
 
 
 def test_cepstrum_equals_sptk(sptk: types.ModuleType, trial: Trial) -> None:
-    ours, theirs = trial.reference_cepstrum, sptk_cepstrum(sptk, trial, trial.reference)
-    assert ours.shape == theirs.shape == (int(trial.active.sum()), ORDER + 1)
+    ours, theirs = trial.baseline.cepstrum, sptk_cepstrum(sptk, trial, trial.reference)
+    assert ours.shape == theirs.shape == (int(trial.baseline.active.sum()), ORDER + 1)
     assert np.abs(ours - theirs).max() < 1e-4
 
 
@@ -66,7 +67,7 @@ def test_flat_spectrum_has_only_a_gain() -> None:
 
 
 def test_gain_moves_only_c0(trial: Trial) -> None:
-    power = trial.reference_spectrum[:20]
+    power = trial.baseline.spectrum[:20]
     louder = mel_cepstrum(power * 4.0)
     assert np.allclose(louder[:, 1:], mel_cepstrum(power)[:, 1:], atol=1e-4)
     assert np.allclose(louder[:, 0] - mel_cepstrum(power)[:, 0], np.log(2.0), atol=1e-4)

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from core.errors import InputError
 from core.kokoro_int8 import parts
 from core.kokoro_int8.cache import WEIGHTS_SHA256
-from core.kokoro_int8.decode import decode, module_of, torch_gates, weight_norm
+from core.kokoro_int8.decode import decode, module_of, off_the_grid, torch_gates, weight_norm
 from core.kokoro_int8.parts import Part, read_parts
 from vocoder.decoder import Vocoder
 
@@ -208,3 +208,12 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> No
     for name in ENCODER_PARTS:
         checkpoint.load_part(getattr(encoder, name), name)
     Vocoder.of(checkpoint)
+
+
+def test_off_the_grid_moves_codes_by_half_a_step_at_most_and_nothing_else() -> None:
+    codes = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
+    stored = {"w_quantized": codes, "w_scale": np.float32([0.5]), "b": np.ones((2, 2), np.float32), "z": np.zeros(1, np.int8)}
+    moved, again = off_the_grid(stored, 3), off_the_grid(stored, 3)
+    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5
+    assert np.array_equal(moved["w_quantized"], again["w_quantized"])
+    assert all(moved[name] is stored[name] for name in ("w_scale", "b", "z"))

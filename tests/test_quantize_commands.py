@@ -8,7 +8,8 @@ import pytest
 
 from bench.random_checkpoint import write_checkpoint
 from core.checkpoint import Checkpoint
-from eval import judge
+from eval import workers
+from eval.judge import ClipResult
 from eval.metrics.registry import METRICS as METRICS_JUDGED
 from eval.packages import build_arguments
 from eval.quality import main as quality
@@ -124,7 +125,7 @@ class TestSensitivityCommand:
 
 class TestQualityCommand:
     def run(self, built: tuple[Checkpoint, Path], *more: str, method: str = "w8") -> int:
-        return quality(["--method", method, "--checkpoint", str(built[0].folder), "--build", str(built[1]), *more])
+        return quality(["--method", method, "--checkpoint", str(built[0].folder), "--build", str(built[1]), "--workers", "1", *more])
 
     def test_one_clip_is_measured_but_undecided(self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
         assert self.run(copied, "--clips", "1") == 3
@@ -146,10 +147,10 @@ class TestQualityCommand:
         self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Clips are measured as perfect, and then as silent: SHIP and REJECT reach the exit code."""
-        monkeypatch.setattr(judge, "judge_clip", measured_as(None))
+        monkeypatch.setattr(workers, "judge_clip", measured_as(None))
         assert self.run(copied) == 0
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
-        monkeypatch.setattr(judge, "judge_clip", measured_as("is silent"))
+        monkeypatch.setattr(workers, "judge_clip", measured_as("is silent"))
         assert self.run(copied) == 1
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert data["verdict"] == "REJECT"
@@ -168,7 +169,7 @@ class TestQualityCommand:
             shutil.copy(manifest.path, tmp_path)
 
         monkeypatch.setattr("eval.packages._run", build)
-        monkeypatch.setattr(judge, "judge_clip", measured_as(None))
+        monkeypatch.setattr(workers, "judge_clip", measured_as(None))
         assert self.run((built[0], tmp_path)) == 0
         assert asked == ["pipeline.build", "quantize.apply"]
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
@@ -182,7 +183,7 @@ class TestQualityCommand:
         assert build_arguments(w8a8, "windowed-poly", None, Path("b"))[1:5] == ["--method", "w8a8", "--form", "windowed-poly"]
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1))
+        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
         assert self.run((other, copied[1])) == 2
         assert "was built from checkpoint" in capsys.readouterr().err
 
@@ -203,7 +204,7 @@ def measured_as(defect):
     """A judge_clip that finds every clip perfect, or without audio."""
     perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
-    def judge_clip(_truth, _subject, utterance) -> judge.ClipResult:
-        return judge.ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)
+    def judge_clip(_truth, _subject, utterance, _seed_floor) -> ClipResult:
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)
 
     return judge_clip

@@ -9,17 +9,19 @@ import torch
 
 from bench.random_checkpoint import random_vocoder, tiny_config
 from core.config import KokoroConfig
-from core.corpus import calibration, heldout
+from core.corpus import calibration, heldout, require_disjoint
 from core.errors import InputError
 from core.figures import snr_db
-from quantize.activations import require_disjoint
-from quantize.equalize import channel_peaks, equalized, sites
+from core.layers import Conv
+from quantize.equalize import channel_sizes, divided, equalized, sites
+from quantize.following import followed, following
 from quantize.measure import read_log
 from quantize.methods import SCHEMES
-from quantize.simulate import simulated
+from quantize.simulate import activation_grid, input_sizes, simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
+from vocoder.prepared import Envelope, PreparedConv, preparation
 
 FRAMES = 12
 
@@ -48,20 +50,30 @@ def clip() -> VocoderInputs:
 class TestEqualization:
     @pytest.mark.parametrize("exponent", [0.5, 0.7, 1.0])
     def test_it_is_exact(self, vocoder: Vocoder, clip: VocoderInputs, exponent: float) -> None:
-        balanced = equalized(vocoder, channel_peaks(vocoder, [clip]), exponent)
+        balanced = equalized(vocoder, channel_sizes(vocoder, [clip]), exponent)
         assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100.0
         assert snr_db(render_reference(vocoder, clip, torch.float32), render_reference(vocoder, clip)) == float("inf")
 
     def test_it_balances(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
-        """With exponent 1 and room enough every channel that a reader sees peaks alike."""
-        before = channel_peaks(vocoder, [clip])
-        after = channel_peaks(equalized(vocoder, before, 1.0), [clip])
+        """With exponent 1 and room enough every channel that a reader sees is as large."""
+        before = channel_sizes(vocoder, [clip])
+        after = channel_sizes(equalized(vocoder, before, 1.0), [clip])
         spread = {site.reader: after[site.reader].max() / after[site.reader].min() for site in sites(vocoder)}
         assert max(spread.values()) < 1.01
         assert max(before[site.reader].max() / before[site.reader].min() for site in sites(vocoder)) > 10
 
+    def test_what_no_maker_scales_is_multiplied_before(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        balanced = equalized(vocoder, channel_sizes(vocoder, [clip]), 0.7)
+        assert {"encode.conv1x1", "decode.0.conv1x1", "asr_res.0", "generator.noise_convs.0"} <= set(divided(vocoder))
+        for path in divided(vocoder):
+            if path == "decode.3.conv1x1":  # also takes the first upsampler's scale
+                continue
+            plain, ready = vocoder.get_submodule(path), balanced.get_submodule(path)
+            assert isinstance(ready, PreparedConv) and ready.reciprocal is not None and float(ready.reciprocal.std()) > 0
+            torch.testing.assert_close(ready.weight * ready.reciprocal, plain.weight)
+
     def test_exponent_zero_changes_no_weight(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
-        same = equalized(vocoder, channel_peaks(vocoder, [clip]), 0.0)
+        same = equalized(vocoder, channel_sizes(vocoder, [clip]), 0.0)
         assert all(torch.equal(a, b) for a, b in zip(vocoder.state_dict().values(), same.state_dict().values(), strict=True))
 
     def test_every_snake_and_leaky_reader_has_a_site(self, vocoder: Vocoder) -> None:
@@ -77,6 +89,33 @@ class TestEqualization:
             equalized(vocoder, {}, 1.2)
 
 
+class TestFollowing:
+    def test_the_last_stage_renders_nearly_the_same(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        ready = following(vocoder, [clip])
+        paths = followed(vocoder)
+        assert len(paths) == 6 * (1 + vocoder.generator.blocks_per_stage) and not any("noise_convs" in path for path in paths)
+        assert all(ready.get_submodule(path).envelope is not None for path in paths)
+        assert 25.0 < snr_db(render_reference(vocoder, clip), render_reference(ready, clip)) < 100.0
+
+    def test_quiet_columns_keep_their_steps(self) -> None:
+        """A value a hundredfold softer is rounded a hundredfold finer: the negative control is the same layer without the envelope."""
+        x = torch.cat([torch.ones(1, 4, 1, 1200), torch.full((1, 4, 1, 1200), 0.01)], dim=3) * torch.linspace(0.3, 1.0, 2400)
+        errors = []
+        for layer in (PreparedConv(Conv(4, 4, 3, padding=1)), PreparedConv(Conv(4, 4, 3, padding=1), envelope=Envelope(120, 1.0))):
+            before = preparation(layer, x)
+            errors.append(float((activation_grid(x * before, 1.0) / before - x)[..., -600:].abs().max()))
+        assert errors[1] < errors[0] / 50
+
+    @pytest.mark.parametrize("columns", [1201, 120 * 7 + 253])
+    def test_the_envelope_lies_above(self, columns: int) -> None:
+        """At every column, up to the cap; constant values have themselves for an envelope."""
+        x = torch.randn(1, 8, 2, columns, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.1, 2.0, columns)
+        level = Envelope(120, 3.0)(x).exp()
+        assert level.shape == (1, 1, 2, columns)
+        assert float((x.abs().amax(dim=1, keepdim=True).clamp(max=3.0) / level).max()) < 1.15  # a rise is cut a little
+        torch.testing.assert_close(Envelope(120, 3.0)(torch.full((1, 4, 1, columns), -0.5)).exp(), torch.full((1, 1, 1, columns), 0.5))
+
+
 class TestCalibration:
     def test_the_bundled_sets_are_disjoint(self) -> None:
         require_disjoint(calibration(), heldout())
@@ -85,16 +124,16 @@ class TestCalibration:
     def test_an_overlap_is_refused(self, change: dict[str, str]) -> None:
         """The same text in other letters, or the same phonemes under another text."""
         stolen = dataclasses.replace(heldout()[3], id="stolen", **change)
-        with pytest.raises(InputError, match=f"calibration sentence stolen is also evaluation sentence {heldout()[3].id}"):
+        with pytest.raises(InputError, match=f"stolen is tuned on and is also judged, as {heldout()[3].id}"):
             require_disjoint([*calibration(), stolen], heldout())
 
 
 class TestSimulation:
     def test_everything_is_put_back(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
         before = render_reference(vocoder, clip)
-        peaks = {path: float(peak.max()) for path, peak in channel_peaks(vocoder, [clip]).items()}
+        ranges = input_sizes(vocoder, [clip], 99.99)
         levels = {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"], "encode.conv2": SCHEMES["p4"]}
-        with simulated(vocoder, levels, peaks):
+        with simulated(vocoder, levels, ranges):
             inside = render_reference(vocoder, clip)
         assert 5.0 < snr_db(before, inside) < 80.0
         assert np.array_equal(render_reference(vocoder, clip), before)

@@ -22,7 +22,7 @@ from quantize.plan import int8_share, plan_for
 from quantize.recipe import Recipe, load_recipe
 
 LARGE = Layer("generator.resblocks.0.convs1.0", "x_1", "conv", "in_1", "w_1", 12_288, 64, 64, macs=900, is_style=False, is_tail=False)
-SMALL = Layer("generator.noise_convs.1", "x_2", "conv", "in_2", "w_2", 704, 22, 32, macs=60, is_style=False, is_tail=False)
+SMALL = Layer("generator.noise_convs.0", "x_2", "conv", "in_2", "w_2", 704, 22, 32, macs=60, is_style=False, is_tail=False)
 STYLE = Layer("encode.norm1.fc", "x_3", "conv", "style", "w_3", 33_280, 128, 260, macs=10, is_style=True, is_tail=False)
 UPS = Layer("generator.ups.1", "x_4", "conv_transpose", "in_4", "w_4", 24_576, 64, 32, macs=20, is_style=False, is_tail=False)
 TAIL = Layer("generator.conv_post", "x", "conv", "in_5", "w_5", 4928, 32, 22, macs=10, is_style=False, is_tail=True)
@@ -60,6 +60,8 @@ def test_unknown_method_lists_the_known() -> None:
         (PaletteWeights, {"bits": 5}, "palette of 5 bits: 4, 6 or 8"),
         (Activations, {"exponent": 1.5}, "equalization exponent is 1.5"),
         (Activations, {"clips": 0}, "clips is 0"),
+        (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
+        (Activations, {"exponent": 0.0}, "follow needs an exponent above 0"),
     ],
 )
 def test_impossible_configurations(kind: type, options: dict[str, float], message: str) -> None:
@@ -85,8 +87,8 @@ def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
 
 class TestSettings:
     def test_replace_what_they_name(self) -> None:
-        method = with_settings(METHODS["w8a8"], ["exponent=0.25", "clips=3", "float_inputs=a,b.*"])
-        assert method.activations == Activations(exponent=0.25, clips=3, float_inputs=("a", "b.*"))
+        method = with_settings(METHODS["w8a8"], ["exponent=0.25", "clips=3", "follow=0", "float_inputs=a,b.*"])
+        assert method.activations == Activations(exponent=0.25, clips=3, follow=False, float_inputs=("a", "b.*"))
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
     @pytest.mark.parametrize(
@@ -95,6 +97,7 @@ class TestSettings:
             ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs"),
             ("w8a8", "exponent", "give KEY=VALUE"),
             ("w8a8", "exponent=much", "'much' is not a number"),
+            ("w8a8", "follow=yes", "'yes' is not a number"),
             ("w8", "exponent=1", "method 'w8' has no activations to set"),
         ],
     )

@@ -8,8 +8,8 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core.config import KokoroConfig
 from g2p import G2P
+from g2p.dialects import voice_language
 from pipeline.chunks import chunks
-from pipeline.reading import dialect_of
 from pipeline.synthesize import main as synthesize
 from pipeline.validate import main as validate
 
@@ -62,7 +62,7 @@ def test_validator_refuses_text(folder: str, flags: list[str], message: str, cap
 
 
 def test_british_voices_speak_british() -> None:
-    assert (dialect_of("bf_emma"), dialect_of("bm_lewis:0.5,af_heart"), dialect_of("af_heart"), dialect_of("slt")) == (
+    assert (voice_language("bf_emma"), voice_language("bm_lewis:0.5,af_heart"), voice_language("af_heart"), voice_language("slt")) == (
         "gb",
         "gb",
         "us",

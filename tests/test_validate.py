@@ -115,7 +115,7 @@ def test_bad_input_is_one_line_and_exit_2(folder: str, flags: list[str], message
 @pytest.mark.slow
 def test_whole_chain_at_full_size_in_float64(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own."""
-    full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB}, encoder=True)
+    full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True)
     assert main(["--checkpoint", str(full), "--phonemes", PHONEMES, "--arithmetic", "float64"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["seams"]["torch"]}
     assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")

@@ -134,7 +134,7 @@ class PortableVocoderStage:
         return {
             "method": PRECISION,
             "form": LITERAL,
-            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable,
             "buckets": (self.longest,),
             "hidden_dim": config.hidden_dim,

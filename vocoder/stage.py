@@ -93,7 +93,7 @@ class VocoderStage:
         return {
             "method": self.precision,
             "form": self.form.name,
-            "checkpoint": {"name": self.checkpoint.name, "sha256": self.checkpoint.sha256},
+            "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable and self.precision != "fp32",
             "buckets": self.buckets,
             "hidden_dim": config.hidden_dim,

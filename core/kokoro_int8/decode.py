@@ -21,20 +21,34 @@ PLAIN_CONVOLUTIONS = ("noise_convs", "F0_proj", "N_proj")  # upstream puts no we
 HIDDEN = 768  # of bert: its pooler is in upstream's file, but not in the graph, because nothing reads it
 
 
-def decode(onnx_bytes: bytes) -> State:
-    """Every tensor of upstream's five parts, by sorted key. The bytes must be those of `read_parts`."""
+def decode(onnx_bytes: bytes, shaken: int | None = None) -> State:
+    """Every tensor of upstream's five parts, by sorted key. The bytes must be those of `read_parts`.
+
+    shaken: a seed; every stored number is then moved by up to half a step of its grid (bench/grid_control.py says why).
+    """
     import onnx
     from onnx import numpy_helper
 
     graph = onnx.load_model_from_string(onnx_bytes).graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     state = _named(stored)
+    if shaken is not None:
+        stored = off_the_grid(stored, shaken)
     for node in graph.node:
         read = _READERS.get(node.op_type)
         if read is not None and ".stft." not in f".{node.name.replace('/', '.')}.":
             state |= read(node, stored)
     state |= {"bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)), "bert.pooler.bias": np.zeros(HIDDEN)}
     return {key: np.ascontiguousarray(state[key], dtype=np.float32) for key in sorted(state)}
+
+
+def off_the_grid(stored: State, seed: int) -> State:
+    """Codes plus uniform noise in -1/2..1/2, as float32; scales, zero points and what is stored in float stay."""
+    draw = np.random.default_rng(seed)
+    codes = {name for name, array in stored.items() if array.dtype in (np.int8, np.uint8) and array.ndim > 1}
+    return {
+        name: array + draw.uniform(-0.5, 0.5, array.shape).astype(np.float32) if name in codes else array for name, array in stored.items()
+    }
 
 
 def _named(stored: State) -> State:

@@ -6,7 +6,8 @@ snr_db(Trial(reference, test))
 import numpy as np
 
 from core import figures
-from eval.metrics.trial import Trial, decibels, frames
+from eval.metrics.framing import alignment, decibels, frames
+from eval.metrics.trial import Trial
 
 SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
@@ -14,12 +15,14 @@ JUMP_FLOOR_DB = -30.0  # of the power of the reference's loudest 5 ms
 FULL_SCALE = 1.0
 PAUSE_SHARE = 0.1  # of the reference's frames, the quietest
 PAUSE_FLOOR_DB = -60.0  # of the reference's mean active power: what is quieter than that is silence in both
-LONGEST_LAG = 240  # samples, 10 ms
+LOCAL_LAG, LOCAL_LENGTH = 24, 12_000  # samples: 1 ms either way, in stretches of half a second
+ALIKE, GAINED = 0.995, 0.002  # correlation from which a stretch is the reference's, and by how much the lag has to better it
+JUMP_ALLOWED_DB = 6.0  # what another seed does to the same 5 ms is no jump, up to this
 
 
 def snr_db(trial: Trial) -> float:
     """10 log10(sum r^2 / sum (t - r)^2), at most 200."""
-    return min(figures.snr_db(trial.reference, trial.test), SNR_CEILING_DB)
+    return min(figures.snr_db(trial.reference, trial.upright), SNR_CEILING_DB)
 
 
 def level_db(trial: Trial) -> float:
@@ -28,17 +31,23 @@ def level_db(trial: Trial) -> float:
 
 
 def jump_db(trial: Trial) -> float:
-    """Largest |level difference| of any 5 ms: dropouts and clicks. Both powers have 1e-3 of the reference's loudest 5 ms added."""
-    reference, test = (np.square(frames(signal, JUMP_FRAME, JUMP_HOP)).mean(axis=1) for signal in (trial.reference, trial.test))
+    """Largest |level difference| of any 5 ms, less the largest of other seeds there: dropouts and clicks.
+
+    All powers have 1e-3 of the reference's loudest 5 ms added. Without other seeds nothing is taken off.
+    """
+    signals = (trial.reference, trial.test, *trial.other_seeds)
+    reference, test, *seeds = (np.square(frames(signal, JUMP_FRAME, JUMP_HOP)).mean(axis=1) for signal in signals)
     floor = reference.max() * 10 ** (JUMP_FLOOR_DB / 10)
-    return float(np.abs(decibels((test + floor) / (reference + floor))).max())
+    jumps = [np.abs(decibels((power + floor) / (reference + floor))) for power in (test, *seeds)]
+    allowed = np.minimum(np.max(jumps[1:], axis=0), JUMP_ALLOWED_DB) if seeds else 0.0
+    return float(max(0.0, (jumps[0] - allowed).max()))
 
 
 def pause_floor_db(trial: Trial) -> float:
     """10 log10((P_t + floor) / (P_r + floor)): mean power of the quietest tenth of the reference's 25 ms frames. Hiss fills pauses."""
     reference, test = (np.square(frames(signal)).mean(axis=1) for signal in (trial.reference, trial.test))
     quiet = np.argsort(reference, kind="stable")[: max(1, int(len(reference) * PAUSE_SHARE))]
-    floor = reference[trial.active].mean() * 10 ** (PAUSE_FLOOR_DB / 10)
+    floor = reference[trial.baseline.active].mean() * 10 ** (PAUSE_FLOOR_DB / 10)
     return float(decibels((test[quiet].mean() + floor) / (reference[quiet].mean() + floor)))
 
 
@@ -58,9 +67,22 @@ def _at_ceiling_percent(signal: np.ndarray) -> float:
 
 
 def lag_samples(trial: Trial) -> float:
-    """Delay in -240..240 samples at which the cross-correlation of test and reference is largest; positive = the test is late."""
-    size = 1 << (len(trial.reference) + LONGEST_LAG).bit_length()
-    spectrum = np.fft.rfft(trial.test, size) * np.conj(np.fft.rfft(trial.reference, size))
-    correlation = np.fft.irfft(spectrum, size)
-    lags = np.arange(-LONGEST_LAG, LONGEST_LAG + 1)
-    return float(lags[np.argmax(correlation[lags])])
+    """Delay of the whole clip in -240..240 samples, or of that half second of it that is off by most; positive = the test is late.
+
+    Half seconds are searched over 24 samples either way, and count where they then correlate by 0.995 with the reference, and by 0.002
+    better than in place.
+    """
+    stretches = range(0, max(1, len(trial.reference) - LOCAL_LENGTH + 1), LOCAL_LENGTH // 2)
+    cuts = [slice(start, start + LOCAL_LENGTH) for start in stretches]
+    return float(max([trial.alignment[0], *(_local_lag(trial.reference[cut], trial.test[cut]) for cut in cuts)], key=abs))
+
+
+def _local_lag(reference: np.ndarray, test: np.ndarray) -> int:
+    lag, likeness = alignment(reference, test, LOCAL_LAG)
+    _, in_place = alignment(reference, test, 0)
+    return lag if abs(likeness) >= max(ALIKE, abs(in_place) + GAINED) else 0
+
+
+def polarity(trial: Trial) -> float:
+    """1, or -1 when the test is the reference turned over."""
+    return 1.0 if trial.alignment[1] >= 0 else -1.0

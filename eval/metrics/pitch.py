@@ -15,7 +15,7 @@ CLEAR_STRENGTH = 0.1  # a frame whose periodicity moves by less than this is nea
 
 def f0_rmse_cents(trial: Trial) -> float:
     """Root mean square of 1200 log2(f_t / f_r) over frames voiced in both and no octave apart; 0 when there is none."""
-    reference, test = trial.reference_pitch, trial.test_pitch
+    reference, test = trial.baseline.pitch, trial.test_pitch
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
         return 0.0
@@ -24,14 +24,14 @@ def f0_rmse_cents(trial: Trial) -> float:
 
 def voicing_error_percent(trial: Trial) -> float:
     """Share of the reference's loud frames in which voicing clearly differs, or both are voiced more than 20 % apart (F0 frame error)."""
-    reference, test = trial.reference_pitch, trial.test_pitch
+    reference, test = trial.baseline.pitch, trial.test_pitch
     flipped = (reference.voiced != test.voiced) & (np.abs(reference.strength - test.strength) > CLEAR_STRENGTH)
     return float(100 * np.mean((flipped | (_both_voiced(trial) & _gross(trial)))[reference.loud]))
 
 
 def _both_voiced(trial: Trial) -> np.ndarray:
-    return trial.reference_pitch.voiced & trial.test_pitch.voiced
+    return trial.baseline.pitch.voiced & trial.test_pitch.voiced
 
 
 def _gross(trial: Trial) -> np.ndarray:
-    return np.abs(trial.test_pitch.hz - trial.reference_pitch.hz) > GROSS_SHARE * trial.reference_pitch.hz
+    return np.abs(trial.test_pitch.hz - trial.baseline.pitch.hz) > GROSS_SHARE * trial.baseline.pitch.hz

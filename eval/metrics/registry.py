@@ -6,47 +6,18 @@
 docs/metrics.md explains the choice.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
 from functools import partial
 from types import MappingProxyType
 
-from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, pause_floor_db, peak_db, snr_db
+from eval.metrics.hearing import HEARING
+from eval.metrics.level import clipping_percent, jump_db, lag_samples, level_db, pause_floor_db, peak_db, polarity, snr_db
+from eval.metrics.metric import HIGHER, LOWER, ZERO, Metric
 from eval.metrics.perceptual import pesq_wb, stoi
 from eval.metrics.pitch import f0_rmse_cents, voicing_error_percent
 from eval.metrics.spectral import band_db, log_spectral_distance_db, mcd_db, mcd_increase_db
 from eval.metrics.tone import thd_n_db, thd_n_increase_db
 from eval.metrics.trial import Trial
-
-HIGHER, LOWER, ZERO = "higher", "lower", "nearest 0"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric. `best` says which way is better, `perfect` is what equal signals score, `limits` what it cannot tell."""
-
-    name: str
-    title: str
-    unit: str
-    best: str
-    perfect: float
-    formula: str
-    silence: str
-    source: str
-    limits: str
-    function: Callable[[Trial], float]
-    needs_other_seed: bool = False
-    needs_tone: bool = False
-
-    def fits(self, trial: Trial) -> bool:
-        """Whether the trial has what this metric needs."""
-        return (trial.other_seed is not None or not self.needs_other_seed) and (trial.tone is not None or not self.needs_tone)
-
-    def worst(self, values: Iterable[float]) -> float:
-        """The value of the worst clip."""
-        chosen: dict[str, Callable[[Iterable[float]], float]] = {HIGHER: min, LOWER: max, ZERO: lambda values: max(values, key=abs)}
-        return chosen[self.best](values)
-
 
 _ACTIVE = "25 ms frames within 40 dB of the reference's loudest; spectra floored 50 dB below their mean"
 _WHOLE = "whole clip, pauses included"
@@ -153,7 +124,7 @@ _ALL = (
         "dB",
         LOWER,
         0.0,
-        formula="largest absolute level difference of 5 ms frames, each power plus 1e-3 of the reference's loudest",
+        formula="largest absolute level difference of 5 ms (floor 1e-3 of the loudest), less the largest of other seeds there (at most 6)",
         silence="floored 30 dB below the loudest 5 ms",
         source="definition",
         limits="one frame decides: says that something broke, not how it sounds",
@@ -251,11 +222,23 @@ _ALL = (
         "samples",
         ZERO,
         0.0,
-        formula="argmax of the cross-correlation within 240 samples; positive = late",
-        silence=_WHOLE,
+        formula="argmax of the cross-correlation's magnitude: whole clip within 240 samples, or the worst half second within 24",
+        silence="half seconds that correlate below 0.995 are left out",
         source="definition",
         limits="whole samples only",
         function=lag_samples,
+    ),
+    Metric(
+        "polarity",
+        "polarity",
+        "sign",
+        HIGHER,
+        1.0,
+        formula="sign of the cross-correlation where its magnitude is largest",
+        silence=_WHOLE,
+        source="definition",
+        limits="not heard, so every other metric turns the test over first",
+        function=polarity,
     ),
     Metric(
         "stoi",
@@ -269,10 +252,11 @@ _ALL = (
         limits="saturates: separates no two releasable levels",
         function=stoi,
     ),
+    *HEARING,
 )
 METRICS = MappingProxyType({metric.name: metric for metric in _ALL})
 
 
-def measure(trial: Trial) -> dict[str, float]:
-    """Every metric by name that the trial has the signals for."""
-    return {name: metric.function(trial) for name, metric in METRICS.items() if metric.fits(trial)}
+def measure(trial: Trial, only: Collection[str] = ()) -> dict[str, float]:
+    """Every metric by name that the trial has the signals for, or those of `only`."""
+    return {name: metric.function(trial) for name, metric in METRICS.items() if metric.fits(trial) and (not only or name in only)}

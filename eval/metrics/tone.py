@@ -11,7 +11,11 @@ import numpy as np
 
 from core.contract import SAMPLE_RATE_HZ
 from core.errors import InputError
-from eval.metrics.trial import TONE_WINDOW, Tone, Trial, decibels
+from eval.metrics.framing import alignment, decibels
+from eval.metrics.trial import TONE_WINDOW, Tone, Trial
+
+MOST_LAG = 24  # samples, 1 ms: less than a period
+LEAST_GAIN = 0.1  # below, the test holds hardly anything of the tone, and is taken as it is
 
 
 def tone_of(trial: Trial) -> Tone:
@@ -34,14 +38,23 @@ def thd_n_increase_db(trial: Trial) -> float:
 
 
 def residue_db(tone: Tone, signal: np.ndarray) -> float:
-    """10 log10((sum |S_k - R_k|^2 + sum of |S|^2 off the harmonics) / sum |R_k|^2) of a signal S against the tone's reference R."""
-    reference, test = _middle_spectrum(tone.reference), _middle_spectrum(signal)
+    """10 log10((sum |S_k - R_k|^2 + sum of |S|^2 off the harmonics) / sum |R_k|^2) of a signal S against the tone's reference R.
+
+    S is first taken from where it correlates best with R within 1 ms, and divided by its gain, Re(sum S_k R_k*) / sum |R_k|^2:
+    `lag_samples` and `level_db` hold those, and a sign cannot be heard.
+    """
+    lag, _ = alignment(tone.reference, signal, MOST_LAG)
+    reference, test = _middle_spectrum(tone.reference), _middle_spectrum(signal, lag)
     step = round(tone.f0_hz * TONE_WINDOW / SAMPLE_RATE_HZ)  # bins from harmonic to harmonic
     wanted = np.zeros_like(reference)
     wanted[step::step] = reference[step::step]
-    return float(decibels(np.square(np.abs(test - wanted)).sum() / np.square(np.abs(wanted)).sum()))
+    power = np.square(np.abs(wanted)).sum()
+    gain = float((test * wanted.conj()).real.sum() / power)
+    if abs(gain) >= LEAST_GAIN:
+        test = test / gain
+    return float(decibels(np.square(np.abs(test - wanted)).sum() / power))
 
 
-def _middle_spectrum(signal: np.ndarray) -> np.ndarray:
-    start = (len(signal) - TONE_WINDOW) // 2
+def _middle_spectrum(signal: np.ndarray, lag: int = 0) -> np.ndarray:
+    start = (len(signal) - TONE_WINDOW) // 2 + lag
     return np.fft.rfft(signal[start : start + TONE_WINDOW])

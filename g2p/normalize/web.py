@@ -100,8 +100,13 @@ def host_end(scan: Scan, position: int) -> int:
     return trimmed(scan, position, match.end())
 
 
+INITIALS = re.compile(r"(?:[A-Za-z]\.){3,}(?![\w/@])")
+
+
 def address(scan: Scan, position: int) -> int:
     """An e-mail or web address at `position`."""
+    if INITIALS.match(scan.text, position):  # m.p.h. is no address in the Philippines
+        return position
     match = EMAIL.match(scan.text, position)
     if match:
         say_parts(scan, position, match.end())
@@ -119,7 +124,8 @@ def address(scan: Scan, position: int) -> int:
 
 def path(scan: Scan, position: int) -> int:
     """A path or a file name at `position`."""
-    if position and (scan.text[position - 1].isalnum() or scan.text[position - 1] in "/\\"):
+    before = scan.text[position - 1] if position else " "
+    if before.isalnum() or before in "/\\" or INITIALS.match(scan.text, position):
         return position
     match = UNIX.match(scan.text, position) or WINDOWS.match(scan.text, position)
     end = trimmed(scan, position, match.end()) if match else position

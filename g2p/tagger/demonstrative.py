@@ -19,25 +19,50 @@ OPENS = word_set("and but or if because when while though although unless what i
 SUBJECTS = word_set(
     "i he she we they you it the a an my your his her its our their this these those there no every each all some any one who which what"
 )
+SUBJECTS |= word_set("nobody everybody everyone everything anybody anyone anything somebody someone something none such men people today")
 ADVERBS = word_set("much many far long big bad good high low often easy hard")
-MARKS = frozenset('.?!;:,—…"“”()')
+SAYS = word_set(
+    "know knows knew think thinks thought say says said saying believe believes believed ruled predict agree suppose expect sure fact feel "
+    "mention assume learn learned find found understand add added hope hoped wish claim claims show shows imply see saw notice argue admit "
+    "realize remember means meant"
+)  # what a clause with that may follow
+ANTECEDENTS = word_set("one ones those all anything something everything nothing anyone someone everyone people will")
+FINITE = word_set("is are was were am be can could will would has have had may might must should do does did don't doesn't isn't aren't")
+AFTER_POINTING = word_set("and or to in into at on for with again anymore too either")
+MARKS, QUOTES = frozenset('.?!;:,—…"“”()'), frozenset('"“”')
+
+
+def has_verb(words: Sequence[str], start: int, classes: Callable[[str], str]) -> bool:
+    """Whether a finite verb stands between `start` and the next mark: what follows `that` is then a clause, no noun alone."""
+    for word in words[start:]:
+        if word in MARKS:
+            return False
+        if word.lower() in FINITE or classes(word)[:1] in ("z", "d", "M"):
+            return True
+    return False
 
 
 def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
     """Is `words[at]` (that) a demonstrative or a pronoun that points, not a conjunction, a relative or an adverb?"""
     before = words[at - 1].lower() if at else ""
-    after = words[at + 1].lower() if at + 1 < len(words) else ""
+    skip = 2 if words[at + 1 : at + 2] and words[at + 1] in QUOTES and words[at + 2 : at + 3] else 1
+    after = words[at + skip].lower() if at + skip < len(words) else ""
     opens = not before or before in MARKS
-    if not after or after in MARKS:
+    if not after or after in MARKS or after == "which":
         return True
-    if before in JOINS_BEFORE or after in SUBJECTS or after in ADVERBS:
+    if before in JOINS_BEFORE or after.split("'")[0] in SUBJECTS or after in ADVERBS:
         return False
-    kind, left = classes(words[at + 1])[:1], classes(words[at - 1])[:1] if at else ""
-    noun_before = left in ("n", "N", "O") and not opens
+    kind, left = classes(words[at + skip])[:1], classes(words[at - 1])[:1] if at else ""
+    clause = has_verb(words, at + skip + 1, classes)
+    if clause and (before in SAYS or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
+        return False
+    if left == "O" and kind in ("n", "j") and not clause:
+        return True
+    noun_before = (left in ("n", "N", "O") or before in ANTECEDENTS) and not opens
     if after in BE or kind in ("z", "M", "d"):
         return not noun_before
     if before in PREPOSITIONS or opens or before in OPENS:
         return True
     if noun_before:
         return False
-    return kind in ("n", "j", "0") or after in ("and", "or", "to", "in", "at", "on", "for", "with", "again", "anymore", "too", "either")
+    return kind in ("n", "j", "0") or after in AFTER_POINTING

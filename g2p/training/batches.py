@@ -13,7 +13,7 @@ from torch import Tensor
 
 from g2p.alphabet import AMERICAN, FRAMES, PADDING, Alphabet, encode
 
-REPEATS = (2, 1)  # of the two lists in one epoch: gold counts double
+REPEATS = (2, 1)  # of the two lists in one epoch: gold counts double; any other list once, asked for as gold is
 
 
 class Example(NamedTuple):
@@ -40,11 +40,13 @@ def fits(example: Example) -> bool:
 def examples_of(training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = AMERICAN) -> list[Example]:
     """Every word the lists hold, as often as they count; a word too short for its sounds is left out."""
     found = []
-    for tag, repeats in enumerate(REPEATS):
-        for word, phonemes in sorted(training[alphabet.tags[tag]].items()):
+    for name, entries in training.items():
+        tag = alphabet.tags.index(name) if name in alphabet.tags else 0
+        repeats = REPEATS[tag] if name in alphabet.tags else 1
+        for word, phonemes in sorted(entries.items()):
             cut = alphabet.cut(phonemes)
             if cut is None:
-                raise ValueError(f"{word!r} of {alphabet.tags[tag]}: {phonemes!r} is outside the model's alphabet")
+                raise ValueError(f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet")
             example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
             found += [example] * (repeats if fits(example) else 0)
     return found

@@ -14,7 +14,7 @@ four letters at a beginning or an end, five anywhere. What fails that is neither
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from g2p.alphabet import ALPHABETS, AMERICAN, Alphabet, folded, readable, to_kokoro
@@ -131,6 +131,7 @@ class Split:
     family: dict[str, str]
     training: dict[str, dict[str, str]]  # by tag
     neither: int  # words of any list that are neither trained on nor tested
+    names: dict[str, str] = field(default_factory=dict)  # of CMUdict alone (g2p/training/start.py)
 
     @classmethod
     def draw(cls, seed: int, count: int = WORDS_HELD_OUT, dialect: Dialect = US) -> "Split":
@@ -187,9 +188,20 @@ def _with_traces(family: set[str], trained: set[str]) -> set[str]:
     stems = {stem(word) for word in family}
     found = {short for short in stems if len(short) < TRACE_AT_END}
     for word in trained:
-        size = len(word)
-        for start in range(size - TRACE_AT_END + 1):
-            for end in range(start + TRACE_AT_END, size + 1):
-                if word[start:end] in stems and (start == 0 or end == size or end - start >= TRACE_INSIDE):
-                    found.add(word[start:end])
+        found |= _stems_in(word, stems)
     return {word for word in family if stem(word) in found}
+
+
+def with_stem(words: Iterable[str], stems: set[str]) -> set[str]:
+    """Words that hold one of the stems: four letters at the beginning or end, five anywhere."""
+    return {word for word in words if _stems_in(word, stems)}
+
+
+def _stems_in(word: str, stems: set[str]) -> set[str]:
+    size = len(word)
+    return {
+        word[start:end]
+        for start in range(size - TRACE_AT_END + 1)
+        for end in range(start + TRACE_AT_END, size + 1)
+        if word[start:end] in stems and (start == 0 or end == size or end - start >= TRACE_INSIDE)
+    }

@@ -3,6 +3,7 @@
     python -m g2p.training.train --seed 0 --until 6851                   # the recipe of the bundled weights
     python -m g2p.training.train --seed 0 --resume build/g2p/state.pt    # go on after a stop
     python -m g2p.training.train --dialect gb --start --steps 440 --until 240    # the British weights
+    python -m g2p.training.train --start --steps 3000                            # American weights trained on with CMUdict's names
 
 Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0: finished, or at --until; 1: stopped early by
 --minutes, the state is kept and the weights are written; 2: bad input. The last line of stdout is one JSON object.
@@ -31,7 +32,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="g2p.training.train", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="of the split, the first weights, the order of words and the dropout")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="whose lists and sounds")
-    parser.add_argument("--start", action="store_true", help="begin with the American weights (g2p/training/start.py); for --dialect gb")
+    parser.add_argument(
+        "--start", action="store_true", help="begin with the American weights (g2p/training/start.py): British sounds, or CMUdict besides"
+    )
     parser.add_argument("--steps", type=int, default=STEPS, help="length of the plan")
     parser.add_argument("--until", type=int, help="stop at this step of the plan and keep the state; default: its end")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes and keep the state")
@@ -43,8 +46,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         raise InputError(f"--steps {arguments.steps}: at least 1")
     if arguments.until is not None and not 1 <= arguments.until <= arguments.steps:
         raise InputError(f"--until {arguments.until}: a step of the plan, 1 to {arguments.steps}")
-    if arguments.start and arguments.dialect != "gb":
-        raise InputError(f"--start --dialect {arguments.dialect}: British weights begin with American ones, not the other way")
     if arguments.minutes is not None and arguments.minutes <= 0:
         raise InputError(f"--minutes {arguments.minutes:g}: more than 0")
     return arguments
@@ -57,7 +58,7 @@ def errors_on(model: "LetterToSound", split: "Split", alphabet: "Alphabet") -> d
 
     reader = NeuralG2P(model, alphabet=alphabet)
     found: dict[str, float] = {}
-    for name, words in (("word", split.word), ("family", split.family)):
+    for name, words in (("word", split.word), ("family", split.family), ("names", split.names)):
         if not words:
             continue
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
@@ -74,7 +75,7 @@ def run(argv: list[str] | None) -> int:
     from g2p.sizes import Config
     from g2p.training.batches import examples_of
     from g2p.training.split import Split
-    from g2p.training.start import british_split
+    from g2p.training.start import SPLIT_OF
     from g2p.training.start import started as begun
     from g2p.training.trainer import Plan, Trainer
     from g2p.weights import WEIGHTS_OF, load_model, save_weights
@@ -83,7 +84,7 @@ def run(argv: list[str] | None) -> int:
     alphabet = ALPHABETS[arguments.dialect]
     config = Config(sounds=len(alphabet.sounds))
     if arguments.start:
-        split = british_split(arguments.seed)
+        split = SPLIT_OF[arguments.dialect](arguments.seed)
         plan = Plan(arguments.steps, arguments.seed, rate=1e-3, matrix_rate=2e-3, warmup_steps=50, falling_part=0.7, average=0.99)
         trainer = Trainer(plan, examples_of(split.training, alphabet), config)
         trainer.begin(lambda model: begun(model, load_model(), AMERICAN, alphabet))

@@ -55,11 +55,7 @@ def manifests_of(request: Request, form: PortableFormat, functions: tuple[str, .
         if not path.is_file():
             raise InputError(f"{path} does not exist: run `{maker}`")
         manifest = Manifest.load(path)
-        if manifest.checkpoint_sha256 != checkpoint.sha256:
-            raise InputError(
-                f"{path} was built from checkpoint {manifest.checkpoint_sha256[:12]}, but {checkpoint.weights} is "
-                f"{checkpoint.sha256[:12]}: run `{maker}`"
-            )
+        manifest.require_made_from(checkpoint, maker)
         if manifest.target != form.TARGET:
             raise InputError(f"{path} is for {manifest.target[:60]}, this version reads {form.TARGET}: run `{maker}`")
         manifest.verify()

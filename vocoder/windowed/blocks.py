@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d
 from core.layers import ConvTranspose
 from vocoder.generator import AdaINResBlock1
+from vocoder.prepared import reciprocal_of
 from vocoder.windowed.layers import FoldedConv, Moments, Norm, Rows, SnakeConv, SnakeForm, StyleRows, moments
 
 
@@ -53,6 +54,7 @@ class FrameBlock(nn.Module):
     """AdainResBlk1d at the frame rate. Repeating each frame and the shortcut's 1x1 convolution are one transposed convolution."""
 
     shortcut: Tensor
+    reciprocal: Tensor | None
 
     def __init__(self, block: AdainResBlk1d, styles: StyleRows) -> None:
         super().__init__()
@@ -64,16 +66,18 @@ class FrameBlock(nn.Module):
         self.pool = None if block.pool is None else _pool(block.pool)
         assert block.conv1x1 is not None  # every block of the decoder changes its width
         weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]
+        self.register_buffer("reciprocal", reciprocal_of(block.conv1x1))
         self.register_buffer("shortcut", weight if self.pool is None else weight.transpose(0, 1).repeat(1, 1, 1, 2))
 
     def forward(self, x: Tensor, rows: Rows, wide: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, in, R, W] -> [1, out, R, W or 2W]; `wide` are the masks at the rate of the result."""
         assert rows.inside is not None and wide.inside is not None  # columns beyond the utterance exist at the frame rate
         h = F.leaky_relu(self.norm1(moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
+        given = x if self.reciprocal is None else x * self.reciprocal
         if self.pool is None:
-            shortcut = F.conv2d(x, self.shortcut)
+            shortcut = F.conv2d(given, self.shortcut)
         else:
-            h, shortcut = self.pool(h) * wide.inside, F.conv_transpose2d(x, self.shortcut, None, (1, 2))
+            h, shortcut = self.pool(h) * wide.inside, F.conv_transpose2d(given, self.shortcut, None, (1, 2))
         h = self.conv1(h)
         change = self.conv2(F.leaky_relu(self.norm2(moments(h, wide), styles), LEAKY_SLOPE) * wide.inside)
         return change + shortcut

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
+from vocoder.prepared import PreparedConv, convolved, reciprocal_of
 
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)  # a, b, c, d of PolynomialSnake, exact in fp16
 
@@ -111,7 +112,8 @@ class FoldedConv(nn.Module):
     """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input."""
 
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
+    reciprocal: Tensor | None
 
     def __init__(self, conv: Conv, inner: Tensor | None = None) -> None:
         super().__init__()
@@ -121,11 +123,16 @@ class FoldedConv(nn.Module):
         bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
         self.register_buffer("weight", weight.float())
         self.register_buffer("bias", bias.float() if bias.any() else None)  # equal constants would be one, and layers lose their names
+        self.register_buffer("reciprocal", reciprocal_of(conv))
+        self.envelope = conv.envelope if isinstance(conv, PreparedConv) else None
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, R, W] -> [1, out, R, W]."""
-        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
+        return convolved(x, self.reciprocal, self.envelope, self.bias, self._product)
+
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
 
 class SnakeForm(nn.Module):

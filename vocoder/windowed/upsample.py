@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.layers import Conv, ConvTranspose
+from vocoder.prepared import reciprocal_of
 
 FACTORS = MappingProxyType({20: (4, 5), 10: (2, 5), 6: (2, 3)})  # of the rates, for kernels within every chip's limit; 5 is not native
 
@@ -75,7 +76,8 @@ class PolyphaseConv(nn.Module):
     """
 
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
+    reciprocal: Tensor | None
 
     def __init__(self, conv: Conv, phases: tuple[int, ...]) -> None:
         super().__init__()
@@ -88,7 +90,9 @@ class PolyphaseConv(nn.Module):
             weight[:, :, phases[phase], neighbour + 1] = conv.weight.detach()[:, :, 0, tap]
         self.register_buffer("weight", weight.flatten(1, 2)[:, :, None])  # [out, in * stride, 1, 3]
         self.register_buffer("bias", conv.bias.detach().clone() if conv.bias.any() else None)
+        reciprocal = reciprocal_of(conv)
+        self.register_buffer("reciprocal", None if reciprocal is None else reciprocal.repeat_interleave(stride, dim=1))
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in * stride, R, W] -> [1, out, R, W - 2]."""
-        return F.conv2d(x, self.weight, self.bias)
+        return F.conv2d(x if self.reciprocal is None else x * self.reciprocal, self.weight, self.bias)

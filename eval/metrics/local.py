@@ -1,0 +1,73 @@
+"""The worst 60 ms of a clip: spectrum, level and pitch there, less what other seeds do at the same place.
+
+    local_spectrum_db(Trial(reference, test, other_seeds))
+
+One wrong phone in six seconds, or the loudest syllable dipped, moves no mean. Another seed is nowhere far from the reference, so its
+largest distance at a place is allowed there, but never more than ALLOWED: a noisier voice does not hide more.
+"""
+
+import numpy as np
+
+from eval.metrics.framing import decibels, running_mean
+from eval.metrics.pitch import GROSS_SHARE
+from eval.metrics.pitch_tracker import PITCH_HOP, PitchTrack
+from eval.metrics.trial import Trial
+from eval.metrics.windows import WINDOW, Windows
+
+MEL_FLOOR_DB, LEAST_BAND_DB = -30.0, -60.0  # of a band's own mean power over the reference, and of the mean over all bands
+LEVEL_FLOOR_DB = -25.0  # of the reference's mean power
+ALLOWED_DB, ALLOWED_CENTS = 3.0, 50.0
+GROSS_CENTS = 1200 * np.log2(1 + GROSS_SHARE)  # what a lost or wrong pitch counts as
+SURE_STRENGTH = 0.65  # periodicity from which a step's pitch is beyond doubt
+
+
+def local_spectrum_db(trial: Trial) -> float:
+    """Largest over windows of: RMS over 40 mel bands of the level difference to the reference, less the largest of the other seeds'."""
+    reference = trial.baseline.windows.mel
+    band = reference.mean(axis=0)
+    floor = np.maximum(band * 10 ** (MEL_FLOOR_DB / 10), band.mean() * 10 ** (LEAST_BAND_DB / 10))
+
+    def distance(windows: Windows) -> np.ndarray:
+        return np.sqrt(np.square(decibels((windows.mel + floor) / (reference + floor))).mean(axis=1))
+
+    return _excess(distance(trial.test_windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
+
+
+def local_level_db(trial: Trial) -> float:
+    """Largest over windows of: magnitude of the level difference to the reference, less the largest of the other seeds'."""
+    reference = trial.baseline.windows.level
+    floor = reference.mean() * 10 ** (LEVEL_FLOOR_DB / 10)
+
+    def distance(windows: Windows) -> np.ndarray:
+        return np.abs(decibels((windows.level + floor) / (reference + floor)))
+
+    return _excess(distance(trial.test_windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
+
+
+def local_pitch_cents(trial: Trial) -> float:
+    """Largest over windows of: mean magnitude of the F0 difference, less the largest of the other seeds'.
+
+    Only windows count whose 10 ms steps are all clearly voiced, at about one pitch, in the reference and every other seed; a step where
+    the test is not is a difference of 316 cents (20 %). 0 when there is no such window.
+    """
+    baseline = trial.baseline
+    tracks = (baseline.pitch, *baseline.seed_pitches)
+    sure = np.all([~_lost(baseline.pitch, track) & (track.strength > SURE_STRENGTH) for track in tracks], axis=0)
+    length = WINDOW // PITCH_HOP
+    counts = running_mean(sure.astype(float), length) > 1 - 1e-6
+
+    def distance(track: PitchTrack) -> np.ndarray:
+        cents = np.abs(1200 * np.log2(track.hz / baseline.pitch.hz))
+        return running_mean(np.where(_lost(baseline.pitch, track), GROSS_CENTS, cents), length) * counts
+
+    return _excess(distance(trial.test_pitch), [distance(seed) for seed in baseline.seed_pitches], ALLOWED_CENTS)
+
+
+def _lost(reference: PitchTrack, track: PitchTrack) -> np.ndarray:
+    """[frames] bool: not voiced, or at another pitch."""
+    return ~track.voiced | (np.abs(track.hz - reference.hz) > GROSS_SHARE * reference.hz)
+
+
+def _excess(test: np.ndarray, seeds: list[np.ndarray], most: float) -> float:
+    allowed = np.minimum(np.max(seeds, axis=0), most)
+    return float(max(0.0, (test - allowed).max()))

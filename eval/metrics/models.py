@@ -1,0 +1,147 @@
+"""Models that listen to one signal: DNSMOS and DistillMOS (predicted quality), resemblyzer's voice encoder. Packages bring the weights.
+
+    dnsmos_of(signal), distillmos_of(signal), voiceprint_of(signal)  # signal [samples] at 24 kHz
+
+None was trained on synthetic speech of this model: only differences to the fp32 render of the same sentence mean anything. A package that
+is missing is an InputError with the command that installs it; nothing is skipped.
+"""
+
+import importlib.util
+import io
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager, redirect_stdout
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from core.errors import InputError
+from eval.metrics.framing import MODEL_RATE_HZ, at_16_khz, at_least
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DNSMOS_SAMPLES = int(9.01 * MODEL_RATE_HZ)  # what the model was trained on
+DISTILLMOS_SAMPLES = 122_880  # 7.68 s
+MEL_BINS, EMBEDDING, LAYERS = 40, 256, 3  # resemblyzer's hparams
+PART_FRAMES, PART_STEP = 160, 77  # 1.6 s, 1.3 a second
+SPEECH_RMS = 10 ** (-30 / 20)
+INSTALL = 'pip install -e ".[judge]" && pip install --no-deps resemblyzer==0.1.4 distillmos==0.9.1 xls-r-sqa==0.1.0 (make venv does both)'
+
+
+def dnsmos_of(signal: np.ndarray) -> float:
+    """Overall quality by DNSMOS P.835, MOS: mean over consecutive pieces of 9 s; a shorter clip, or the rest, is said again until full."""
+    samples = at_least(_in_range(at_16_khz(signal)), DNSMOS_SAMPLES)
+    scores = [_dnsmos()(piece[:DNSMOS_SAMPLES], MODEL_RATE_HZ, False)["ovrl_mos"] for piece in _pieces(samples, DNSMOS_SAMPLES)]
+    return float(np.mean(scores))
+
+
+@torch.no_grad()
+def distillmos_of(signal: np.ndarray) -> float:
+    """Quality by DistillMOS, MOS: mean over consecutive pieces of 7.7 s, else as above."""
+    samples = at_least(at_16_khz(signal), DISTILLMOS_SAMPLES)
+    pieces = torch.from_numpy(np.stack([piece[:DISTILLMOS_SAMPLES] for piece in _pieces(samples, DISTILLMOS_SAMPLES)])).float()
+    return float(np.mean([float(_distillmos()(piece[None])) for piece in pieces]))  # [1, samples] each
+
+
+def voiceprint_of(signal: np.ndarray) -> np.ndarray:
+    """Resemblyzer's speaker embedding [256] of length 1: the mean over parts of 1.6 s, 1.3 a second, without its silence detector."""
+    from librosa.feature import melspectrogram
+
+    samples = at_least(at_16_khz(signal), PART_FRAMES * 160)
+    samples = samples * (SPEECH_RMS / np.sqrt(np.square(samples).mean()))
+    mel = melspectrogram(y=samples, sr=MODEL_RATE_HZ, n_fft=400, hop_length=160, n_mels=MEL_BINS).T.astype(np.float32)  # [frames, 40]
+    parts = np.stack([mel[start : start + PART_FRAMES] for start in range(0, len(mel) - PART_FRAMES + 1, PART_STEP)])
+    return _unit(_voice_encoder()(torch.from_numpy(parts)).mean(dim=0)).numpy()
+
+
+class VoiceEncoder(nn.Module):
+    """Resemblyzer's network (GE2E): an LSTM over mel frames, its last state through a layer, length 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(MEL_BINS, EMBEDDING, LAYERS, batch_first=True)
+        self.linear = nn.Linear(EMBEDDING, EMBEDDING)
+
+    @torch.no_grad()
+    def forward(self, mel: Tensor) -> Tensor:
+        """mel [parts, 160, 40] -> [parts, 256]."""
+        _, (state, _) = self.lstm(mel)
+        return _unit(torch.relu(self.linear(state[-1])))
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return vectors / vectors.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+def _in_range(samples: np.ndarray) -> np.ndarray:
+    """DNSMOS refuses samples beyond full scale: such a signal is brought down to it."""
+    return samples / max(1.0, float(np.abs(samples).max()))
+
+
+def _pieces(samples: np.ndarray, length: int) -> list[np.ndarray]:
+    """Consecutive pieces of `length`; a rest of at least half a piece is the signal's last `length` samples."""
+    starts = list(range(0, len(samples) - length + 1, length))
+    if len(samples) - (starts[-1] + length) >= length // 2:
+        starts.append(len(samples) - length)
+    return [samples[start : start + length] for start in starts]
+
+
+def _needs(package: str) -> Path:
+    """Folder of an installed package that is not imported."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise InputError(f"the judge listens with {package}, which is not installed: {INSTALL}")
+    return Path(found.submodule_search_locations[0])
+
+
+@cache
+def _dnsmos() -> Callable[[np.ndarray, int, bool], dict[str, Any]]:
+    models = _needs("speechmos") / "dnsmos_models"
+    _needs("onnxruntime")
+    import onnxruntime
+    from speechmos.dnsmos import DNSMOS
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # another number of threads changes the last bits
+    model = DNSMOS(str(models / "sig_bak_ovr.onnx"), str(models / "model_v8.onnx"))
+    model.onnx_sess = onnxruntime.InferenceSession(model.primary_model_path, options)
+    model.p808_onnx_sess = onnxruntime.InferenceSession(str(models / "model_v8.onnx"), options)
+    return model
+
+
+@cache
+def _distillmos() -> nn.Module:
+    for package in ("distillmos", "xls_r_sqa"):
+        _needs(package)
+    with _without_torchaudio(), redirect_stdout(io.StringIO()):  # it prints where its weights are
+        from distillmos import ConvTransformerSQAModel
+
+        return ConvTransformerSQAModel().eval()
+
+
+@contextmanager
+def _without_torchaudio() -> "Iterator[None]":
+    """DistillMOS imports torchaudio for its command line only; there is no build of it for every PyTorch."""
+    if importlib.util.find_spec("torchaudio"):
+        yield
+        return
+    sys.modules["torchaudio"] = ModuleType("torchaudio")
+    try:
+        yield
+    finally:
+        del sys.modules["torchaudio"]
+
+
+@cache
+def _voice_encoder() -> VoiceEncoder:
+    """Only the weights of the package are read: its module wants webrtcvad."""
+    stored = torch.load(_needs("resemblyzer") / "pretrained.pt", map_location="cpu", weights_only=True)["model_state"]
+    encoder = VoiceEncoder()
+    encoder.load_state_dict({name: value for name, value in stored.items() if name.startswith(("lstm.", "linear."))})
+    return encoder.eval()

@@ -1,0 +1,92 @@
+"""How small a damage each gate still finds with 24 clips: one kind of damage a gate, made stronger step by step until the gate is broken.
+
+    python -m eval.power [--checkpoint kokoro-int8] [--clips 24]
+
+Damage is done to the fp32 waveform, so only the gate's own metric is measured. The last line of stdout is one JSON object.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.arguments import checkpoint_argument
+from core.errors import EXIT_GOOD, run_cli
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eval.corpus import Spoken
+    from eval.dials import Dial
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="eval.power", description=__doc__.splitlines()[0])
+    checkpoint_argument(parser)
+    parser.add_argument("--clips", type=int, help="how many clips (default: all 24)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise (default: %(default)s)")
+    parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
+    return parser.parse_args(argv)
+
+
+def smallest_found(dial: "Dial", spoken: "Sequence[Spoken]") -> float | None:
+    """The first amount, from weak to strong, at which the dial's gate is broken for certain; None when none is."""
+    from eval.gates import COMMON
+    from eval.metrics.registry import measure
+    from eval.verdict import BROKEN, check
+
+    gate = next(gate for gate in COMMON if gate.name == dial.gate)
+    floors = [said.seed_floor((gate.metric,)) for said in spoken] if gate.in_seed_floors else []
+    for amount in dial.amounts:
+        figures = [measure(said.trial(dial.damage(said.reference, amount), said.vowel), (gate.metric,)) for said in spoken]
+        if check(gate, figures, floors).state == BROKEN:
+            return amount
+    return None
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    from core.checkpoint import open_checkpoint
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    from eval.corpus import Truth, judged_clips
+    from eval.dials import DIALS
+
+    truth = Truth(checkpoint, arguments.seed, arguments.renders)
+    chosen, shown = judged_clips(checkpoint, count=arguments.clips), Console(stderr=True)
+    spoken = [truth.of(clip) for clip in track(chosen, "fp32 renders", console=shown, transient=True)]
+    table, found = (
+        Table("gate", "damage", "found from", "tried", title=f"{len(spoken)} clips of {checkpoint.name}", title_justify="left"),
+        {},
+    )
+    for dial in track(DIALS, "gates", console=shown, transient=True):
+        found[dial.gate] = {"damage": dial.what, "unit": dial.unit, "smallest": smallest_found(dial, spoken)}
+        smallest = found[dial.gate]["smallest"]
+        tried = f"{dial.amounts[0]:g} to {dial.amounts[-1]:g}"
+        table.add_row(dial.gate, dial.what, "not found" if smallest is None else f"{smallest:g} {dial.unit}", tried)
+    Console(width=None if Console().is_terminal else 118).print(table)
+    print(json.dumps({"checkpoint": checkpoint.name, "clips": len(spoken), "power": found}))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from eval.power import main  # one module identity, however it was started
+
+    raise SystemExit(main())

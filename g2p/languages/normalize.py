@@ -1,0 +1,259 @@
+"""Written Spanish or Italian to spoken words: numbers, dates, times, money, units, abbreviations, signs; nothing lost in silence.
+
+    normalizer("es")("El 3/5/2026 pagó 2,50 €.")
+
+One pattern finds what is no plain word; characters, offsets and drops are those of the English normalizer (g2p/normalize/characters.py).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from g2p.languages import numerals
+from g2p.languages.grammar import GRAMMARS, Grammar
+from g2p.normalize import tokens_of
+from g2p.normalize.characters import LATIN, clean
+from g2p.normalize.state import Scan
+from g2p.result import PUNCTUATION, Normalized
+
+OPENING = str.maketrans("¿¡", "  ")  # part of the spelling, not said
+NUMBER = r"\d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?:,\d+)?(?![\d.])|\d+(?:[.,]\d+)?"
+WORD = rf"[{LATIN}]+(?:'[{LATIN}]+)*'?"
+VOWEL = "aeiouáéíóúàèìòù"
+WORDLIKE = re.compile(rf"(?:[^{VOWEL}]?[lr]?[{VOWEL}]{{1,2}}[nrslmdkcx]?)+", re.IGNORECASE)
+LONGEST_DIGITS = 15
+Handler = Callable[[Scan, "re.Match[str]"], int]
+
+
+class Normalizer:
+    """normalize(text) -> Normalized, as SentenceReader wants it."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._pattern = re.compile(self._alternatives())
+
+    def _alternatives(self) -> str:
+        grammar = self.grammar
+        units = "|".join(sorted(map(re.escape, grammar.units), key=len, reverse=True))
+        short = "|".join(re.escape(text).replace(r"\ ", " ?") for text in sorted(grammar.abbreviations, key=len, reverse=True))
+        signs = "".join(map(re.escape, sorted(set("".join(grammar.currencies)) - set("EURSD"))))
+        months = "|".join(grammar.months)
+        elided = rf"(?P<elided>(?i:\b(?:{grammar.elided})'))?" if grammar.elided else "(?P<elided>(?!))?"
+        return "|".join(
+            (
+                r"(?P<override>[\ue000-\uf8ff])",
+                r"(?P<address>[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|(?:https?://|www\.)[^\s<>\"”)]*[\w/]|\b\w+\.(?:com|org|net|es|it|eu)\b(?![.\w]))",
+                rf"(?P<short>(?<!\w)(?:{short})(?!\w))",
+                r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)",
+                r"(?P<date>\b\d{1,2}(?:/\d{1,2}/|-\d{1,2}-|\.\d{1,2}\.)\d{2,4}\b)",
+                r"(?P<clock>\b(?:[01]?\d|2[0-4])(?::|(?<=(?:las|lle|ore) \d)\.|(?<=(?:las|lle|ore) \d\d)\.)"
+                r"[0-5]\d(?::[0-5]\d)?(?: ?h\b)?(?!\d|[,.]\d))",
+                r"(?P<fraction>\b[1-9]\d?/[1-9]\d?\b(?![/\d]))",
+                rf"(?P<money>(?P<sign>[{signs}]) ?(?P<price>{NUMBER})|(?P<price2>{NUMBER}) ?(?P<sign2>[{signs}]|EUR\b|USD\b))",
+                r"(?P<ordinal>\b(?P<nth>\d{1,4})(?:\.?[ºª]|\.?[oa]\b|\.?er\b|°(?! ?[CF]\b)(?= [a-zà-ú])))",
+                rf"(?P<first>\b1°?(?= (?:{months})\b))",
+                rf"{elided}(?P<number>(?<![\w.,])[-−]?(?:{NUMBER}))(?P<after> ?(?:%|‰|°(?: ?[CF]\b)?|(?:{units})(?![\w/²³])))?",
+                rf"(?P<capitals>\b[{LATIN}](?<=[A-ZÀ-Þ])[A-ZÀ-Þ]+\b)",
+                r"(?P<single>\b[IVX]\b)",
+                rf"(?P<word>{WORD})",
+                r"(?P<dash>(?<=\s)[-–](?=\s)|–|--+)",
+                r"(?P<dots>\.\.\.+)",
+                rf"(?P<mark>[{re.escape(PUNCTUATION)}])",
+                r"(?P<space>\s+)",
+                r"(?P<digits>\d+)",
+                r"(?P<other>.)",
+            )
+        )
+
+    def __call__(self, text: str, *, dialect: str = "") -> Normalized:
+        """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
+        cleaned = clean(text.translate(OPENING))
+        scan = Scan(cleaned.text, "us")
+        self.shouted = not re.search(r"[a-zß-ÿ]", cleaned.text) and len(re.findall(r"[A-ZÀ-Þ]{2,}", cleaned.text)) > 2
+        place = 0
+        while place < len(cleaned.text):
+            match = self._pattern.match(cleaned.text, place)
+            assert match is not None and match.end() > place  # `other` takes any character, `space` a line break
+            kind = next(name for name in KINDS if match[name] is not None)
+            getattr(self, f"_{kind}")(scan, match)
+            place = match.end()
+        drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in scan.drops]
+        return Normalized(tuple(tokens_of(scan, cleaned)), dict(Counter(why for _, _, why in drops)))
+
+    def _override(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.tokens.append((match[0], *match.span(), "override", None))
+
+    def _space(self, scan: Scan, match: "re.Match[str]") -> None:
+        """Nothing to say."""
+
+    def _word(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.word(match[0], *match.span())
+
+    def _mark(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.mark(match[0], *match.span())
+
+    def _dots(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.mark("…", *match.span())
+
+    def _dash(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.mark("—", *match.span())
+
+    def _capitals(self, scan: Scan, match: "re.Match[str]") -> None:
+        """A Roman numeral, letters one by one, or a word in capitals."""
+        value = numerals.roman(match[0]) if set(match[0]) <= set(numerals.ROMAN) else None
+        if value is not None and (self._numbered(scan) or len(match[0]) > 2 or value < 21):
+            following = re.match(rf"\s*([{LATIN}]+)", scan.text[match.end() :])  # il XX secolo
+            counted = following[1] if following and self.grammar.roman_after.search(following[1]) else scan.previous()
+            scan.say(self.grammar.roman_ordinal(value, counted), *match.span())
+        elif not self.shouted and (match[0] in self.grammar.spelled or len(match[0]) < 3 or not WORDLIKE.fullmatch(match[0])):
+            scan.letters(match[0], *match.span())
+        else:
+            scan.word(match[0], *match.span())
+
+    def _single(self, scan: Scan, match: "re.Match[str]") -> None:
+        """I, V, X: numerals behind a word that is numbered."""
+        if self._numbered(scan):
+            scan.say(self.grammar.roman_ordinal(numerals.ROMAN[match[0]], scan.previous()), *match.span())
+        else:
+            scan.word(match[0], *match.span())
+
+    def _numbered(self, scan: Scan) -> bool:
+        return bool(self.grammar.roman_after.search(scan.previous())) or (
+            scan.previous()[:1].isupper() and len(scan.tokens) > 1 and not scan.previous().isupper()
+        )
+
+    def _short(self, scan: Scan, match: "re.Match[str]") -> None:
+        """An abbreviation; its point ends the sentence where nothing follows."""
+        key = next(text for text in self.grammar.abbreviations if text.replace(" ", "") == match[0].replace(" ", ""))
+        ends = match[0].endswith(".") and not scan.text[match.end() :].strip(' \n"”)')
+        scan.say(self.grammar.abbreviations[key], match.start(), match.end() - ends, False if ends else None)
+        if ends:
+            scan.mark(".", match.end() - 1, match.end())
+
+    def _address(self, scan: Scan, match: "re.Match[str]") -> None:
+        text = re.sub(r"^https?://", "", match[0]).rstrip("/")
+        pieces = (self.grammar.web.get(piece, piece) for piece in re.findall(r"\d+|[^\W\d_]+|[\W_]", text))
+        scan.say(" ".join(self._integer(piece, "") if piece.isdigit() else piece for piece in pieces), *match.span())
+
+    def _iso(self, scan: Scan, match: "re.Match[str]") -> None:
+        year, month, day = match[0].split("-")
+        self._dated(scan, match, day, month, year)
+
+    def _date(self, scan: Scan, match: "re.Match[str]") -> None:
+        day, month, year = re.split(r"[/.-]", match[0])
+        self._dated(scan, match, day, month, year)
+
+    def _dated(self, scan: Scan, match: "re.Match[str]", day: str, month: str, year: str) -> None:
+        """Day, month, year where they can be; else the numbers one after the other."""
+        if 1 <= int(month) <= 12 and 1 <= int(day) <= 31:
+            said = self.grammar.date(int(day), self.grammar.months[int(month) - 1], self._integer(year, ""))
+        else:
+            said = " ".join(self._integer(part, "") for part in re.split(r"[/.-]", match[0]))
+        scan.say(said, *match.span())
+
+    def _clock(self, scan: Scan, match: "re.Match[str]") -> None:
+        hour, minute, *_second = (int(part) for part in re.findall(r"\d+", match[0]))
+        said = self.grammar.clock(hour, minute)
+        scan.say(said + (f" {self.grammar.cardinal(_second[0], '')}" if _second else ""), *match.span())
+
+    def _fraction(self, scan: Scan, match: "re.Match[str]") -> None:
+        above, below = match[0].split("/")
+        known = self.grammar.fractions.get(match[0])
+        scan.say(known or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}", *match.span())
+
+    def _money(self, scan: Scan, match: "re.Match[str]") -> None:
+        one, several, cent, cents = self.grammar.currencies[match["sign"] or match["sign2"]]
+        whole, fraction = self._parts(match["price"] or match["price2"])
+        scaled = re.match(r" ?(mil millones|millones|millón|miliardi|miliardo|milioni|milione|mila|mil)\b", scan.text[match.end() :])
+        if scaled or (fraction and len(fraction) != 2) or not cent:
+            scan.say(self._spoken(match["price"] or match["price2"], several), *match.span())
+            if not scaled:
+                scan.say(several, *match.span())
+            return
+        said = []
+        if int(whole) or not fraction:
+            said.append(f"{self._integer(whole, several)} {self._of(whole)}{one if whole == '1' else several}")
+        if fraction and int(fraction):
+            said.append(f"{self._integer(fraction, cents)} {cent if int(fraction) == 1 else cents}")
+        scan.say(f" {self.grammar.money_joint} ".join(said) or f"{self._integer('0', several)} {several}", *match.span())
+
+    def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
+        said = self.grammar.ordinal(int(match["nth"]), match[0][-1] in "ªa")
+        apocope = match[0].endswith("er") or (said in ("primero", "tercero") and re.match(r" [a-zá-ú]", scan.text[match.end() :]))
+        scan.say(said[:-1] if apocope else said, *match.span())
+
+    def _first(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.say(self.grammar.date(1, "", "").strip(), *match.span())
+
+    def _number(self, scan: Scan, match: "re.Match[str]") -> None:
+        """A number, its sign, and the unit or per cent behind it."""
+        text, unit, grammar = match["number"], (match["after"] or "").strip(), self.grammar
+        following = re.match(rf"\s*([{LATIN}]+)", scan.text[match.end() :])
+        one = text.lstrip("-−") in ("1", "01")
+        forms = grammar.units.get(unit) or (grammar.degrees if unit.startswith("°") else None)
+        counted = forms[not one].split()[0] if forms else "" if unit else following[1] if following else ""
+        said = [self._spoken(text, counted)]
+        if forms:
+            said.append(forms[not one] + {"C": " Celsius", "F": " Fahrenheit"}.get(unit[-1:] if unit[:1] == "°" else "", ""))
+        elif unit:
+            said.append(grammar.percent)
+        start = match.start("number")
+        if match["elided"]:
+            head, *rest = " ".join(said).split(" ", 1)
+            scan.word(match["elided"] + head, match.start("elided"), match.end("number"), bool(rest) or None)
+            said, start = rest, match.start("number")
+        if said:
+            scan.say(" ".join(said), start, match.end())
+
+    def _digits(self, scan: Scan, match: "re.Match[str]") -> None:
+        scan.say(self._integer(match[0], ""), *match.span())
+
+    def _other(self, scan: Scan, match: "re.Match[str]") -> None:
+        said = self.grammar.signs.get(match[0])
+        if said:
+            scan.say(said, *match.span())
+        elif match[0] in "-'" and scan.tokens and scan.tokens[-1][2] == match.start():
+            scan.silent(*match.span())
+            scan.space_last()
+        else:
+            scan.drop(*match.span(), "symbol")
+
+    def _parts(self, text: str) -> tuple[str, str]:
+        """Whole part and decimals of a number as it is written: a point before three digits parts thousands, a comma decimals."""
+        plain = text.replace(" ", "")
+        if re.fullmatch(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain):
+            plain = plain.replace(".", "")
+        whole, _, fraction = plain.replace(".", ",").partition(",")
+        return whole, fraction
+
+    def _spoken(self, text: str, counted: str) -> str:
+        sign, plain = text[0] in "-−", text.lstrip("-−")
+        whole, fraction = self._parts(plain)
+        said = self._integer(whole, "" if fraction else counted)
+        if fraction:
+            zeros = len(fraction) - len(fraction.lstrip("0"))
+            tail = fraction.lstrip("0")
+            names = [self.grammar.digits[0]] * zeros + [self._integer(tail, counted) if 0 < len(tail) <= 2 else self._one_by_one(tail)]
+            said = f"{said} {self.grammar.point} {' '.join(names)}".strip()
+        elif counted and counted.lower() != self.grammar.of_millions and self._of(whole):
+            said = f"{said} {self.grammar.of_millions}"
+        return f"{self.grammar.minus} {said}" if sign else said
+
+    def _of(self, whole: str) -> str:
+        number = int(whole)
+        return f"{self.grammar.of_millions} " if number >= 10**6 and number % 10**6 == 0 else ""
+
+    def _integer(self, text: str, counted: str) -> str:
+        if len(text) > LONGEST_DIGITS - 1 or (len(text) > 2 and text[0] == "0"):
+            return self._one_by_one(text)
+        return self.grammar.cardinal(int(text), counted)
+
+    def _one_by_one(self, text: str) -> str:
+        return " ".join(self.grammar.digits[int(digit)] for digit in text)
+
+
+KINDS = (
+    "override", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "first", "number", "capitals", "single",
+    "word", "dash", "dots", "mark", "space", "digits", "other",
+)  # fmt: skip
+NORMALIZERS = {language: Normalizer(grammar) for language, grammar in GRAMMARS.items()}

@@ -1,0 +1,76 @@
+"""A release decision made up of figures that nobody measured: for tests of the page, and to look at it without an hour's measuring.
+
+record = made_up({"fp16": 0.0, "w8": 0.1, "p4": 3.0})     # level -> how damaged
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from core.checkpoint import DEMO_NAME
+from eval.choose import choose
+from eval.decision import level_record
+from eval.gates import gates_for
+from eval.judge import ClipResult, check_record, decided
+from eval.levels import JudgedLevel
+from eval.metrics.registry import HIGHER, METRICS
+from eval.package_facts import PackageFacts
+from mlprogram.examine.rules import load_rules
+from quantize.methods import METHODS
+
+VOICES = ("af_heart", "am_michael", "bf_emma")
+KINDS = {"fp16": "fp16", "w8": "linear int8", "w8a8": "linear int8", "p8": "palette 8-bit", "p6": "palette 6-bit", "p4": "palette 4-bit"}
+SIZES = {"fp16": 107.1, "w8": 54.6, "p8": 54.9, "p6": 41.2, "p4": 28.0, "w4": 31.0, "w8a8": 55.2, "mixed": 54.7}
+
+
+def clips(damage: float, count: int = 24) -> list[ClipResult]:
+    """Figures that lie `damage` limits away from perfect, with some spread; the seed floor half a limit away."""
+    drawn, found = np.random.default_rng(int(damage * 1000)), []
+    scales = {gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")}
+    for number in range(count):
+        spread = 1 + 0.1 * drawn.standard_normal(2)
+        parts = (damage * spread[0], 0.5 * spread[1])
+        figures, floor = ({name: _moved(name, part * scales.get(name, 0.1)) for name in METRICS} for part in parts)
+        voice = VOICES[number % len(VOICES)]
+        found.append(ClipResult(f"judged-{number:02d}", voice, 4.0, f"Clip <{number}> & so on.", figures, floor))
+    return found
+
+
+def _moved(name: str, by: float) -> float:
+    metric = METRICS[name]
+    return metric.perfect - by if metric.best == HIGHER else metric.perfect + by
+
+
+def level(name: str, damage: float) -> JudgedLevel:
+    """A level with that damage."""
+    method, judgement = METHODS[name], decided(name, clips(damage))
+    chips = load_rules().chips
+    forecast = {chip: {"low_ms": 2.9, "high_ms": 90 + SIZES[name] / 10, "engine_low": 0.81, "engine_high": 0.99} for chip in chips}
+    kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
+    facts = PackageFacts(int(SIZES[name] * 1e6), 0.97 if name == "w8a8" else 0.0, kinds, {"conv": 80}, "iOS17", forecast)
+    decision = judgement.decision
+    record = {
+        "verdict": decision.verdict, "reasons": list(decision.reasons), "broken": list(decision.broken),
+        "checks": [check_record(check) for check in decision.checks], "summary": judgement.summary(),
+        "clips": [asdict(clip) for clip in judgement.clips], "provenance": {"package_sha256": "0" * 64},
+    }  # fmt: skip
+    return JudgedLevel(name, method.title, method.unfit_for_engine, facts=facts, record=record)
+
+
+def made_up(damages: dict[str, float], withheld: str | None = "the demo voice is never released") -> dict[str, Any]:
+    """What decision.json would hold."""
+    levels = [level(name, damage) for name, damage in damages.items()]
+    choice = choose(levels, "smallest", "m4", withheld)
+    floor = {name: clips(0.5)[0].seed_floor[name] for name in METRICS}
+    spread = {"fp32, another noise seed": floor | {f"{name}_worst": value for name, value in floor.items()}}
+    made = {
+        "checkpoint": DEMO_NAME, "checkpoint_sha256": "0" * 64, "commit": "0123456789abcdef+", "date": "2026-11-22", "seed": 0,
+        "set": "judged", "seed_floor_seed": 1, "precision": "declared",
+        "limits": [{"commit": "fedcba9876543210"}], "libraries": {"torch": "2"},
+        "clips": [clip.id for clip in clips(0.0)],
+    }  # fmt: skip
+    told = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "may_be_released": choice.may_be_released}
+    told |= {"reason": choice.reason, "costs": choice.costs, "bests": list(choice.bests), "notes": list(choice.notes)}
+    whole = told | {"objective": "smallest", "chip": "m4", "claim": "numeric", "spread": spread, "provenance": made}
+    return whole | {"levels": [level_record(level) for level in levels]}

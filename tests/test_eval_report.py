@@ -1,0 +1,195 @@
+"""The page a person decides from, the player's sounds, and the blinded listening pack."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from bench.random_checkpoint import write_checkpoint
+from core.checkpoint import Checkpoint
+from core.corpus import heldout
+from eval.audition import REFERENCE, Heard, chosen_clips, kept
+from eval.listening import pairs
+from eval.metrics.registry import METRICS
+from eval.report import main as report
+from eval.report_page import page
+from eval.report_player import packed
+from eval.report_plots import scatter, strips
+from eval.report_reasons import reasons
+from eval.report_words import figure, plain_name, used
+from tests.builds import small_config
+from tests.release_build import release
+from tests.release_record import made_up
+
+LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
+
+
+class Page(HTMLParser):
+    """Collects what a page asks for, its visible words, and the JSON that it carries."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.inside: list[str] = []
+        self.words = self.sounds = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value[:10] for name, value in attributes if name in ("src", "href") and value]
+        self.inside.append("json" if ("type", "application/json") in attributes else tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside.pop() if self.inside else None
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and self.inside[-1] == "json":
+            self.sounds += data
+        elif not self.inside or self.inside[-1] not in ("style", "script"):
+            self.words += data + " "
+
+
+@pytest.fixture(scope="module")
+def record() -> dict:
+    return made_up(LEVELS)
+
+
+@pytest.fixture(scope="module")
+def heard(record: dict) -> list[Heard]:
+    """Two clips with the decision's ids: a tone, and for each level the tone with noise as strong as its damage."""
+    found, drawn = [], np.random.default_rng(0)
+    for number, clip in enumerate(heldout()[:2]):
+        tone = 0.3 * np.sin(np.arange(24_000) * (0.05 + 0.01 * number)).astype(np.float32)
+        signals = {name: tone + 0.01 * damage * drawn.standard_normal(24_000).astype(np.float32) for name, damage in LEVELS.items()}
+        renamed = type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
+        found.append(Heard(renamed, {REFERENCE: tone} | signals))
+    return found
+
+
+class TestPage:
+    def test_it_says_what_to_release_and_what_that_costs(self, record: dict, heard: list[Heard]) -> None:
+        words = Page(page(record, heard, [])).words
+        said = ["Would release p6", "p6 (6-bit palette): 62 % smaller than fp16, PESQ", "Best for size"]
+        assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
+        for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "The demo voice is never released", "iOS 17"):
+            assert needed in words
+        assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
+
+    def test_nothing_from_outside_under_3_mb_no_markup_from_texts(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
+        (tmp_path / "curve.png").write_bytes(b"a curve")
+        text = page(record, heard, [tmp_path / "curve.png"])
+        assert len(text) < 3_000_000 and "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
+        assert set(Page(text).addresses) == {"data:image"} and base64.b64encode(b"a curve").decode() in text
+
+    def test_each_reason_stands_once(self, record: dict) -> None:
+        words = reasons(record)
+        said = {check["reason"] for level in record["levels"] for check in level["checks"] if check["state"] != "holds"}
+        assert said and all(words.count(f">{escape(reason)}<") == 1 for reason in said)
+        assert "Every gate holds for fp16, w8, p6." in words
+
+    def test_every_metric_of_the_registry_has_a_figure(self, record: dict, heard: list[Heard]) -> None:
+        words = Page(page(record, heard, [])).words
+        assert all(metric.title in words for metric in METRICS.values())
+
+    def test_no_level_ships(self, heard: list[Heard]) -> None:
+        text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
+        assert "Release none" in Page(text).words and 'class="bests"' not in text
+
+
+class TestPlots:
+    def test_every_point_is_labelled_and_no_two_labels_meet(self, record: dict) -> None:
+        drawn = scatter(record)
+        for level in record["levels"]:
+            assert f">{level['method']} {figure(level['summary']['pesq']['mean'])}<" in drawn
+        places = re.findall(r'<svg x="([\d.]+)%" y="([\d.]+)".*?<text x="(-?[\d.]+)" y="(-?[\d.]+)" text-anchor="(\w+)">', drawn)
+        spots = {(round(float(x) * 3.3 + float(dx)), round(float(y) + float(dy)), anchor) for x, y, dx, dy, anchor in places}
+        assert len(spots) == len(record["levels"])
+
+    def test_gates_belong_to_their_level(self, record: dict) -> None:
+        rows = {re.search(r"<span>(.*?)</span>", row)[1]: row for row in strips(record, "pesq").split('<div class="strip">')[1:]}
+        assert "&gt;= 4.5" in rows["fp16"] and "&gt;= 4.5" not in rows["w8"] and 'class="gate"' not in rows["another seed"]
+        assert rows["w8"].count("<circle") == 24
+
+
+class TestWords:
+    def test_names_come_from_the_package(self) -> None:
+        assert plain_name({"stored_bytes": {"palette 6-bit": 100, "fp16": 1}, "int8_macs_share": 0.0}) == "6-bit palette"
+        assert plain_name({"stored_bytes": {"linear int8": 100}, "int8_macs_share": 0.97}) == "8-bit weights and activations"
+        mixed = {"stored_bytes": {"linear int8": 50, "fp16": 50}, "int8_macs_share": 0.5}
+        assert plain_name(mixed) == "8-bit weights + 16-bit floats, 50 % of the arithmetic in int8"
+        assert (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
+
+    def test_how_much_of_a_limit_is_used(self) -> None:
+        assert used({"gate": "mcd_db mean", "value": 0.5, "rule": "<= 1"}) == 0.5
+        assert used({"gate": "level_db worst", "value": -1.0, "rule": "within 0.5"}) == 2.0
+        assert used({"gate": "pesq mean", "value": METRICS["pesq"].perfect, "rule": ">= 4"}) == 0.0
+
+
+class TestSounds:
+    def test_a_level_comes_back_to_the_last_bit(self, heard: list[Heard]) -> None:
+        reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
+        alone, difference = kept(near), kept(near, reference)
+        assert not alone["difference"] and difference["difference"] and len(difference["flac"]) < len(alone["flac"])
+        own, base, rest = (soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
+                           for way in (alone, kept(reference), difference))  # fmt: skip
+        assert np.array_equal(own, base + rest)
+
+    def test_what_does_not_fit_is_left_out_last_wanted_first(
+        self, record: dict, heard: list[Heard], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        levels, sounds = packed(record, heard)
+        assert levels[0] == "p6" and set(levels) == set(LEVELS) and set(sounds[0]["figures"]) == set(LEVELS)
+        spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
+        monkeypatch.setattr("eval.report_player.BUDGET_BYTES", spent - 1)
+        assert packed(record, heard)[0] == levels[:-1]
+        assert "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
+
+    def test_the_worst_clip_of_the_level_is_heard(self, record: dict) -> None:
+        clips = [type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"}) for number, clip in enumerate(heldout())]
+        chosen = chosen_clips(record, clips)
+        judged = next(level for level in record["levels"] if level["method"] == record["level"])
+        fitting = {clip.id for clip in clips if 2 <= clip.frames / 40 <= 7}
+        worst = min((clip for clip in judged["clips"] if clip["id"] in fitting), key=lambda clip: clip["figures"]["pesq"])
+        assert chosen[0].id == worst["id"] and len({clip.voice for clip in chosen}) == 3
+
+
+def test_the_command_writes_page_and_blind_pack(
+    placed: tuple[Checkpoint, Path],
+    measured: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    release(placed, "--methods", "fp16")
+    monkeypatch.undo()
+    build = ["--build", str(placed[1])]
+    assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
+    folder = placed[1] / "release"
+    found = Page((folder / "report.html").read_text(encoding="utf-8"))
+    data = json.loads(found.sounds)
+    assert data["levels"] == ["fp16"] and len(data["clips"]) == 3 and "Would release fp16" in found.words
+    key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
+    assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(encoding="utf-8")
+    with (folder / "listening" / "sheet.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.reader(stream))
+    assert len(rows) - 1 == len(json.loads(key)["pairs"]) == len(list((folder / "listening").glob("*-A.wav"))) == 6
+
+    other = write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
+    assert report(["--checkpoint", str(other), *build]) == 2
+    assert "the decision is about checkpoint" in capsys.readouterr().err
+
+
+def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:
+    heard = [Heard(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
+    found = pairs(heard, ["w8"], seed=3)
+    assert found == pairs(heard, ["w8"], seed=3) != pairs(heard, ["w8"], seed=4)
+    assert sum(pair["A"] == pair["B"] == REFERENCE for pair in found) == 6
+    assert {pair["A"] for pair in found if pair["A"] != pair["B"]} == {REFERENCE, "w8"}

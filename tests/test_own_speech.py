@@ -1,0 +1,78 @@
+"""A checkpoint's own speech: three sets that share no text, features kept by content, an altered file refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.checkpoint import DEMO_FOLDER, Checkpoint
+from core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
+from core.corpus import letters, require_disjoint, speech_lines
+from core.errors import InputError
+from eval.corpus import judged_clips
+from quantize.activations import calibration_inputs
+from quantize.speech import own_speech, speakers
+from vocoder.decoder import Vocoder
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checkpoint:
+    """The demo voice, with a cache of its own."""
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
+    return Checkpoint.from_folder(DEMO_FOLDER)
+
+
+def test_no_text_is_in_two_sets() -> None:
+    texts = [letters(line.text) for name in (TUNING, JUDGED, SECOND) for line in speech_lines(name)]
+    assert len(texts) == len(set(texts)) == 72
+
+
+def test_the_judged_set_spans_lengths_speeds_and_voices(demo: Checkpoint) -> None:
+    spoken = own_speech(demo, JUDGED)
+    assert len({bucket_for(utterance.frames, DEFAULT_BUCKETS) for utterance in spoken}) >= 12
+    assert {line.speed for line in speech_lines(JUDGED)} >= {0.6, 2.0}
+    assert {utterance.voice for utterance in spoken} == set(demo.voices)
+    assert all(len(u.f0_hz) == len(u.energy) == 2 * u.frames and np.isfinite(u.f0_hz).all() for u in spoken)
+
+
+def test_the_second_set_has_other_voices(demo: Checkpoint) -> None:
+    assert not set(speakers(demo, SECOND)) & set(speakers(demo, JUDGED))
+
+
+def test_features_are_kept_and_the_same(demo: Checkpoint, tmp_path: Path) -> None:
+    first = own_speech(demo, JUDGED)
+    (kept,) = (tmp_path / "speech").glob("judged-*.npz")
+    written = kept.stat().st_mtime_ns
+    again = own_speech(demo, JUDGED)
+    assert kept.stat().st_mtime_ns == written
+    assert all(np.array_equal(a.energy, b.energy) and np.array_equal(a.durations, b.durations) for a, b in zip(first, again, strict=True))
+
+
+def test_an_altered_file_is_refused(demo: Checkpoint, tmp_path: Path) -> None:
+    own_speech(demo, JUDGED)
+    (kept,) = (tmp_path / "speech").glob("judged-*.npz")
+    with np.load(kept) as stored:
+        fields = {name: stored[name] for name in stored.files}
+    fields["0/energy"] = fields["0/energy"] + 1
+    np.savez(kept, **fields)
+    with pytest.raises(InputError, match="is not as it was written"):
+        own_speech(demo, JUDGED)
+    kept.write_bytes(b"PK")
+    with pytest.raises(InputError, match="cannot be read as arrays"):
+        own_speech(demo, JUDGED)
+
+
+def test_what_is_judged_is_never_tuned_on(demo: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways: calibration refuses a tuning set with a judged text, and the judge refuses it too."""
+    shared = own_speech(demo, JUDGED)
+    monkeypatch.setattr("quantize.activations.own_speech", lambda *_: shared)
+    with pytest.raises(InputError, match="tune on other text"):
+        next(calibration_inputs(demo, Vocoder.of(demo), 3))
+    monkeypatch.setattr("eval.corpus.own_speech", lambda *_: shared)
+    with pytest.raises(InputError, match="tune on other text"):
+        judged_clips(demo)
+
+
+def test_the_bundled_sets_pass(demo: Checkpoint) -> None:
+    require_disjoint(own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)])
+    assert len(judged_clips(demo, count=5)) == 5

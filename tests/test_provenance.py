@@ -1,0 +1,178 @@
+"""Nothing is believed that can be read: whose checkpoint it is, what was measured, what a package is, which limits judged."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from core import identity
+from core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, HUB_REVISION, HUB_SHA256, Checkpoint, open_checkpoint
+from core.config import KokoroConfig
+from core.errors import InputError
+from core.identity import Identity, config_sha256, released, voice_sha256, withheld
+from core.kokoro_int8 import cache
+from core.sealed import read_sealed, read_sealed_arrays, sealed, sealed_arrays
+from core.staging import write_json
+from core.voices import read_pack
+from eval import provenance
+from eval.metrics.registry import METRICS
+
+DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("good"), tiny_config())
+
+
+def changed_config(folder: Path, change: Callable[[dict], object]) -> Checkpoint:
+    """The checkpoint in `folder` after a change of its config.json."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return open_checkpoint(str(folder))
+
+
+class TestContent:
+    def test_another_voice_under_an_old_name_is_another_checkpoint(self, good: Path, tmp_path: Path) -> None:
+        before, folder = open_checkpoint(str(good)), Path(shutil.copytree(good, tmp_path / "swapped"))
+        shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
+        after = open_checkpoint(str(folder))
+        assert after.sha256 == before.sha256
+        assert after.content_sha256 != before.content_sha256
+
+    def test_another_config_is_another_checkpoint_and_other_spaces_are_not(self, good: Path, tmp_path: Path) -> None:
+        before, folder = open_checkpoint(str(good)).content_sha256, Path(shutil.copytree(good, tmp_path / "other"))
+        assert changed_config(folder, lambda config: config.update({"name": "mine"})).content_sha256 == before
+        assert changed_config(folder, lambda config: config["vocab"].update({"a": 44})).content_sha256 != before
+
+    def test_a_voice_has_one_hash_in_every_format(self, good: Path, tmp_path: Path) -> None:
+        pack = read_pack(good / "voices" / "slt.pt")
+        (tmp_path / "slt.bin").write_bytes(pack.numpy().astype("<f4").tobytes())
+        np.save(tmp_path / "slt.npy", pack.numpy())
+        assert len({voice_sha256(read_pack(path)) for path in (good / "voices" / "slt.pt", *tmp_path.iterdir())}) == 1
+
+
+class TestReleasable:
+    """Way 1: `releasable` was what config.json said of itself."""
+
+    def test_the_list_is_the_hubs_at_the_pinned_revision(self) -> None:
+        (hub,) = released()
+        assert (hub["repository"], hub["revision"], hub["weights"]) == (HUB_REPOSITORY, HUB_REVISION, HUB_SHA256)
+        assert hub["config"] == config_sha256(KokoroConfig.load(DATA / "config.json")) and len(hub["voices"]) == 54
+        packs = list((DATA / "voices").glob("*.bin"))
+        assert packs and all(hub["voices"][path.stem] == voice_sha256(read_pack(path)) for path in packs)
+
+    def test_weights_config_and_each_voice_must_be_on_it(self) -> None:
+        (hub,) = released()
+        some = {name: hub["voices"][name] for name in ("af_heart", "am_adam")}
+        assert withheld(Identity(hub["weights"], hub["config"], some)) is None
+        refused = {
+            "its weights": Identity("0" * 64, hub["config"], some),
+            "its config.json is not that of hexgrad/Kokoro-82M": Identity(hub["weights"], "0" * 64, some),
+            "its voice af_heart is not": Identity(hub["weights"], hub["config"], some | {"af_heart": hub["voices"]["am_adam"]}),
+            "its voice my_own is not": Identity(hub["weights"], hub["config"], some | {"my_own": "0" * 64}),
+            "it has no voices": Identity(hub["weights"], hub["config"], {}),
+        }
+        for reason, who in refused.items():
+            assert (withheld(who) or "").startswith(reason)
+
+    def test_a_checkpoint_on_the_list_is_releasable_until_a_voice_changes(
+        self, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = Path(shutil.copytree(good, tmp_path / "listed"))
+        listed = changed_config(folder, lambda config: config.pop("releasable")).identity
+        entry = {"repository": "a/b", "weights": listed.weights, "config": listed.config, "voices": dict(listed.voices)}
+        monkeypatch.setattr(identity, "released", lambda: (entry,))
+        assert open_checkpoint(str(folder)).releasable
+        assert open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
+        torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
+        assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
+
+    def test_a_copy_of_the_demo_voice_without_its_two_fields_is_refused(self, tmp_path: Path) -> None:
+        folder = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "copy"))
+        with pytest.raises(InputError, match='holds the weights of demo, but its config.json gives the name kokoro-82m.*"name": "demo"'):
+            changed_config(folder, lambda config: [config.pop("name"), config.pop("releasable")])
+        named = changed_config(folder, lambda config: config.update({"name": "demo", "releasable": True}))
+        assert not named.releasable and "not on the list" in str(named.withheld)
+
+    @pytest.mark.parametrize("name", ["kokoro-82m", "kokoro-int8"])
+    def test_other_weights_under_a_known_name_are_refused(self, good: Path, tmp_path: Path, name: str) -> None:
+        folder = Path(shutil.copytree(good, tmp_path / "claims"))
+        with pytest.raises(InputError, match=f'does not hold the weights of {name}.*give it a "name" of its own'):
+            changed_config(folder, lambda config: config.update({"name": name}))
+
+    def test_kokoro_int8_under_another_name_is_refused(self, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cache, "WEIGHTS_SHA256", open_checkpoint(str(good)).sha256)
+        with pytest.raises(InputError, match="holds the weights of kokoro-int8, but its config.json gives the name tiny"):
+            open_checkpoint(str(Path(shutil.copytree(good, tmp_path / "int8"))))
+
+
+class TestSealed:
+    ABOUT = {"clip": "a"}
+
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            lambda data: data.update({"pesq": 4.64}),
+            lambda data: data.update({"more": 1}),
+            lambda data: data.pop("mcd_db"),
+            lambda data: data.pop("sealed_sha256"),
+        ],
+    )
+    def test_an_edited_file_is_found(self, tmp_path: Path, edit: Callable[[dict], object]) -> None:
+        data, path = sealed({"pesq": 3.1, "mcd_db": 1.0}, self.ABOUT), tmp_path / "a.json"
+        write_json(path, data)
+        assert read_sealed(path, self.ABOUT, "", "; again") == {"pesq": 3.1, "mcd_db": 1.0}
+        edit(data)
+        write_json(path, data)
+        with pytest.raises(InputError, match="; again"):
+            read_sealed(path, self.ABOUT, "", "; again")
+
+    def test_a_file_about_something_else_is_found(self, tmp_path: Path) -> None:
+        write_json(tmp_path / "b.json", sealed({"pesq": 3.1}, self.ABOUT))
+        with pytest.raises(InputError, match="edited or copied here"):
+            read_sealed(tmp_path / "b.json", {"clip": "b"}, "", "")
+
+    def test_arrays(self, tmp_path: Path) -> None:
+        arrays, path = {"x": np.arange(4.0), "y": np.float64(3)}, tmp_path / "x.npz"
+        np.savez(path, **sealed_arrays({name: np.asarray(value) for name, value in arrays.items()}, self.ABOUT))
+        kept = read_sealed_arrays(path, self.ABOUT, "; again")
+        assert set(kept) == {"x", "y"} and np.array_equal(kept["x"], arrays["x"])
+        with np.load(path) as stored:
+            np.savez(path, **{name: stored[name] for name in stored.files} | {"x": np.arange(4.0) + 1e-9})
+        with pytest.raises(InputError, match="it was edited.*; again"):
+            read_sealed_arrays(path, self.ABOUT, "; again")
+        path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(InputError, match="cannot be read as arrays.*; again"):
+            read_sealed_arrays(path, self.ABOUT, "; again")
+
+
+class TestKey:
+    def test_every_module_that_measures_is_in_the_code(self) -> None:
+        files = {path.relative_to(provenance.ROOT).as_posix() for path in provenance.code_files()}
+        functions = [getattr(metric.function, "func", metric.function) for metric in METRICS.values()]  # a partial's own
+        modules = {function.__module__ for function in functions}
+        assert {f"{name.replace('.', '/')}.py" for name in modules} <= files
+        assert {"core/layers.py", "core/voices.py", "quantize/features.py", "mlprogram/ops/conv.py", "eval/judge.py"} <= files
+        assert not files & {"eval/gates.py", "eval/verdict.py", "eval/report.py", "eval/release.py"}
+
+    def test_every_library_that_makes_a_figure_is_in_the_versions(self) -> None:
+        versions = provenance.library_versions()
+        assert {"python", "torch", "numpy", "pesq", "pystoi", "scipy", "protobuf", "soundfile"} <= set(versions)
+        assert "pytest" not in versions
+
+    def test_another_comment_in_the_limits_is_not_another_limit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(provenance, "ROOT", tmp_path)
+        monkeypatch.setattr(provenance, "LIMITS", ("gates.py",))
+        hashes = []
+        for text in ("LIMIT = 4.0\n", "LIMIT = 4.0  # why\n", "LIMIT = 3.9\n"):
+            (tmp_path / "gates.py").write_text(text, encoding="utf-8")
+            hashes.append(provenance.limits()["sha256"])
+        assert hashes[0] == hashes[1] != hashes[2]
+        assert provenance.limits()["commit"] == "none"

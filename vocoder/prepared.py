@@ -1,0 +1,112 @@
+"""Convolutions whose input is prepared for int8: channels divided by constants, and all of them by a scale that follows time.
+
+    conv = PreparedConv(conv, divisor=channel_scales, envelope=Envelope(columns=120, cap=3.0))
+    y = conv(x)                                # as before, but for a ripple of some -40 dB where the envelope moves
+
+One int8 step a tensor must hold the loudest syllable, and pauses drown in its noise. So x is divided by a smooth envelope e(t) before it is
+rounded and the convolution's result is multiplied by it. That is exact where e is constant over the kernel; e moves over frames, the
+kernels of the last stage reach a fifth of one. Standard operations only; all of e's own are on one channel, most on one value a frame.
+"""
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from core.layers import Conv
+
+FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})  # of the columns a frame: kernels within every chip's limit
+RANGE = 200.0  # how far below the cap the envelope follows
+WIDTH = 3  # frames: of the running maximum, and of the mean after it
+
+
+class Ramp(nn.Module):
+    """Linear interpolation to `rate` times as many columns: [1, 1, R, n] -> [1, 1, R, rate n]. Wrong within half a value of the ends."""
+
+    weight: Tensor
+
+    def __init__(self, rate: int) -> None:
+        super().__init__()
+        reach = rate - 0.5 * (1 + rate % 2)
+        centres = torch.linspace(-reach, reach, 2 * rate - rate % 2)
+        self.rate = rate
+        self.register_buffer("weight", (1 - centres.abs() / rate).view(1, 1, 1, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(x, self.weight, None, (1, self.rate), (0, self.rate // 2))
+
+
+class Envelope(nn.Module):
+    """The logarithm of a smooth envelope over x's channels: [1, C, R, W] -> [1, 1, R, W].
+
+    The largest magnitude in each frame, up to `cap`; the largest of three frames; the mean logarithm of three of these; interpolated.
+    """
+
+    def __init__(self, columns: int, cap: float) -> None:
+        super().__init__()
+        self.columns, self.cap = columns, cap
+        self.rise = nn.ModuleList(Ramp(rate) for rate in reversed(FACTORS[columns]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))  # [1, 1, R, W]
+        for factor in FACTORS[self.columns]:
+            level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
+        level = F.max_pool2d(level.clamp(self.cap / RANGE, self.cap), (1, WIDTH), (1, 1), (0, WIDTH // 2))  # [1, 1, R, n]
+        first, last = level[..., :1], level[..., -1:]
+        level = torch.log(torch.cat([first, first, level, last, last], dim=3))
+        level = F.avg_pool2d(level, (1, WIDTH), (1, 1))  # [1, 1, R, n + 2]
+        for ramp in self.rise:
+            level = ramp(level)
+        return level[..., self.columns : self.columns + x.shape[3]]
+
+
+def convolved(
+    x: Tensor, reciprocal: Tensor | None, envelope: Envelope | None, bias: Tensor | None, product: Callable[[Tensor, Tensor | None], Tensor]
+) -> Tensor:
+    """product(x prepared, bias). The multiplication by `reciprocal` [1, C, 1, 1] ends in the scales of `quantize` (quantize/scales.py)."""
+    x = x if reciprocal is None else x * reciprocal
+    if envelope is None:
+        return product(x, bias)
+    level = envelope(x)
+    y = product(x * torch.exp(-level), None) * torch.exp(level)
+    return y if bias is None else y + bias.view(1, -1, 1, 1)
+
+
+class PreparedConv(Conv):
+    """A convolution that renders the same as `conv`. `divisor` [C] of the input's channels, which the weights take."""
+
+    reciprocal: Tensor | None
+
+    def __init__(self, conv: Conv, divisor: Tensor | None = None, envelope: Envelope | None = None) -> None:
+        sizes = {"stride": conv.stride[1], "padding": conv.padding[1], "dilation": conv.dilation[1]}
+        super().__init__(conv.in_channels, conv.out_channels, conv.kernel_size[1], **sizes, bias=conv.bias is not None)
+        factor = torch.ones(conv.in_channels, dtype=torch.float64) if divisor is None else divisor.double()
+        self.weight.data = (conv.weight.detach().double() * factor.view(1, -1, 1, 1)).float()
+        if conv.bias is not None and self.bias is not None:
+            self.bias.data = conv.bias.detach().clone()
+        self.register_buffer("reciprocal", None if divisor is None else (1 / factor).float().view(1, -1, 1, 1))
+        self.envelope = envelope
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, C, R, S] -> as `conv`."""
+        return convolved(x, self.reciprocal, self.envelope, self.bias, self._product)
+
+    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
+
+
+def reciprocal_of(conv: Conv) -> Tensor | None:
+    """What a convolution multiplies its input's channels by, [1, C, 1, 1]; None where it takes them as they are."""
+    return conv.reciprocal if isinstance(conv, PreparedConv) else None
+
+
+def preparation(layer: nn.Module, x: Tensor) -> Tensor:
+    """What a layer multiplies its input by before the product: [1, C or 1, R or 1, W or 1]."""
+    factor = torch.ones(1, 1, 1, 1)
+    if isinstance(layer, PreparedConv):
+        factor = factor if layer.reciprocal is None else layer.reciprocal
+        if layer.envelope is not None:
+            factor = factor * torch.exp(-layer.envelope(x * factor))
+    return factor
