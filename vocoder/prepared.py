@@ -82,9 +82,9 @@ class PreparedConv(Conv):
     reciprocal: Tensor | None
 
     def __init__(self, conv: Conv, divisor: Tensor | None = None, envelope: Envelope | None = None) -> None:
-        stride, padding, dilation = conv.stride[1], int(conv.padding[1]), conv.dilation[1]
-        has_bias = conv.bias is not None
-        super().__init__(conv.in_channels, conv.out_channels, conv.kernel_size[1], stride=stride, padding=padding, dilation=dilation, bias=has_bias)
+        stride, padding, dilation, bias = conv.stride[1], int(conv.padding[1]), conv.dilation[1], conv.bias is not None
+        kernel = conv.kernel_size[1]
+        super().__init__(conv.in_channels, conv.out_channels, kernel, stride=stride, padding=padding, dilation=dilation, bias=bias)
         factor = torch.ones(conv.in_channels, dtype=torch.float64) if divisor is None else divisor.double()
         self.weight.data = (conv.weight.detach().double() * factor.view(1, -1, 1, 1)).float()
         if conv.bias is not None and self.bias is not None:
