@@ -13,6 +13,7 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not eva
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument
@@ -32,6 +33,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
     return parser.parse_args(argv)
 
 
@@ -66,7 +68,7 @@ def run(argv: list[str] | None) -> int:
     from eval.known_bad import CONTROLS, Control
     from eval.try_controls import ControlTrials
 
-    lineup = ControlTrials(Truth(checkpoint, arguments.seed), judged_clips(checkpoint, count=arguments.clips))
+    lineup = ControlTrials(Truth(checkpoint, arguments.seed, arguments.renders), judged_clips(checkpoint, count=arguments.clips))
     everything: list[Control | Harmless] = [*CONTROLS.values(), *HARMLESS]
     shown = track(everything, "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
