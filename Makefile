@@ -45,11 +45,11 @@ g2p: venv ## build the G2P package (words outside the lexicon), execute it, chec
 all: g2p encoder vocoder ## the three packages
 
 quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, FORM=windowed|windowed-poly)
-	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)"
+	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)" --workers $(WORKERS)
 
 release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 3
-	$(RUN) -m eval.release $(checkpoint_flag) $(form_flag) --build "$(OUT)" $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
-	[ ! -f "$(OUT)/release/decision.json" ] || $(RUN) -m eval.report $(checkpoint_flag) --build "$(OUT)"; exit $$code
+	$(RUN) -m eval.release $(checkpoint_flag) $(form_flag) --build "$(OUT)" --workers $(WORKERS) $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
+	[ $$code = 2 ] || $(RUN) -m eval.report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 
 bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=)
 	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)")

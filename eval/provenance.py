@@ -21,6 +21,7 @@ ROOTS = ("eval/judge.py", "vocoder/package.py")
 LIMITS = ("eval/gates.py", "eval/verdict.py")  # they judge figures and make none: moved limits judge again what was measured
 WHOLE = ("mlprogram",)  # imports its own modules by name; examine/ forecasts and makes no figure
 NOT_CODE = ("mlprogram/examine", *LIMITS)
+READ = ("g2p/data/normalize/*.json",)  # what that code reads from beside it: the words of a text
 
 
 @cache
@@ -38,9 +39,9 @@ def code_files() -> tuple[Path, ...]:
 
 
 def code_sha256() -> str:
-    """Hash of those files: names and bytes."""
+    """Hash of those files and of what they read: names and bytes."""
     digest = hashlib.sha256()
-    for path in code_files():
+    for path in (*code_files(), *sorted(path for pattern in READ for path in ROOT.glob(pattern))):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -92,8 +93,16 @@ def _git(*arguments: str) -> str:
 
 @cache
 def _imported(path: Path) -> tuple[str, ...]:
-    """Dotted names that a file imports; `from a import b` gives a.b, which may be a module or a name in one."""
-    return tuple(_names(ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    """Dotted names that a file imports when it runs; `from a import b` gives a.b, which may be a module or a name in one."""
+    return tuple(_names(_walk(ast.parse(path.read_text(encoding="utf-8")))))
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those below `if TYPE_CHECKING:`, which no run imports."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
+            yield from _walk(child)
 
 
 def _texts(path: Path) -> set[str]:

@@ -9,24 +9,26 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from eval.choose import Choice
+from eval.choose import NAMED, Choice, whole
 from eval.levels import JudgedLevel
+from eval.report_words import interval_of
 from eval.verdict import UNDECIDED
 
 WIDTH = 150  # when stdout is not a terminal
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
-SHOWN = ("pesq", "mcd_db")
 
 
 def vetoes(level: JudgedLevel) -> str:
-    """Broken gates, the two that have columns of their own left out when they are the only ones."""
+    """The first broken gates and how many more there are; without any, what is open."""
     if level.failed:
         return level.failed
-    return ", ".join(level.record["broken"]) or ("-" if level.verdict != UNDECIDED else level.record["reasons"][0])
+    broken = level.record["broken"]
+    more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+    return ", ".join(broken[:NAMED]) + more or ("-" if level.verdict != UNDECIDED else level.record["reasons"][0])
 
 
 def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
-    """One level's row: size, compression, int8 share, PESQ, MCD, seed floors, latency, verdict, what is wrong."""
+    """One level's row: size, compression, int8 share, PESQ, MCD (95 % intervals below), seed floors, latency, verdict, what is wrong."""
     if level.failed:
         return (level.method, *["-"] * 7, "not built", level.failed)
     summary, band = level.record["summary"], level.forecast.get(chip)
@@ -34,7 +36,8 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
     share = level.facts.int8_macs_share if level.facts else None
     return (
         level.method, f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
-        f"{share:.1%}" if share is not None else "-", _pair(pesq["mean"], pesq["worst"]), _number(mcd["mean"]),
+        f"{share:.1%}" if share is not None else "-",
+        _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"), _number(mcd["mean"]) + _span(level, "mcd_db"),
         _number(_ratio(mcd["mean"], mcd["seed_floor_mean"])), f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "-",
         level.verdict, vetoes(level),
     )  # fmt: skip
@@ -52,9 +55,9 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, seed_floors: Ma
     table = Table(title="compression levels against fp32, same features, same noise", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings(chip):
         table.add_column(heading, justify="left" if heading in ("level", "verdict", "broken or open") else "right")
-    whole = next((level.bytes for level in levels if level.method == "fp16"), 0)
     for level in levels:
-        *plain, verdict, wrong = cells(level, whole, chip)
+        base = whole(level, levels)
+        *plain, verdict, wrong = cells(level, base.bytes if base else 0, chip)
         table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
     table.add_section()
     for name, row in seed_floors.items():
@@ -71,6 +74,12 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, seed_floors: Ma
 
 def _pair(mean: float | None, worst: float | None) -> str:
     return f"{_number(mean)} / {_number(worst)}"
+
+
+def _span(level: JudgedLevel, metric: str) -> str:
+    """The mean's 95 % interval on a line of its own."""
+    found = interval_of(level.record, metric)
+    return f"\n[dim]{_number(found[0])}-{_number(found[1])}[/]" if found else ""
 
 
 def _number(value: float | None) -> str:

@@ -121,7 +121,7 @@ def notes(record: Mapping[str, Any]) -> str:
     warning = _withheld(record) if not record["releasable"] else None
     said = [note for note in record["notes"] if note != warning and " would be " not in note]  # "Why not the others" says it in words
     fixed = (
-        "The small figure below a metric is the worst sentence's. The tightest gate is the one nearest to its limit, or furthest beyond.",
+        "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one nearest to its limit, or furthest beyond.",
         f"Neural Engine and ms/s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, in two "
         "readings; nothing was measured on a device.",
         "Another noise seed: what the fp32 model does to itself. A level below that is nearer to fp32 than fp32 is to itself.",

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from eval.metrics.registry import METRICS
-from eval.report_words import digits_of, figure, limit_of, metric_of, plain_name, short, tightest
+from eval.report_words import digits_of, figure, interval_of, limit_of, metric_of, plain_name, short, tightest
 
 SHOWN = ("pesq", "mcd_db")  # columns of their own, and so has each of these that the registry knows:
 SHOWN_IF_MEASURED = ("word_errors_added", "local_spectrum_db", "speaker_distance")
@@ -44,7 +44,7 @@ def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return f'<tr{chosen}>{name}<td class="left wide" colspan="{len(headings(record)) - 1}">{escape(level["failed"])}</td></tr>'
     name = f"<td><b>{escape(level['method'])}</b><small>{escape(plain_name(level['facts']))}</small></td>"
     verdict = f'<td class="left"><span class="badge {level["verdict"].lower()}">{level["verdict"]}</span></td>'
-    metrics = [_metric(level["summary"][metric], metric) for metric in shown()]
+    metrics = [_metric(level, metric) for metric in shown()]
     system = level["facts"]["minimum_ios"].replace("iOS", "iOS ")
     cells = [_size(level, record), *metrics, _tightest(level), _engine(level, record), system, _time(level, record)]
     labelled = zip(headings(record)[2:], cells, strict=True)
@@ -69,8 +69,10 @@ def _pair(mean: float | None, worst: float | None, metric: str) -> str:
     return f"{figure(mean, digits)}<small>{figure(worst, digits)}</small>"
 
 
-def _metric(line: Mapping[str, float | None], metric: str) -> str:
-    return _pair(line["mean"], line["worst"], metric)
+def _metric(level: Mapping[str, Any], metric: str) -> str:
+    line, interval, digits = level["summary"][metric], interval_of(level, metric), digits_of(metric)
+    span = f"<small>{figure(interval[0], digits)}–{figure(interval[1], digits)}</small>" if interval else ""
+    return f"{figure(line['mean'], digits)}{span}<small>{figure(line['worst'], digits)}</small>"
 
 
 def _size(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:

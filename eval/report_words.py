@@ -65,6 +65,14 @@ def metric_of(check: Mapping[str, Any]) -> str:
     return str(check["gate"].split()[0])
 
 
+def interval_of(level: Mapping[str, Any], metric: str) -> tuple[float, float] | None:
+    """The 95 % interval of a metric's mean, where a gate holds that mean and the figures differ at all."""
+    found = next((check for check in level["checks"] if check["gate"] == f"{metric} mean"), None)
+    if found is None or found["low"] is None or found["low"] == found["high"]:
+        return None
+    return float(found["low"]), float(found["high"])
+
+
 def used(check: Mapping[str, Any]) -> float | None:
     """How much of what its limit allows a figure uses: above 1 the gate is broken. None where there is no measure of that."""
     value, limit, metric = check["value"], limit_of(check), METRICS[metric_of(check)]

@@ -18,16 +18,20 @@ from bench.random_checkpoint import write_checkpoint
 from core.checkpoint import Checkpoint
 from core.corpus import heldout
 from eval.audition import REFERENCE, Heard, chosen_clips, kept
+from eval.choose import choose
 from eval.listening import pairs
 from eval.metrics.registry import METRICS
+from eval.release_table import print_release
 from eval.report import main as report
 from eval.report_page import page
 from eval.report_player import packed
 from eval.report_plots import scatter, strips
 from eval.report_reasons import reasons
-from eval.report_words import figure, plain_name, used
+from eval.report_table import level_table
+from eval.report_words import figure, interval_of, plain_name, used
 from tests.builds import small_config
 from tests.release_build import release
+from tests.release_record import level as made_level
 from tests.release_record import made_up
 
 LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
@@ -131,6 +135,17 @@ class TestWords:
         assert used({"gate": "mcd_db mean", "value": 0.5, "rule": "<= 1"}) == 0.5
         assert used({"gate": "level_db worst", "value": -1.0, "rule": "within 0.5"}) == 2.0
         assert used({"gate": "pesq mean", "value": METRICS["pesq"].perfect, "rule": ">= 4"}) == 0.0
+
+
+def test_means_have_their_intervals_on_page_and_terminal(record: dict, capsys: pytest.CaptureFixture[str]) -> None:
+    (p6,) = (level for level in record["levels"] if level["method"] == "p6")
+    low, high = interval_of(p6, "pesq") or (0.0, 0.0)
+    assert low < p6["summary"]["pesq"]["mean"] < high
+    assert f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
+    levels = [made_level(name, damage) for name, damage in LEVELS.items()]
+    print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
+    said = capsys.readouterr().out
+    assert f"{low:.2f}-{high:.2f}" in said and " more" in said
 
 
 class TestSounds:
