@@ -19,7 +19,7 @@ from core.export import convert, package_of_ours, save_functions
 from core.facts import ProgramFacts
 from core.figures import Figure
 from core.manifest import PACKAGE_TOOLS, Manifest, describe_package, tool_versions
-from core.stage import Function, Kind, Part, Stage
+from core.stage import Function, Kind, PackageStage, Part, Stage
 from core.staging import staged_together
 from mlprogram import Program
 
@@ -46,7 +46,7 @@ def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, 
     return tuple(replace(manifest, path=out / f"{part.file}.json") for part, manifest in zip(parts, manifests, strict=True))
 
 
-def _written(stage: Stage, part: Part, path: Path) -> dict[str, Program]:
+def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
     """Convert the part's functions, save them as `path` and open what was saved, by contract name."""
     models = {}
     for name, inside in part.functions.items():

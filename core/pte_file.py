@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
-TOOLS = ("torch", "executorch", "numpy")
+TOOLS: tuple[str, ...] = ("torch", "executorch", "numpy")
 FUSED_NORMS = False  # its passes stop at the channels-last layout of vocoder/eager.py
 METHOD, SHORTEST = "forward", 4
 

@@ -15,7 +15,6 @@ from core.export import TensorType
 from core.facts import ProgramFacts
 from core.figures import Figure
 from core.output import Ours
-from mlprogram import Program
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -66,22 +65,26 @@ class Stage(Protocol):
 
     @property
     def target(self) -> str:
-        """iOS17 or iOS18."""
+        """iOS17 or iOS18; of another kind of file what it asks of its reader."""
 
     def parts(self) -> tuple[Part, ...]:
         """The packages; one, but for an encoder of iOS 17, which knows no functions."""
+
+    def facts(self, name: str, program: Any) -> ProgramFacts:
+        """What function `name` is made of. Raises CheckFailed where it breaks a promise of the stage."""
+
+    def figures(self, programs: Mapping[str, Any]) -> list[Figure]:
+        """The executed functions against PyTorch, each figure beside its limit."""
+
+    def contract(self, part: Part) -> dict[str, Any]:
+        """The manifest's fields that only the stage knows: method, checkpoint, inputs, outputs, buckets and so on."""
+
+
+class PackageStage(Stage, Protocol):
+    """A stage that becomes Core ML packages."""
 
     def function(self, name: str) -> Function:
         """The contract function of that name."""
 
     def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
         """What is done to a converted model before it is saved; most stages do nothing."""
-
-    def facts(self, name: str, program: Program) -> ProgramFacts:
-        """What function `name` is made of. Raises CheckFailed where it breaks a promise of the stage."""
-
-    def figures(self, programs: Mapping[str, Program]) -> list[Figure]:
-        """The executed functions against PyTorch, each figure beside its limit."""
-
-    def contract(self, part: Part) -> dict[str, Any]:
-        """The manifest's fields that only the stage knows: method, checkpoint, inputs, outputs, buckets and so on."""

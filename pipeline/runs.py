@@ -126,6 +126,12 @@ def package_run(checkpoint: Checkpoint, spoken: Spoken, encoder: EncoderPackage,
     return chain_run(_chain(encoder.backend, vocoder), spoken, torch.float32, reference)
 
 
+@torch.no_grad()
+def runtime_run(spoken: Spoken, encoder: EncoderBackend, vocoder: VocoderBackend, reference: Seams) -> Seams:
+    """Any runtime of pipeline.runtimes, opened."""
+    return chain_run(_chain(encoder, vocoder), spoken, torch.float32, reference)
+
+
 def chain_run(chain: Chain, spoken: Spoken, dtype: torch.dtype, reference: Seams) -> Seams:
     """The chain on its own tensors, then source and vocoder again on the reference's, spectrum included.
 

@@ -2,7 +2,7 @@
 
     python -m pipeline.validate --text "Hello world." [--voice af_heart:0.7,am_adam:0.3] [--checkpoint FOLDER]
     python -m pipeline.validate --phonemes "həlˈO wˈɜɹld" [--encoder-package build/KokoroEncoder-fp16.json]
-        [--vocoder-package build/KokoroVocoder-fp16.json] [--save-dir out]
+        [--vocoder-package build/KokoroVocoder-fp16.json] [--runtime onnx] [--save-dir out]
 
 Exit 0: every seam keeps its limit. Exit 1: one does not; the first bad stage is named. Exit 2: bad input. The last line of stdout is one
 JSON object; --save-dir keeps the tensors (.npz), the figures (.json) and a plot (.png).
@@ -46,6 +46,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
     parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
     parser.add_argument("--vocoder-package", type=Path, help="manifest of the vocoder package")
+    parser.add_argument("--runtime", help="also this runtime, opened from --build: onnx, executorch, mlprogram ...")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with its files (default: %(default)s)")
     parser.add_argument("--save-dir", type=Path, help="folder for tensors, figures and plot")
     return parser.parse_args(argv)
 
@@ -91,7 +93,18 @@ def all_runs(checkpoint: "Checkpoint", spoken: "Spoken", arguments: argparse.Nam
     runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}
     if encoder is not None:
         runs["package"] = package_run(checkpoint, spoken, encoder, vocoder, reference)
+    if arguments.runtime:
+        runs[arguments.runtime] = named_run(checkpoint, spoken, arguments, reference)
     return runs
+
+
+def named_run(checkpoint: "Checkpoint", spoken: "Spoken", arguments: argparse.Namespace, reference: "Seams") -> "Seams":
+    """The runtime of --runtime at its own level."""
+    from pipeline.runs import runtime_run
+    from pipeline.runtimes import Request, open_runtime
+
+    opened = open_runtime(arguments.runtime, Request(checkpoint, arguments.build))
+    return runtime_run(spoken, opened.encoder, opened.vocoder, reference)
 
 
 def judged(runs: "dict[str, Seams]", arithmetic: str) -> "dict[str, list[SeamRow]]":
@@ -99,7 +112,8 @@ def judged(runs: "dict[str, Seams]", arithmetic: str) -> "dict[str, list[SeamRow
     from pipeline.seams import FLOAT32, FLOAT64, PACKAGE, compared
 
     limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32, "package": PACKAGE}
-    return {name: compared(runs["upstream"], seams, limits[name]) for name, seams in runs.items() if name != "upstream"}
+    limits |= dict.fromkeys(("mlprogram", "coreml"), PACKAGE)
+    return {name: compared(runs["upstream"], seams, limits.get(name, FLOAT32)) for name, seams in runs.items() if name != "upstream"}
 
 
 def print_rows(name: str, rows: "list[SeamRow]", bad: str | None) -> None:
@@ -146,7 +160,7 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     )
     for place, (name, unit, step) in enumerate(curves):
         axis = picture.add_subplot(4, 1, place + 1)
-        for run in sorted(runs, key=("upstream", "torch", "package").index):
+        for run in sorted(runs, key=lambda name: (name != "upstream", name)):
             if name in runs[run]:
                 axis.plot(runs[run][name].reshape(-1), label=run, linewidth=2.5 if run == "upstream" else 0.8)
         axis.set_title(name)

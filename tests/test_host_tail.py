@@ -128,3 +128,14 @@ def test_a_package_without_the_tails_weights_is_refused(build: Path, tiny_checkp
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match="does not describe such a package"):
         open_runtime("mlprogram", Request(tiny_checkpoint, copy, form="host"))
+
+
+def test_vectors_and_bundle_know_it(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """Every step replays from the bundle, the vocoder's with the tail of the manifest."""
+    from pipeline.bundle import main as bundle
+
+    place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
+    out = tmp_path / "bundle-tiny"
+    assert bundle(["--tail", "host", *place, "--out", str(out)]) == 0
+    assert bundle(["--verify", str(out), "--checkpoint", str(tiny_checkpoint.folder)]) == 0
+    assert (out / "packages" / "KokoroVocoder-tiny-host-fp16.mlpackage").is_dir()

@@ -192,3 +192,45 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint: Checkpoint
 def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
     assert build_stage(["vocoder", "--runtime", "onnx", "--form", "windowed", "--checkpoint", "demo"]) == 2
     assert "--form belongs to a package" in capsys.readouterr().err
+
+
+def test_validate_compares_the_runtime_with_upstream(tiny_checkpoint: Checkpoint, build: Path, capsys: pytest.CaptureFixture) -> None:
+    from pipeline.validate import main as validate
+
+    flags = ["--phonemes", "abt de, fɡh.", "--checkpoint", str(tiny_checkpoint.folder), "--runtime", "onnx", "--build", str(build)]
+    assert validate(flags) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["first_bad"] == {"torch": None, "onnx": None}
+    found = {row["name"]: row for row in report["seams"]["onnx"]}
+    assert found["durations"]["verdict"] == found["waveform"]["verdict"] == "good" and found["waveform"]["snr_db"] >= 80
+
+
+def test_parity_table_of_a_runtime(tiny_checkpoint: Checkpoint, build: Path) -> None:
+    """Rows beside PyTorch; a row whose durations differ, or that is far away, is not good."""
+    from bench.runtime_rows import Row, parity, said
+    from bench.runtimes import BEGIN, END, good, placed
+
+    sentences = said(tiny_checkpoint, ["Hello there.", "It is late."], tiny_checkpoint.voices[:2])
+    row = Row.parse("onnx")
+    figures = {"runtime": "onnx", "level": row.level, "form": row.form} | parity(row, tiny_checkpoint, build, sentences, with_pesq=False)
+    assert figures["durations_changed"] == 0 and figures["not_finite"] == 0 and figures["vocoder_db"] >= 100 and figures["bytes"] > 0
+    figures |= {"duration_db": 120.0, "prosody_db": 110.0, "voices": 2, "checkpoint": "tiny"}
+    assert good(figures)
+    assert (
+        not good(figures | {"durations_changed": 1}) and not good(figures | {"vocoder_db": 99.0}) and not good(figures | {"not_finite": 1})
+    )
+    page = placed(f"before\n{BEGIN}\nold\n{END}\nafter", [figures])
+    assert page.startswith("before\n") and page.endswith("\nafter") and "| onnx | fp32 |" in page and "old" not in page
+    with pytest.raises(InputError, match="unknown runtime 'onyx'"):
+        Row.parse("onyx:fp32")
+
+
+def test_executorch_has_no_encoder_file(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch.export unrolls its LSTMs; said before anything is exported. Not installed: the command that installs it."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "executorch" else find(name, *rest))
+    assert build_stage(["encoder", "--runtime", "executorch", "--checkpoint", "demo"]) == 2
+    assert 'pip install "kokoro-ane[executorch]"' in capsys.readouterr().err
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: find("json") if name == "executorch" else find(name, *rest))
+    assert build_stage(["encoder", "--runtime", "executorch", "--checkpoint", "demo"]) == 2
+    assert "the encoder has no ExecuTorch file" in capsys.readouterr().err

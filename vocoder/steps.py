@@ -67,8 +67,11 @@ def _pack(context: Context, given: Tensors) -> Tensors:
 
 def _vocoder(context: Context, given: Tensors) -> Tensors:
     frames = given["asr"].shape[-1]
-    features, style = given["features"], given["style"]
-    (waveform,) = computed(lambda *both: (context.vocoder.run(*both, frames),), features, style, arrays=context.vocoder.arrays)
+
+    def render(features: Array, style: Array) -> tuple[Array]:
+        return (context.vocoder.run(features, style, frames),)
+
+    (waveform,) = computed(render, given["features"], given["style"], arrays=context.vocoder.arrays)
     return {"waveform": waveform}
 
 
