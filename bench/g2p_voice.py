@@ -121,6 +121,7 @@ def run(argv: list[str] | None) -> int:
     checkpoint_argument(parser)
     parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="American, in turn (default: the checkpoint's first)")
     parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=KINDS, help="default: " + ",".join(KINDS))
+    parser.add_argument("--changed", action="store_true", help="only sentences whose phonemes differ: the others are equal by themselves")
     parser.add_argument("--sentences", type=int, help="only so many of each kind")
     parser.add_argument("--seed", type=int, default=0, help="of the source noise (default: %(default)s)")
     parser.add_argument("--keep", type=Path, help="a .json for what was heard")
@@ -141,6 +142,7 @@ def run(argv: list[str] | None) -> int:
     for line in lines_of():
         seen[line.kind] += 1
         wanted = line.kind in arguments.kinds and (arguments.sentences is None or seen[line.kind] <= arguments.sentences)
+        wanted = wanted and not (arguments.changed and g2p.phonemize(line.written).phonemes == line.before)
         lines += [line] if wanted else []
     voices, said = arguments.voices or checkpoint.voices[:1], speaker(checkpoint, arguments.seed, arguments.keep)
     counts: dict[str, list[Any]] = {BEFORE: [], NOW: []}
