@@ -44,7 +44,6 @@ from encoder.steps import EncoderBackend, encode
 EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
 LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)  # only their last ones count: the longest utterance
 UNBOUNDED = 1 << 40
-LONGEST = {"tokens": TOKEN_BUCKETS[-1], "frames": DEFAULT_BUCKETS[-1]}
 
 
 @dataclass(frozen=True, eq=False)
