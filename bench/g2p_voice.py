@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SENTENCES = Path(__file__).parent / "data" / "voice_sentences.tsv"
 BEFORE, NOW = "before", "now"
+KINDS = ("name", "number", "heteronym")
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,10 @@ def lines_of(path: Path = SENTENCES) -> list[Line]:
 def speaker(checkpoint: "Checkpoint", seed: int, keep: Path | None) -> "Callable[[str, str, str], Count]":
     """(phonemes, voice, what should be heard) -> what the recognizer makes of it; remembered in `keep`."""
     import numpy as np
-    from scipy.signal import resample_poly
 
-    from bench.recognizer import RECOGNIZER_RATE_HZ, Count, heard
-    from core.contract import SAMPLE_RATE_HZ
+    from bench.recognizer import Count, heard
     from core.staging import read_json, write_json
+    from eval.metrics.framing import at_16_khz
     from pipeline.conductor import Pipeline, SpeechOptions
     from pipeline.reading import PhonemeReader
     from pipeline.runtimes import Request, open_runtime
@@ -71,8 +71,7 @@ def speaker(checkpoint: "Checkpoint", seed: int, keep: Path | None) -> "Callable
 
     def listened(phonemes: str, voice: str, spoken: str) -> "Count":
         speeches = pipeline.speak(phonemes, checkpoint.voice(voice), SpeechOptions(seed=seed))
-        samples = resample_poly(np.concatenate([speech.audio for speech in speeches]), RECOGNIZER_RATE_HZ, SAMPLE_RATE_HZ)
-        return heard(spoken, voice, phonemes, samples)
+        return heard(spoken, voice, phonemes, at_16_khz(np.concatenate([speech.audio for speech in speeches])))
 
     return said
 
@@ -121,12 +120,15 @@ def run(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="bench.g2p_voice", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
     parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="American, in turn (default: the checkpoint's first)")
+    parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=KINDS, help="default: " + ",".join(KINDS))
     parser.add_argument("--sentences", type=int, help="only so many of each kind")
     parser.add_argument("--seed", type=int, default=0, help="of the source noise (default: %(default)s)")
     parser.add_argument("--keep", type=Path, help="a .json for what was heard")
     arguments = parser.parse_args(argv)
     if arguments.sentences is not None and arguments.sentences < 1:
         raise InputError(f"--sentences {arguments.sentences}: at least 1")
+    if not set(arguments.kinds) <= set(KINDS):
+        raise InputError(f"--kinds {','.join(arguments.kinds)}: of {', '.join(KINDS)}")
     from rich.console import Console
     from rich.progress import track
 
@@ -138,7 +140,8 @@ def run(argv: list[str] | None) -> int:
     seen: Counter[str] = Counter()
     for line in lines_of():
         seen[line.kind] += 1
-        lines += [line] if arguments.sentences is None or seen[line.kind] <= arguments.sentences else []
+        wanted = line.kind in arguments.kinds and (arguments.sentences is None or seen[line.kind] <= arguments.sentences)
+        lines += [line] if wanted else []
     voices, said = arguments.voices or checkpoint.voices[:1], speaker(checkpoint, arguments.seed, arguments.keep)
     counts: dict[str, list[Any]] = {BEFORE: [], NOW: []}
     for place, line in enumerate(track(lines, "speaking", console=Console(stderr=True))):

@@ -62,12 +62,13 @@ def run(argv: list[str] | None) -> int:
     from rich.progress import track
 
     from eval.corpus import Truth, judged_clips
-    from eval.harmless import HARMLESS
-    from eval.known_bad import CONTROLS
+    from eval.harmless import HARMLESS, Harmless
+    from eval.known_bad import CONTROLS, Control
     from eval.try_controls import ControlTrials
 
     lineup = ControlTrials(Truth(checkpoint, arguments.seed), judged_clips(checkpoint, count=arguments.clips))
-    shown = track((*CONTROLS.values(), *HARMLESS), "controls", console=Console(stderr=True), transient=True)
+    everything: list[Control | Harmless] = [*CONTROLS.values(), *HARMLESS]
+    shown = track(everything, "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
     bad, harmless = found[: len(CONTROLS)], found[len(CONTROLS) :]
     print_table("known-bad controls", bad, good=False)

@@ -124,8 +124,8 @@ class Truth:
 
 
 def _spoken(text: str, kept: dict[str, Any]) -> Spoken:
-    signals = {name: kept[name].astype(np.float64) for name in ("reference", "vowel")}
-    seeds = {name: tuple(kept[name].astype(np.float64)) for name in ("other_seeds", "vowel_other_seeds")}
+    signals: dict[str, Any] = {name: kept[name].astype(np.float64) for name in ("reference", "vowel")}
+    seeds: dict[str, Any] = {name: tuple(kept[name].astype(np.float64)) for name in ("other_seeds", "vowel_other_seeds")}
     heard = Heard.read(kept) if "words" in kept else None
     return Spoken(text, pitch_hz=float(kept["pitch_hz"]), heard=heard, **signals, **seeds)
 

@@ -47,10 +47,12 @@ def code_sha256() -> str:
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Version of Python and of every installed library that the files import, and of all that these need in turn."""
-    names = {name.split(".")[0] for path in code_files() for name in _imported(path)}
-    foreign = {name for name in names if name not in sys.stdlib_module_names and not (ROOT / name).is_dir()}
+    """Version of Python and of every installed library that the files import or name as a text (its weights are read, not its code),
+    and of all that these need in turn."""
     homes, found = packages_distributions(), dict[str, str]()
+    names = {name.split(".")[0] for path in code_files() for name in _imported(path)}
+    names |= {name for path in code_files() if path.is_relative_to(ROOT / "eval") for name in _texts(path) & set(homes)}
+    foreign = {name for name in names if name not in sys.stdlib_module_names and not (ROOT / name).is_dir()}
     open_ends = [_normal(home) for name in foreign for home in homes.get(name, ())]
     while open_ends:
         name = open_ends.pop()
@@ -92,6 +94,12 @@ def _git(*arguments: str) -> str:
 def _imported(path: Path) -> tuple[str, ...]:
     """Dotted names that a file imports; `from a import b` gives a.b, which may be a module or a name in one."""
     return tuple(_names(ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+
+
+def _texts(path: Path) -> set[str]:
+    """The texts that stand in a file as values."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import Any
 from eval.metrics.registry import METRICS
 from eval.report_words import digits_of, figure, limit_of, metric_of, plain_name, short, tightest
 
-SHOWN = ("pesq", "mcd_db")  # columns of their own, beside every other metric that SHOWN_IF_MEASURED names
-SHOWN_IF_MEASURED = ("word_error_percent", "speaker_similarity", "dnsmos", "local_damage_db")
+SHOWN = ("pesq", "mcd_db")  # columns of their own, and so has each of these that the registry knows:
+SHOWN_IF_MEASURED = ("word_errors_added", "local_spectrum_db", "speaker_distance")
 
 
 WORDY = ("tightest gate", "Neural Engine")  # columns whose cells may break

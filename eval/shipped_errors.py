@@ -3,7 +3,7 @@
     for control in SHIPPED: control.render(faults, inputs)   # [600 F] float32
 
 A caller's noise of seed 0 in every sentence is no error that a sentence can show: it is another seed (eval/harmless.py). One draw a frame
-from seed 0 shows in no metric either, and was not heard. What is put in here is one draw a harmonic: nine equal noises add up to more.
+from seed 0 breaks no gate on the demo voice either. What is put in here is one draw a harmonic: nine equal noises add up to more.
 """
 
 from dataclasses import replace

@@ -64,11 +64,21 @@ class G2P:
         unk: str | None = None,
     ) -> None:
         reader = Reader(lexicon, neural)
-        self._normalizer, self._unk = normalizer, unk
-        self._dialect: Language = lexicon.dialect
-        self._heteronyms, self._phrases = heteronyms, Phrases(phrases) if phrases else None
-        self._reader: Prepared = reader
-        self._sentence_reader: ReadsSentences = SentenceReader(reader, heteronyms)
+        self._set(normalizer, reader, SentenceReader(reader, heteronyms), lexicon.dialect, phrases, heteronyms, unk)
+
+    def _set(
+        self,
+        normalizer: Normalizer,
+        reader: Prepared,
+        sentence_reader: ReadsSentences,
+        language: Language,
+        phrases: Mapping[str, str] | None,
+        heteronyms: Heteronyms | None = None,
+        unk: str | None = None,
+    ) -> None:
+        self._normalizer, self._reader, self._sentence_reader = normalizer, reader, sentence_reader
+        self._dialect, self._heteronyms, self._unk = language, heteronyms, unk
+        self._phrases = Phrases(phrases) if phrases else None
 
     @classmethod
     def load(cls, dialect: str = US, lexicon: UserWords = None, fallback: Fallback | None = None, unk: str | None = None) -> "G2P":
@@ -84,11 +94,13 @@ class G2P:
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind == "es" or kind == "it":
-            from g2p.languages.phonemizer import RuleG2P
+            from g2p.languages.stages import rule_stages
 
             if fallback is not None or unk is not None:
                 raise InputError(f"{kind} is read by rule and leaves no word unknown: fallback and unk are for English")
-            return RuleG2P(kind, user.words, user.phrases)
+            by_rule = cls.__new__(cls)
+            by_rule._set(*rule_stages(kind, user.words), kind, user.phrases)
+            return by_rule
         if unk is not None and (not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
         words = Lexicon.load(kind, user.words)

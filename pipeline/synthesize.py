@@ -77,7 +77,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     from pipeline.audio import SUFFIXES
     from pipeline.journal import journal_of_ours
     from pipeline.runtimes import check_runtime, default_runtime, level_for
-    from pipeline.timestamps import SUFFIXES as TIMES
+    from pipeline.time_files import SUFFIXES as TIMES
 
     if (arguments.out is None) == (arguments.stream is None):
         raise InputError("give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else ""))
@@ -184,7 +184,7 @@ def spoken(
     from pipeline.audio import to_file, to_stream
     from pipeline.conductor import SpeechOptions
     from pipeline.tally import Tally
-    from pipeline.timestamps import times_to
+    from pipeline.time_files import times_to
 
     tally, options = Tally(), SpeechOptions(arguments.speed, arguments.seed)
     with ExitStack() as held:

@@ -1,8 +1,8 @@
 """When each word and phoneme is heard: sums of the durations, 600 samples to a frame, written as the audio is.
 
-    with times_to(Path("words.json"), text) as stamps:          # or .srt, .vtt: pipeline/subtitles.py
-        stamps.add(speech)
-    tokens = with_times(g2p(text)[1], speeches)                 # misaki's way: tokens with start_ts and end_ts
+    tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
+
+A file of them is written by pipeline/time_files.py:
 
 {"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s, end_s], ...],
 "words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...], "seconds": total}. `start` and `end` of a word are offsets
@@ -10,24 +10,20 @@ into the text. The first and last phoneme of a chunk is the boundary token, symb
 starts where the one before it ended plus its own pause, and the last ends where the audio does. A pause that the text asks for is no word.
 """
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from core.errors import InputError
-from core.staging import staged
 from g2p.result import Word
 from g2p.tokens import SpokenToken
 from pipeline.conductor import Speech
 
 DIGITS = 6  # a sample is 41.7 microseconds
-SUFFIXES = (".json", ".srt", ".vtt")
 
 
 def seconds(samples: int) -> float:
@@ -90,16 +86,6 @@ def _says(token: SpokenToken, word: Word) -> bool:
     return (token.start, token.end) == (word.start, word.end) and word.phonemes in token.phonemes
 
 
-class Stamps(Protocol):
-    """Takes chunks in order."""
-
-    def add(self, speech: Speech) -> None:
-        """The next chunk."""
-
-    def close(self) -> None:
-        """Write the end."""
-
-
 class Timestamps:
     """One JSON object, written chunk by chunk, so that memory does not grow with the text."""
 
@@ -117,14 +103,3 @@ class Timestamps:
     def close(self) -> None:
         """Write the end."""
         self.file.write(f'\n], "seconds": {seconds(self.samples)}}}\n')
-
-
-@contextlib.contextmanager
-def times_to(path: Path, text: str) -> Iterator[Stamps]:
-    """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt. `text`: what is spoken."""
-    from pipeline.subtitles import Subtitles
-
-    with staged(path) as aside, aside.open("w", encoding="utf-8") as file:
-        stamps: Stamps = Timestamps(file) if path.suffix.lower() == ".json" else Subtitles(file, text, path.suffix.lower())
-        yield stamps
-        stamps.close()

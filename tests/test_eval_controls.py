@@ -11,7 +11,7 @@ from core.checkpoint import open_checkpoint
 from core.corpus import Utterance, heldout
 from eval.corpus import Truth
 from eval.faults import Control, Faults, KnownBad, rounded
-from eval.gates import FEWEST_CLIPS, gates_for
+from eval.gates import COMMON, FEWEST_CLIPS, gates_for
 from eval.harmless import HARMLESS, Harmless
 from eval.judge import judge_clip
 from eval.known_bad import CONTROLS, THIRTEEN, bandwidth_hz
@@ -64,7 +64,8 @@ def test_how_many_there_are() -> None:
 @pytest.fixture(scope="module")
 def phrases(truth: Truth) -> ControlTrials:
     """Three voices before the gates."""
-    return ControlTrials(truth, [phrase_of(whole) for whole in heldout()[:3]])
+    slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")  # `make controls` measures them too
+    return ControlTrials(truth, [phrase_of(whole) for whole in heldout()[:3]], [g.metric for g in COMMON if g.metric not in slow])
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.name)
@@ -79,8 +80,8 @@ def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:
             assert f"{change.named_by} worst" in phrases.caught(replace(change, named_by=None)).broken
 
 
-def test_the_bench_itself_is_never_spoilt(truth: Truth) -> None:
-    faults, inputs = Faults(truth.checkpoint, truth.vocoder, truth.seed), truth.vowel_inputs(heldout()[0])[0]
+def test_the_bench_itself_is_never_spoilt(truth: Truth, phrase: Utterance) -> None:
+    faults, inputs = Faults(truth.checkpoint, truth.vocoder, truth.seed), truth.inputs(phrase)
     before = render_reference(truth.vocoder, inputs)
     for control in CONTROLS.values():
         spoilt = KnownBad(faults, control).render(inputs)
@@ -141,19 +142,31 @@ class Loud(Truth):
 
 @pytest.fixture(scope="module")
 def noisy_voice(truth: Truth) -> ControlTrials:
-    """Eight phrases of it before the gates that a noisier voice used to loosen."""
-    only = ("mcd_increase_db", "mcd_db", "lsd_db", "speaker_distance", "local_spectrum_db")
-    return ControlTrials(Loud(truth.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:8]], only)
+    """Three phrases of it before the gate that no noise loosens: how much farther from other seeds."""
+    return ControlTrials(Loud(truth.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:3]], ("mcd_increase_db",))
 
 
-@pytest.mark.parametrize("block", [0, 1, 2, 3])
-def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials, block: int) -> None:
+def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> None:
+    assert noisy_voice.caught(block_control(3)).rejected
+
+
+@pytest.mark.slow
+def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(truth: Truth) -> None:
+    """Block 0 of the demo voice: PESQ 4.58, an MCD below the floor of the noisier voice. The gate needs 24 clips to be certain."""
+    clips = [phrase_of(whole) for whole in heldout()]
+    lineup = ControlTrials(Loud(truth.checkpoint, seed=0), clips, ("mcd_increase_db",))
+    assert all(lineup.caught(block_control(block)).rejected for block in (0, 1, 2))
+
+
+def block_control(block: int) -> Control:
+    """A model without one of its residual blocks."""
+
     def dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
         copy = deepcopy(faults.vocoder)
         copy.generator.resblocks[block] = Through()
         return render_reference(copy.eval(), inputs)
 
-    assert noisy_voice.caught(Control(f"block {block} dropped", "mcd_increase_db", dropped, "docs/log.md")).rejected
+    return Control(f"block {block} dropped", "mcd_increase_db", dropped, "a branch of a stage not added")
 
 
 def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:

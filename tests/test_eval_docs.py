@@ -11,7 +11,7 @@ ROWS = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in T
 
 
 def limit_of(gate: Gate) -> str:
-    return gate.rule(gate.limit) + (" seed floor" if gate.in_seed_floors else "")
+    return gate.rule(gate.limit) + (f", <= {gate.floors:g} seed floor" if gate.floors is not None else "")
 
 
 def test_stated_limits_are_the_gates_of_the_code() -> None:

@@ -10,10 +10,11 @@ from core.errors import InputError
 from demo.features import resampled
 from eval.metrics import models, words
 from eval.metrics.baseline import Baseline, Heard
+from eval.metrics.hearing import word_errors_added, words_changed
 from eval.metrics.models import distillmos_of, dnsmos_of, voiceprint_of
 from eval.metrics.perceptual import distillmos_loss, dnsmos_loss, speaker_distance
 from eval.metrics.trial import Trial
-from eval.metrics.words import recognized, word_errors_added, words_changed, words_heard, words_of
+from eval.metrics.words import recognized, words_heard, words_of
 from tests.signals import white_noise
 
 

@@ -51,8 +51,8 @@ def test_italian_words_as_the_voices_heard_them(word: str, phonemes: str) -> Non
 
 @given(st.integers(0, 999_999))
 def test_numbers_as_num2words_says_them(number: int) -> None:
-    theirs = re.sub("uno mil", "ún mil", num2words(number, lang="es")).replace("y ún mil", "y un mil").replace("tiún", "tiún")
-    assert numerals.spanish(number) == theirs
+    theirs = num2words(number, lang="es").replace("veintiuno mil", "veintiún mil")
+    assert numerals.spanish(number) == re.sub(r"\buno mil", "un mil", theirs)
     plain = num2words(number, lang="it").replace(" ", "").replace("dicotto", "diciotto").replace("centoo", "cento")
     assert numerals.italian(number).replace("tré", "tre") == plain.replace("tré", "tre")
 

@@ -70,7 +70,9 @@ def convolved(
     if envelope is None:
         return product(x, bias)
     level = envelope(x)
-    y = product(x * torch.exp(-level), None) * torch.exp(level)
+    divided = x * torch.exp(-level)
+    result = product(divided, None)  # a name of its own: coremltools finds no operation that it calls var_N itself
+    y = result * torch.exp(level)
     return y if bias is None else y + bias.view(1, -1, 1, 1)
 
 
@@ -80,8 +82,9 @@ class PreparedConv(Conv):
     reciprocal: Tensor | None
 
     def __init__(self, conv: Conv, divisor: Tensor | None = None, envelope: Envelope | None = None) -> None:
-        sizes = {"stride": conv.stride[1], "padding": conv.padding[1], "dilation": conv.dilation[1]}
-        super().__init__(conv.in_channels, conv.out_channels, conv.kernel_size[1], **sizes, bias=conv.bias is not None)
+        stride, padding, dilation, bias = conv.stride[1], int(conv.padding[1]), conv.dilation[1], conv.bias is not None
+        kernel = conv.kernel_size[1]
+        super().__init__(conv.in_channels, conv.out_channels, kernel, stride=stride, padding=padding, dilation=dilation, bias=bias)
         factor = torch.ones(conv.in_channels, dtype=torch.float64) if divisor is None else divisor.double()
         self.weight.data = (conv.weight.detach().double() * factor.view(1, -1, 1, 1)).float()
         if conv.bias is not None and self.bias is not None:

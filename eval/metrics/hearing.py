@@ -5,15 +5,31 @@ names = [metric.name for metric in HEARING]
 
 from functools import partial
 
+from core.errors import InputError
 from eval.metrics.local import local_level_db, local_pitch_cents, local_spectrum_db
 from eval.metrics.metric import HIGHER, LOWER, Metric
 from eval.metrics.perceptual import distillmos_loss, dnsmos_loss, pesq_worst_position, speaker_distance
 from eval.metrics.spectral import literature_mcd_db
-from eval.metrics.words import word_errors_added, words_changed
+from eval.metrics.trial import Trial
+from eval.metrics.words import words_of
+from g2p.rates import edit_distance
 
 _WHOLE = "whole clip, pauses included"
 _AGAIN = "a short clip is said again until the model's window is full"
 _WORDS = "the recognizer's own"
+
+
+def word_errors_added(trial: Trial) -> float:
+    """Words that the recognizer gets wrong in the test, less those it gets wrong in the reference, against the text."""
+    if trial.text is None:
+        raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
+    wanted = words_of(trial.text)
+    return float(edit_distance(trial.test_words, wanted) - edit_distance(trial.baseline.words, wanted))
+
+
+def words_changed(trial: Trial) -> float:
+    """Word edits between what the recognizer hears in the test and what it hears in the reference."""
+    return float(edit_distance(trial.test_words, trial.baseline.words))
 
 
 def _literature(coefficients: int) -> Metric:

@@ -11,6 +11,7 @@ A test of opposite polarity is turned over before it is measured: a sign cannot 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class Trial:
     known: Baseline | None = None
 
     def __post_init__(self) -> None:
-        checked = {"reference": self._checked("reference", self.reference), "test": self._checked("test", self.test)}
+        checked: dict[str, Any] = {"reference": self._checked("reference", self.reference), "test": self._checked("test", self.test)}
         checked["other_seeds"] = tuple(self._checked("other seed's", signal) for signal in self.other_seeds)
         for role, signal in checked.items():
             object.__setattr__(self, role, signal)

@@ -1,7 +1,7 @@
 """Words: what a recognizer hears, and how far that is from the text and from what it hears in the fp32 model's speech.
 
-    words_heard(signal)  # pocketsphinx, en-us: ("would", "anyone", ...)
-    word_errors_added(Trial(reference, test, text="Would anyone object?"))
+    words_heard(signal)                  # pocketsphinx, en-us: ("would", "anyone", ...)
+    words_of("Would anyone object?")     # what should be heard
 
 The recognizer is weak: every figure is a difference to the reference, and the spread of other seeds is its scale.
 """
@@ -15,12 +15,9 @@ import numpy as np
 from core.errors import InputError
 from eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
 from g2p.normalize import normalize
-from g2p.rates import edit_distance
 
 if TYPE_CHECKING:
     import pocketsphinx
-
-    from eval.metrics.trial import Trial
 
 SPEECH_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
 INSTALL = 'python -m pip install pocketsphinx, or: pip install -e ".[judge]"'
@@ -58,16 +55,3 @@ def words_of(text: str) -> tuple[str, ...]:
     """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a hyphen parts words."""
     spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
     return tuple(re.findall(r"[a-z']+", spoken.lower()))
-
-
-def word_errors_added(trial: "Trial") -> float:
-    """Words that the recognizer gets wrong in the test, less those it gets wrong in the reference, against the text."""
-    if trial.text is None:
-        raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
-    wanted = words_of(trial.text)
-    return float(edit_distance(trial.test_words, wanted) - edit_distance(trial.baseline.words, wanted))
-
-
-def words_changed(trial: "Trial") -> float:
-    """Word edits between what the recognizer hears in the test and what it hears in the reference."""
-    return float(edit_distance(trial.test_words, trial.baseline.words))

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from g2p.languages import numerals
-from g2p.languages.grammar import GRAMMARS, Grammar
+from g2p.languages.grammar import Grammar
+from g2p.languages.registry import LANGUAGES
 from g2p.normalize import tokens_of
 from g2p.normalize.characters import LATIN, clean
 from g2p.normalize.state import Scan
@@ -256,4 +257,4 @@ KINDS = (
     "override", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "first", "number", "capitals", "single",
     "word", "dash", "dots", "mark", "space", "digits", "other",
 )  # fmt: skip
-NORMALIZERS = {language: Normalizer(grammar) for language, grammar in GRAMMARS.items()}
+NORMALIZERS = {code: Normalizer(language.grammar) for code, language in LANGUAGES.items()}

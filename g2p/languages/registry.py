@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from g2p.languages import italian, spanish
-from g2p.languages.grammar import GRAMMARS, Grammar
+from g2p.languages.grammar import Grammar
+from g2p.languages.italian_grammar import ITALIAN
+from g2p.languages.spanish_grammar import SPANISH
 
 Code = Literal["es", "it"]
 
@@ -37,7 +39,7 @@ class Language:
 
 LANGUAGES: Mapping[Code, Language] = {
     "es": Language(
-        "es", GRAMMARS["es"], spanish.sounds, spanish.spelled,
+        "es", SPANISH, spanish.sounds, spanish.spelled,
         _words("la el que de y a en se los lo las por con al del si su quien sin le te me o tu mi sus nos tus mis os les tras e u"),
         _words(
             "para cuando como pero donde hasta porque sobre cuanto entre aunque mientras desde hacia quienes ante bajo adonde "
@@ -46,7 +48,7 @@ LANGUAGES: Mapping[Code, Language] = {
         spanish.weakened, spanish.joined, 0.99,
     ),
     "it": Language(
-        "it", GRAMMARS["it"], italian.sounds, italian.spelled,
+        "it", ITALIAN, italian.sounds, italian.spelled,
         _words(
             "di che la e il un non a in per si le i se ma del con da gli ha lo ci al mi ti mai ho nel ad o ed chi ne tu dal su ai sul tra "
             "vi hai quel li dai te ce fu col fra è e' c'è c'e' de me l'è l'ho l'ha"
