@@ -202,7 +202,9 @@ def test_validate_compares_the_runtime_with_upstream(tiny_checkpoint: Checkpoint
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["first_bad"] == {"torch": None, "onnx": None}
     found = {row["name"]: row for row in report["seams"]["onnx"]}
-    assert found["durations"]["verdict"] == found["waveform"]["verdict"] == "good" and found["waveform"]["snr_db"] >= 80
+    assert {found[name]["verdict"] for name in ("durations", "text", "f0_hz", "energy", "asr")} == {
+        "good"
+    }  # upstream has no narrow decoder
 
 
 def test_parity_table_of_a_runtime(tiny_checkpoint: Checkpoint, build: Path) -> None:
