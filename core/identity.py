@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
+import numpy as np
+
 from core.schema import conform
 from core.staging import read_json
 
@@ -51,7 +53,7 @@ class Identity:
     @classmethod
     def of(cls, weights_sha256: str, config: "KokoroConfig", library: "VoiceLibrary") -> "Identity":
         """Reads every voice. Raises InputError for one that cannot be read."""
-        return cls(weights_sha256, config_sha256(config), {name: voice_sha256(library.pack(name)) for name in library.names})
+        return cls(weights_sha256, config_sha256(config), {name: voice_sha256(library.pack_array(name)) for name in library.names})
 
     @property
     def sha256(self) -> str:
@@ -71,7 +73,7 @@ def config_sha256(config: "KokoroConfig") -> str:
 
 def voice_sha256(pack: "Tensor") -> str:
     """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's .bin."""
-    return hashlib.sha256(pack.numpy().astype("<f4").tobytes()).hexdigest()
+    return hashlib.sha256(np.asarray(pack).astype("<f4").tobytes()).hexdigest()
 
 
 @cache

@@ -96,7 +96,7 @@ class Manifest:
 
     @property
     def package_path(self) -> Path:
-        """Where the .mlpackage stands, or the .onnx or .pte file."""
+        """Where the .mlpackage stands, or the .onnx file."""
         return self.path.parent / self.package
 
     @property

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 NAME, SUFFIX = "onnx", ".onnx"
 OPSET = 17
-FUSED_NORMS = True
 TARGET = f"ONNX opset {OPSET}"
 TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
 THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike

@@ -1,7 +1,7 @@
 """What a stage says of a function that is to run outside Core ML: PyTorch module, example, names, axes that grow with the utterance.
 
     function = PortableFunction(module, example, inputs=("features", "style"), outputs=("waveform",), dynamic={"features": {3: "columns"}})
-    onnx_file.write(function, path)          # core/onnx_file.py; core/pte_file.py for ExecuTorch
+    onnx_file.write(function, path)          # core/onnx_file.py
 
 Every program made of it takes and gives NumPy arrays by name, at any length: no buckets, no padding, no mask of 0.
 """
@@ -22,14 +22,13 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class PortableFunction:
-    """`dynamic`: of every input and output that grows, axis -> name of the length; equal names are equal lengths. `longest`: of inputs."""
+    """`dynamic`: of every input and output that grows, axis -> name of the length; equal names are equal lengths."""
 
     module: "nn.Module"
     example: "tuple[Tensor, ...]"
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     dynamic: Mapping[str, Mapping[int, str]]
-    longest: Mapping[str, int]
 
 
 class PortableProgram(Protocol):
@@ -40,13 +39,12 @@ class PortableProgram(Protocol):
 
 
 class PortableFormat(Protocol):
-    """A kind of file: .onnx, .pte. Each is a module of core with these."""
+    """A kind of file. Each is a module of core with these; so far .onnx."""
 
     NAME: str  # as the runtime is called
     SUFFIX: str
     TARGET: str  # what the file asks of its reader; stands in the manifest
     TOOLS: tuple[str, ...]  # distributions that shape the bytes
-    FUSED_NORMS: bool  # whether the vocoder's graph is that of vocoder/eager.py, or the plain one
 
     def write(self, function: PortableFunction, path: Any) -> None:
         """Export."""

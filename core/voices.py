@@ -68,7 +68,7 @@ class VoiceLibrary:
 
     def pack(self, name: str) -> "Tensor":
         """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when there is no such voice."""
-        return _tensor(self._array(name))
+        return _tensor(self.pack_array(name))
 
     def blend(self, text: str) -> "Tensor":
         """The weighted mean of the packs that `text` names: [510, 1, 256]."""
@@ -76,10 +76,11 @@ class VoiceLibrary:
 
     def blend_array(self, text: str) -> np.ndarray:
         """The same in NumPy: .bin and .npy are read without PyTorch."""
-        first, *others = (np.float32(weight) * self._array(name) for name, weight in parse_blend(text))
+        first, *others = (np.float32(weight) * self.pack_array(name) for name, weight in parse_blend(text))
         return sum(others, start=first)
 
-    def _array(self, name: str) -> np.ndarray:
+    def pack_array(self, name: str) -> np.ndarray:
+        """`pack` in NumPy."""
         known = name in self.names  # else the name is not put into a path
         path = next((self.folder / f"{name}{suffix}" for suffix in SUFFIXES if known and (self.folder / f"{name}{suffix}").is_file()), None)
         if path is None:

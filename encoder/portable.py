@@ -44,7 +44,6 @@ from encoder.steps import EncoderBackend, encode
 EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
 LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)  # only their last ones count: the longest utterance
 UNBOUNDED = 1 << 40
-LONGEST = {"tokens": TOKEN_BUCKETS[-1], "frames": DEFAULT_BUCKETS[-1]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +82,10 @@ class PortableEncoderStage:
             example: tuple[torch.Tensor, ...] = (torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32), style, torch.ones(1))
             axes = dynamic((INPUT_IDS, 1, "tokens"), (DURATIONS, 1, "tokens"), (HIDDEN, 3, "tokens"), (TEXT, 3, "tokens"))
             module = baked(DurationFunction(self.encoder))
-            return PortableFunction(
-                module, example, (INPUT_IDS, STYLE, SPEED), (DURATIONS, HIDDEN, TEXT), axes, {"tokens": TOKEN_BUCKETS[-1]}
-            )
+            return PortableFunction(module, example, (INPUT_IDS, STYLE, SPEED), (DURATIONS, HIDDEN, TEXT), axes)
         example = (torch.ones(1, self.checkpoint.config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style)
         axes = dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values"))
-        return PortableFunction(
-            baked(ProsodyFunction(self.encoder)), example, (FRAMES, STYLE), (F0_HZ, ENERGY), axes, {"frames": DEFAULT_BUCKETS[-1]}
-        )
+        return PortableFunction(baked(ProsodyFunction(self.encoder)), example, (FRAMES, STYLE), (F0_HZ, ENERGY), axes)
 
     def facts(self, name: str, program: PortableProgram) -> ProgramFacts:
         """See Stage."""

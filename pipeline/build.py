@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vocoder.stage import VocoderStage
 
 CORE_ML = "coreml"
-FORMATS = {"onnx": "core.onnx_file", "executorch": "core.pte_file"}  # runtime -> core.portable.PortableFormat
+FORMATS = {"onnx": "core.onnx_file"}  # runtime -> core.portable.PortableFormat
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -125,8 +125,6 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
 def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
     """Encoder or vocoder in the format of another runtime; the vocoder is checked with a calibration sentence, as packages are."""
     form = importlib.import_module(FORMATS[runtime])
-    if stage == "encoder" and runtime == "executorch":
-        raise InputError("the encoder has no ExecuTorch file: torch.export unrolls its LSTMs to one length; PyTorch encodes there")
     if stage == "encoder":
         from encoder.portable import PortableEncoderStage
 

@@ -1,6 +1,6 @@
 """Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
 
-    python -m pipeline.synthesize "Hello." --voice slt -o hello.wav [--checkpoint demo] [--runtime torch|mlprogram|coreml|onnx|executorch]
+    python -m pipeline.synthesize "Hello." --voice slt -o hello.wav [--checkpoint demo] [--runtime torch|mlprogram|coreml|onnx]
         [--method w8a8]
     python -m pipeline.synthesize --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | python -m pipeline.synthesize - --stream | aplay

@@ -46,7 +46,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
     parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
     parser.add_argument("--vocoder-package", type=Path, help="manifest of the vocoder package")
-    parser.add_argument("--runtime", help="also this runtime, opened from --build: onnx, executorch, mlprogram ...")
+    parser.add_argument("--runtime", help="also this runtime, opened from --build: onnx, mlprogram ...")
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with its files (default: %(default)s)")
     parser.add_argument("--save-dir", type=Path, help="folder for tensors, figures and plot")
     return parser.parse_args(argv)

@@ -22,7 +22,7 @@ from core.figures import Figure, snr_db
 from core.layers import NORM_EPSILON
 from core.manifest import package_name
 from core.portable import PortableFormat, PortableFunction, PortableProgram
-from core.portable_stage import PRECISION, baked, dynamic, level_of
+from core.portable_stage import PRECISION, dynamic, level_of
 from core.stage import MAIN, Part
 from vocoder.decoder import Vocoder
 from vocoder.eager import EagerVocoder, Norm
@@ -61,19 +61,6 @@ class PortableVocoder(nn.Module):
         return self.eager(asr, f0, energy, style, spectrum)
 
 
-class PlainVocoder(nn.Module):
-    """The same of the vocoder as it is defined, without a mask."""
-
-    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
-        super().__init__()
-        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, baked(vocoder)
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """See PortableVocoder."""
-        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
-        return self.vocoder(asr, f0, energy, style, spectrum)
-
-
 @dataclass(frozen=True, eq=False)
 class PortableVocoderStage:
     """See core.stage.Stage. `speeches`: utterances that the file is checked with."""
@@ -88,11 +75,6 @@ class PortableVocoderStage:
         """See Stage."""
         return self.form.TARGET
 
-    @property
-    def longest(self) -> int:
-        """Frames. Where memory is planned ahead, half as many: the conductor cuts a longer utterance."""
-        return DEFAULT_BUCKETS[-1] if self.form.FUSED_NORMS else DEFAULT_BUCKETS[-1] // 2
-
     @cached_property
     def vocoder(self) -> Vocoder:
         """In PyTorch."""
@@ -105,11 +87,10 @@ class PortableVocoderStage:
     def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""
         config = self.checkpoint.config
-        made = PortableVocoder if self.form.FUSED_NORMS else PlainVocoder
-        module = made(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
+        module = PortableVocoder(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
         example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
         axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
-        return PortableFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes, {"columns": self.longest + 1})
+        return PortableFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes)
 
     def facts(self, name: str, program: PortableProgram) -> ProgramFacts:
         """See Stage."""
@@ -136,7 +117,7 @@ class PortableVocoderStage:
             "form": LITERAL,
             "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable,
-            "buckets": (self.longest,),
+            "buckets": (DEFAULT_BUCKETS[-1],),
             "hidden_dim": config.hidden_dim,
             "inputs": {
                 FEATURES: {"shape": [1, layout.channels, 1, "frames + 1"], "rows": rows, "packing": packing, "dtype": "float32"},

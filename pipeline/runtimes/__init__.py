@@ -1,4 +1,4 @@
-"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch. One module each, imported late.
+"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime. One module each, imported late.
 
     opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", form="windowed"))
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
@@ -79,14 +79,6 @@ RUNTIMES = MappingProxyType(
             forms=(LITERAL,),
             needs=("onnxruntime",),
             install='pip install "kokoro-ane[onnx]"',
-        ),
-        "executorch": Runtime(
-            "ExecuTorch, the vocoder alone",
-            "pipeline.runtimes.executorch",
-            levels=("fp32",),
-            forms=(LITERAL,),
-            needs=("torch", "executorch"),
-            install='pip install "kokoro-ane[executorch]"',
         ),
     }
 )

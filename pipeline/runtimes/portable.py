@@ -1,4 +1,4 @@
-"""What ONNX Runtime and ExecuTorch share: where their files stand, that they belong together, and the chain of NumPy arrays over them.
+"""What runtimes with files of their own share: where these stand, that they belong together, and the chain of NumPy arrays over them.
 
 opened = open_portable(request, core.onnx_file)
 """
@@ -43,11 +43,10 @@ class PortableBackend:
         return self.program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)
 
 
-def manifests_of(request: Request, form: PortableFormat, functions: tuple[str, ...] = tuple(PARTS)) -> dict[str, Manifest]:
+def manifests_of(request: Request, form: PortableFormat) -> dict[str, Manifest]:
     """By function, each verified. InputError: not built, of another checkpoint, for another version of the runtime."""
     checkpoint, found = request.checkpoint, {}
-    for function in functions:
-        stage = PARTS[function]
+    for function, stage in PARTS.items():
         path = request.build / f"{package_name(stage, checkpoint.name, checkpoint.releasable, f'{form.NAME}-{request.method}')}.json"
         maker = build_command(
             "vocoder" if function == WAVEFORM else "encoder", checkpoint=source_name(checkpoint), out=request.build, runtime=form.NAME
