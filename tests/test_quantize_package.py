@@ -10,6 +10,7 @@ import pytest
 from core.checkpoint import Checkpoint
 from core.errors import CheckFailed, InputError
 from mlprogram import Program
+from mlprogram.graph import Operation
 from quantize.build import build_compressed
 from quantize.coverage import Coverage
 from quantize.layers import CONVOLUTIONS, program_layers
@@ -29,6 +30,13 @@ def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
     """Operations whose weights are worth compressing."""
     layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
     return {layer.op_name for layer in layers if layer.elements > 2048 and not layer.is_tail}
+
+
+def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -> str | None:
+    """What makes the input of a layer, which is found by the names of its constants: a prepared program names its operations otherwise."""
+    starts = tuple(f"vocoder_{layer.replace('.', '_')}_{part}" for part in ("weight", "bias"))
+    op = next(op for op in convolutions if any(op.inputs.get(part, ("",))[0].startswith(starts) for part in ("weight", "bias")))
+    return maker.get(op.inputs["x"][0])
 
 
 class TestStructure:
@@ -67,10 +75,13 @@ class TestStructure:
     def test_a_package_that_differs_from_its_plan_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
         layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         plan = plan_for(METHODS["w8a8"], layers, None)
+        mixed = plan_for(METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"])
         with pytest.raises(CheckFailed, match="weights are not stored as planned, the first is"):
             Coverage.of(plan, layers, program_of(built, "fp16")).require()
         with pytest.raises(CheckFailed, match="inputs are not as planned, the first is"):
-            Coverage.of(tuple(dataclasses.replace(e, int8_input=False) for e in plan), layers, program_of(built, "w8a8")).require()
+            Coverage.of(
+                tuple(dataclasses.replace(entry, int8_input=False) for entry in mixed), layers, program_of(built, "mixed")
+            ).require()
         untouched = plan_for(dataclasses.replace(METHODS["w8"], weights=None), layers, None)
         with pytest.raises(CheckFailed, match="no weight was compressed"):
             Coverage.of(untouched, layers, program_of(built, "fp16")).require()
@@ -80,8 +91,9 @@ class TestW8A8:
     def test_every_convolution_but_the_exceptions_reads_int8(self, built: tuple[Checkpoint, Path]) -> None:
         program, layers = program_of(built, "w8a8"), program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
-        reads = {op.name: maker.get(op.inputs["x"][0]) for op in program.operations if op.op_type in CONVOLUTIONS}
-        in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.op_name] != "dequantize"}
+        convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
+        reads = {x.name: reads_of(x.name, convolutions, maker) for x in layers if not x.is_tail}
+        in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.name] != "dequantize"}
         assert in_float == {
             "F0_conv",
             "N_conv",
@@ -91,7 +103,7 @@ class TestW8A8:
             "encode.conv1",
             "encode.conv1x1",
         }
-        assert not [x.name for x in layers if x.is_style and reads[x.op_name] == "dequantize"]
+        assert not [x.name for x in layers if x.is_style and reads[x.name] == "dequantize"]
         assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
 
     def test_scales_are_symmetric_and_of_the_calibration(self, built: tuple[Checkpoint, Path]) -> None:
