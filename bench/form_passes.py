@@ -18,7 +18,7 @@ from core.contract import FRAMES_PER_SECOND, LITERAL
 from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
-    from vocoder.forms import Form
+    from vocoder.form import Form
 
 SECONDS = (1, 3, 7, 15, 30)
 FORMS = {LITERAL: (LITERAL, None), "windowed": ("windowed", ("m3", "m4", "m5")), "windowed-poly": ("windowed", ("m1", "m2"))}

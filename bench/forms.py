@@ -18,7 +18,7 @@ from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from vocoder.decoder import Vocoder
-    from vocoder.forms import Form
+    from vocoder.form import Form
     from vocoder.packing import VocoderInputs
 
 FORMS = {"literal": ("literal", None), "windowed": ("windowed", ("m3", "m4", "m5")), "windowed-poly": ("windowed", ("m1", "m2"))}

@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
-import numpy as np
-
 from core.schema import conform
 from core.staging import read_json
 
@@ -73,6 +71,8 @@ def config_sha256(config: "KokoroConfig") -> str:
 
 def voice_sha256(pack: "Tensor") -> str:
     """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's .bin."""
+    import numpy as np  # late: the names of this file are asked for before a command's flags are read
+
     return hashlib.sha256(np.asarray(pack).astype("<f4").tobytes()).hexdigest()
 
 

@@ -26,7 +26,7 @@ from core.errors import EXIT_GOOD, InputError, run_cli
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
     from core.stage import Kind, Stage
-    from vocoder.forms import Form
+    from vocoder.form import Form
     from vocoder.stage import VocoderStage
 
 CORE_ML = "coreml"

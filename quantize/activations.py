@@ -21,7 +21,7 @@ from quantize.following import exceeded
 from quantize.layers import Layer
 from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
-from vocoder.forms import Form
+from vocoder.form import Form
 from vocoder.package import run_program
 from vocoder.packing import VocoderInputs
 

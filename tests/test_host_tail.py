@@ -23,7 +23,8 @@ from quantize.features import check_speech
 from tests.builds import once
 from vocoder.decoder import Vocoder
 from vocoder.facts import VocoderFacts
-from vocoder.forms import HostTailForm, LiteralForm, WindowedForm, form_named
+from vocoder.forms import LiteralForm, WindowedForm, form_named
+from vocoder.host_form import HostTailForm
 from vocoder.host_tail import HostTail
 from vocoder.package import VocoderPackage, render_reference
 

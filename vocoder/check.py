@@ -15,7 +15,7 @@ from core.contract import FRAME_SAMPLES
 from core.figures import Figure, snr_db
 from mlprogram import Program
 from vocoder.decoder import Vocoder
-from vocoder.forms import Form
+from vocoder.form import Form
 from vocoder.package import render_reference, run_program
 from vocoder.packing import VocoderInputs
 

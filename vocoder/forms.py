@@ -9,10 +9,9 @@ grows with the length (vocoder/windowed). Both give the same audio (docs/vocoder
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from core.config import KokoroConfig
@@ -29,12 +28,13 @@ from core.contract import (
     WINDOWED,
     WINDOWED_POLYNOMIAL,
     PackedLayout,
-    with_host_tail,
 )
 from core.errors import InputError
 from mlprogram.errors import ProgramError
 from mlprogram.examine.rules import Rules, load_rules
 from vocoder.decoder import Vocoder
+from vocoder.form import Form
+from vocoder.host_form import HostTailForm
 from vocoder.host_tail import HostTail
 from vocoder.packing import PackedTrunk, PackedVocoder, VocoderInputs, pack
 from vocoder.windowed import geometry
@@ -43,61 +43,6 @@ from vocoder.windowed.model import WindowedTrunk, WindowedVocoder
 from vocoder.windowed.packing import joined_columns, joined_rows, pack_rows
 
 CHECK_FRAMES, CHECK_ROW_FRAMES = 40, 140  # a second, literal; three and a half, windowed
-
-
-class Form(Protocol):
-    """What the builder, the chain and compression ask of a form."""
-
-    @property
-    def name(self) -> str:
-        """One of FORMS; part of the package's name unless literal."""
-
-    def check_frames(self, buckets: tuple[int, ...]) -> int:
-        """Frames of the utterance that a build is checked with: about a second, as short as the form's shapes allow."""
-
-    def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
-        """The lengths to build, in frames; None: the form's default ones. InputError where it cannot have one, or not this checkpoint."""
-
-    def module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
-        """What is traced: (features, style) -> waveform. `int8_inputs`: with every scale where quantize can reach it."""
-
-    def shapes(self, buckets: tuple[int, ...], hidden_dim: int) -> tuple[tuple[int, ...], ...]:
-        """Shape of `features` at every length."""
-
-    def holds(self, frames: int, bucket: int) -> bool:
-        """Whether an utterance of so many frames goes into the bucket."""
-
-    def pack(self, inputs: VocoderInputs, bucket: int, *, half: bool) -> Tensor:
-        """`features`, float32. `half`: the package takes fp16. InputError where the bucket does not hold the utterance."""
-
-    def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
-        """The package's output -> [600F]."""
-
-    def columns(self, trunk: Tensor, frames: int, bucket: int) -> Tensor:
-        """The output of `trunk_module` -> [C, 120F + 1]."""
-
-    def bound(self, vocoder: Vocoder) -> "Form":
-        """Itself, with whatever of the vocoder's weights `join` needs."""
-
-    def trunk_module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
-        """`module` without the tail."""
-
-    @property
-    def output(self) -> str:
-        """What the package gives: waveform or trunk."""
-
-    def output_dtype(self, precision: str) -> str:
-        """float32, or float16."""
-
-    @property
-    def tail_divisor(self) -> float:
-        """How many times too large the output of `trunk_module` is."""
-
-    def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
-        """`features` in words, for the manifest."""
-
-    def waveform_contract(self) -> dict[str, Any]:
-        """`waveform` in words, for the manifest."""
 
 
 class WholeForm:
@@ -254,78 +199,6 @@ class WindowedForm(WholeForm):
         """See Form."""
         wide = f"{FRAME_SAMPLES} * pitch + {FRAME_SAMPLES // geometry.LOW_RATE * 2 * geometry.HALO_LAST}"
         return {"shape": [1, 1, "rows", wide], "valid": "of every row the frames it owns, see features.windows"}
-
-
-@dataclass(frozen=True, eq=False)
-class HostTailForm:
-    """Another form whose package ends before conv_post; `tail` does the rest where the output is joined. See vocoder/host_tail.py."""
-
-    inner: Form
-    tail: HostTail | None = None
-    output = TRUNK
-    tail_divisor = 1.0
-
-    @property
-    def name(self) -> str:
-        """See Form."""
-        return with_host_tail(self.inner.name)
-
-    def bound(self, vocoder: Vocoder) -> "HostTailForm":
-        """See Form."""
-        return replace(self, tail=HostTail.of(vocoder, self.inner.tail_divisor))
-
-    def check_frames(self, buckets: tuple[int, ...]) -> int:
-        """See Form."""
-        return self.inner.check_frames(buckets)
-
-    def lengths(self, config: KokoroConfig, buckets: tuple[int, ...] | None) -> tuple[int, ...]:
-        """See Form."""
-        return self.inner.lengths(config, buckets)
-
-    def module(self, vocoder: Vocoder, hidden_dim: int, *, int8_inputs: bool = False) -> nn.Module:
-        """See Form."""
-        return self.inner.trunk_module(vocoder, hidden_dim, int8_inputs=int8_inputs)
-
-    trunk_module = module
-
-    def shapes(self, buckets: tuple[int, ...], hidden_dim: int) -> tuple[tuple[int, ...], ...]:
-        """See Form."""
-        return self.inner.shapes(buckets, hidden_dim)
-
-    def holds(self, frames: int, bucket: int) -> bool:
-        """See Form."""
-        return self.inner.holds(frames, bucket)
-
-    def pack(self, inputs: VocoderInputs, bucket: int, *, half: bool) -> Tensor:
-        """See Form."""
-        return self.inner.pack(inputs, bucket, half=half)
-
-    def columns(self, trunk: Tensor, frames: int, bucket: int) -> Tensor:
-        """See Form."""
-        return self.inner.columns(trunk, frames, bucket)
-
-    def join(self, waveform: Tensor, frames: int, bucket: int) -> Tensor:
-        """The trunk -> [600F]."""
-        assert self.tail is not None, "bound() or recorded first"
-        return torch.from_numpy(self.tail(self.columns(waveform, frames, bucket).float().numpy()))
-
-    def output_dtype(self, precision: str) -> str:
-        """See Form."""
-        return "float16" if precision == "fp16" else "float32"
-
-    def features_contract(self, hidden_dim: int, buckets: tuple[int, ...]) -> dict[str, Any]:
-        """See Form."""
-        return self.inner.features_contract(hidden_dim, buckets)
-
-    def waveform_contract(self) -> dict[str, Any]:
-        """The trunk in words, and the weights of what comes behind it."""
-        assert self.tail is not None, "bound() or recorded first"
-        rows = "1" if self.inner.name == LITERAL else "rows"
-        return {
-            "shape": [1, self.tail.weight.shape[1], rows, "columns"],
-            "valid": f"{COLUMNS_PER_FRAME} * frames + 1 columns, those of a waveform's own frames",
-            "tail": self.tail.described(),
-        }
 
 
 def chips_without_sine(rules: Rules) -> frozenset[str]:

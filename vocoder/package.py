@@ -18,7 +18,8 @@ from core.errors import InputError
 from core.manifest import Manifest, described
 from mlprogram import Program, ProgramError
 from vocoder.decoder import Vocoder
-from vocoder.forms import Form, form_recorded
+from vocoder.form import Form
+from vocoder.forms import form_recorded
 from vocoder.packing import VocoderInputs
 from vocoder.source import HarmonicSource
 

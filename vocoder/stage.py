@@ -23,7 +23,7 @@ from mlprogram import Program
 from vocoder.check import check_figures
 from vocoder.decoder import Vocoder
 from vocoder.facts import VocoderFacts
-from vocoder.forms import Form
+from vocoder.form import Form
 from vocoder.harmonics import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 from vocoder.packing import PackedVocoder, VocoderInputs
 
