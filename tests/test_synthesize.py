@@ -134,7 +134,7 @@ def test_reads_a_file_with_a_byte_order_mark(folder: str, tmp_path: Path) -> Non
         ("abc.", ["--stream", "--resume"], "a stream keeps nothing"),
         ("abc.", ["-o", "{tmp}/a.wav", "--voice", "sltt"], "did you mean slt?"),
         ("abc.", ["-o", "{tmp}/a.wav", "--method", "w8a9"], "unknown method 'w8a9'; did you mean w8a8"),
-        ("abc.", ["-o", "{tmp}/a.wav", "--method", "w8a8"], "PyTorch has only fp16, fp32"),
+        ("abc.", ["-o", "{tmp}/a.wav", "--method", "w8a8"], "PyTorch has only fp32, fp16"),
         ("abc.", ["-o", "{tmp}/a.wav", "--runtime", "mlprog"], "did you mean mlprogram?"),
         ("abc.", ["-o", "{tmp}/a.wav", "--runtime", "coreml"], "needs macOS"),
         ("abc.", ["-o", "{tmp}/a.wav", "--runtime", "mlprogram", "--build", "{tmp}"], "run `kokoro-ane build encoder --checkpoint "),
