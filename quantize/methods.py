@@ -66,12 +66,9 @@ class PaletteWeights:
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
 
-# Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum and the
-# decoder's first layer, which lose most for the least arithmetic on real Kokoro.
-FLOAT_INPUTS = (
-    "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv",
-    "encode.conv1", "encode.conv1x1", "encode.shortcut",
-)  # fmt: skip
+# Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
+# decoder, 5 % of the arithmetic. With all of the decoder but its first layers in int8 real Kokoro misses two gates (docs/quantization.md).
+FLOAT_INPUTS = ("encode.*", "decode.*", "asr_res.*", "residual", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
 Weights = LinearWeights | BlockWeights | PaletteWeights
 
 

@@ -94,15 +94,8 @@ class TestW8A8:
         convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
         reads = {x.name: reads_of(x.name, convolutions, maker) for x in layers if not x.is_tail}
         in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.name] != "dequantize"}
-        assert in_float == {
-            "F0_conv",
-            "N_conv",
-            "decode.3.pool",
-            "generator.ups.1",
-            "generator.noise_convs.1",
-            "encode.conv1",
-            "encode.conv1x1",
-        }
+        decoder = {x.name for x in layers if not x.is_style and x.name.startswith(("encode.", "decode.", "asr_res."))}
+        assert in_float == decoder | {"F0_conv", "N_conv", "generator.ups.1", "generator.noise_convs.1"}
         assert not [x.name for x in layers if x.is_style and reads[x.name] == "dequantize"]
         assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
 
@@ -118,7 +111,7 @@ class TestW8A8:
         balanced, following, against_parent = manifest.checks["figures"]
         assert balanced["value"] > 100.0 > following["value"] > 25.0
         assert against_parent["value"] > 15.0
-        assert 0.8 < manifest.compression["int8_macs_share"] < 1.0  # the tail weighs more in a tiny model
+        assert 0.5 < manifest.compression["int8_macs_share"] < 1.0  # tail and decoder weigh more in a tiny model
         assert manifest.compression["activations"]["exponent"] == QUICK.exponent
 
 

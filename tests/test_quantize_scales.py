@@ -45,7 +45,7 @@ def test_snakes_are_read_in_int8_with_a_scale_a_channel(built: tuple[Checkpoint,
     small = program(built, "w8a8")
     scales = [np.asarray(small.constant(op.inputs["scale"][0])) for op in quantize_ops(small)]
     along = [scale for scale in scales if scale.ndim == 1]
-    assert len(along) == 24 + 6 < len(scales)  # the first stage's blocks; the text's branch, a stride and four shortcuts
+    assert len(along) == 24 + 1 < len(scales)  # the first stage's blocks, and the strided layer of the spectrum
     assert all(scale.min() > 0 and np.ptp(scale) > 0 for scale in along)  # balanced: no two channels need be alike
     dequantized = [op for op in small.operations if op.op_type == "dequantize"]
     assert all(np.asarray(small.constant(op.inputs["scale"][0])).ndim == 0 for op in dequantized)
@@ -75,7 +75,7 @@ def test_the_manifest_says_so_and_the_clip_is_near(built: tuple[Checkpoint, Path
     assert manifest.level == "windowed-w8a8" and manifest.form == "windowed"
     exact, following, near = manifest.checks["figures"]
     assert exact["value"] >= 100 and following["value"] >= 20 and near["value"] >= 15
-    assert manifest.compression["int8_macs_share"] > 0.8
+    assert manifest.compression["int8_macs_share"] > 0.5
 
 
 def test_a_variant_that_is_not_built(built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
