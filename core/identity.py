@@ -20,6 +20,7 @@ from core.schema import conform
 from core.staging import read_json
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from core.config import KokoroConfig
@@ -69,7 +70,7 @@ def config_sha256(config: "KokoroConfig") -> str:
     return sha256_of_json({key: value for key, value in dataclasses.asdict(config).items() if key not in OWN_WORDS})
 
 
-def voice_sha256(pack: "Tensor") -> str:
+def voice_sha256(pack: "Tensor | np.ndarray") -> str:
     """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's .bin."""
     import numpy as np  # late: the names of this file are asked for before a command's flags are read
 

@@ -11,11 +11,13 @@ from core.corpus import calibration, heldout, require_disjoint
 from core.errors import InputError
 from eval import workers
 from eval.choose import Choice, choose
+from eval.corpus import Truth
 from eval.judge import ClipResult
 from eval.levels import JudgedLevel
 from eval.package_facts import PackageFacts
 from eval.release import parse_arguments
 from eval.report import main as report
+from eval.workers import Workers
 from mlprogram.examine.rules import load_rules
 from quantize.speech import own_speech
 from tests.builds import small_config
@@ -119,6 +121,9 @@ def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], 
         decisions.append(json.loads((placed[1] / count / "decision.json").read_text(encoding="utf-8")))
     one, two = (decision["levels"][0]["clips"] for decision in decisions)
     assert one == two and len(one) == 2
+    missing = placed[1] / "none.json"
+    with pytest.raises(InputError, match="none.json does not exist"), Workers(Truth(placed[0], 0), placed[1] / "renders", 2) as processes:
+        list(processes.measure(missing, "declared", short, {}))  # a worker's mistake of input ends all of them
 
 
 class TestBadInput:

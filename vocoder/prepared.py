@@ -59,7 +59,9 @@ class Envelope(nn.Module):
         level = F.avg_pool2d(level, (1, WIDTH), (1, 1))  # [1, 1, R, n + 2]
         for ramp in self.rise:
             level = ramp(level)
-        return level[..., self.columns : self.columns + x.shape[3]]
+        # constants: a length read off x becomes int16 in the package, and 117,601 columns do not fit
+        surplus = int(level.shape[3]) - self.columns - int(x.shape[3])  # the same at every length of a form
+        return level[..., self.columns : -surplus]
 
 
 def convolved(
