@@ -78,7 +78,7 @@ class LayerTrials:
             "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            "settings": asdict(self.settings) if self.settings else None,
+            "settings": asdict(self.settings) | {"float_inputs": list(self.settings.float_inputs)} if self.settings else None,  # as JSON
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
