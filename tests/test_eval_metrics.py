@@ -96,9 +96,11 @@ class TestClosedForms:
         assert jump_db(Trial(tone(1000), holed)) == pytest.approx(30.0, abs=0.01)  # down to the floor, 30 dB below
 
     def test_clipping_counts_flat_tops_and_overflow(self) -> None:
-        ramp = np.linspace(-1, 1, SAMPLE_RATE_HZ)
+        ramp = np.linspace(-1, 1, 6 * SAMPLE_RATE_HZ)
         assert clipping_percent(Trial(ramp, np.clip(ramp, -0.75, 0.75))) == pytest.approx(25.0, abs=0.2)
         assert clipping_percent(Trial(ramp, 2 * ramp)) == pytest.approx(50.0, abs=0.2)
+        second = np.linspace(-1, 1, SAMPLE_RATE_HZ)  # counts as 6 s
+        assert clipping_percent(Trial(second, np.clip(second, -0.75, 0.75))) == pytest.approx(25.0 / 6, abs=0.2)
 
     @pytest.mark.parametrize("lag", [-7, -1, 0, 1, 100])
     def test_lag(self, speech: np.ndarray, lag: int) -> None:

@@ -6,6 +6,7 @@ snr_db(Trial(reference, test))
 import numpy as np
 
 from core import figures
+from core.contract import SAMPLE_RATE_HZ
 from eval.metrics.framing import alignment, decibels, frames
 from eval.metrics.trial import Trial
 
@@ -13,6 +14,7 @@ SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
 JUMP_FLOOR_DB = -30.0  # of the power of the reference's loudest 5 ms
 FULL_SCALE = 1.0
+CLIPPING_SECONDS = 6  # shorter clips count as this long
 PAUSE_SHARE = 0.1  # of the reference's frames, the quietest
 PAUSE_FLOOR_DB = -60.0  # of the reference's mean active power: what is quieter than that is silence in both
 LOCAL_LAG, LOCAL_LENGTH = 24, 12_000  # samples: 1 ms either way, in stretches of half a second
@@ -57,13 +59,17 @@ def peak_db(trial: Trial) -> float:
 
 
 def clipping_percent(trial: Trial) -> float:
-    """Share of samples at the ceiling, test minus reference; the ceiling is 0.999 of a signal's own peak, or full scale if lower."""
+    """Share of samples at the ceiling, test minus reference; the ceiling is 0.999 of a signal's own peak, or full scale if lower.
+
+    A clip under 6 s counts as 6 s: in half a second one sample more would be the limit, and another seed has two.
+    """
     return _at_ceiling_percent(trial.test) - _at_ceiling_percent(trial.reference)
 
 
 def _at_ceiling_percent(signal: np.ndarray) -> float:
     magnitude = np.abs(signal)
-    return float(100 * np.mean(magnitude >= min(FULL_SCALE, 0.999 * magnitude.max())))
+    at_ceiling = np.count_nonzero(magnitude >= min(FULL_SCALE, 0.999 * magnitude.max()))
+    return float(100 * at_ceiling / max(len(signal), CLIPPING_SECONDS * SAMPLE_RATE_HZ))
 
 
 def lag_samples(trial: Trial) -> float:
