@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from core.arguments import checkpoint_argument
+from core.arguments import checkpoint_argument, form_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="bench.chain", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
+    form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--method", default="fp16", help="level of the vocoder package")
     parser.add_argument("--voice", help="default: the checkpoint's first")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SENTENCES = ROOT / "tests" / "data" / "g2p" / "sentences.tsv"
-TEXTS = ROOT / "pipeline" / "demo" / "data"
+TEXTS = ROOT / "core" / "data"
 
 
 def theirs(misaki: "Misaki", text: str) -> str:

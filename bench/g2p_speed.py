@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from g2p import G2P
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = ROOT / "pipeline" / "demo" / "data"
+TEXTS = ROOT / "core" / "data"
 LEAST = 20_000  # words a second
 LISTED = ("rule", "gold", "silver", "morphology", "punctuation")
 MEASURED = """

@@ -20,7 +20,7 @@ from core.facts import ProgramFacts
 from core.figures import Figure
 from core.manifest import PACKAGE_TOOLS, Manifest, describe_package, tool_versions
 from core.stage import Function, Kind, PackageStage, Part, Stage
-from core.staging import staged_together
+from core.staging import staged_together, temporary_files_in
 from mlprogram import Program
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, 
     kind = kind or PACKAGE
     parts = stage.parts()
     targets = [[(out / f"{part.file}{kind.suffix}", kind.ours), (out / f"{part.file}.json", None)] for part in parts]
-    with staged_together(*chain(*targets)) as places:
+    with staged_together(*chain(*targets)) as places, temporary_files_in(places[0].parents[1]):
         aside = dict(zip((part.file for part in parts), zip(places[::2], places[1::2], strict=True), strict=True))  # package, manifest
         programs: dict[str, Any] = {}
         for part in parts:

@@ -16,6 +16,7 @@ from types import FrameType
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
+LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -44,7 +45,7 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
             sys.stdout.flush()  # a reader that went away is told here, not at exit
             return code
         except CheckFailed as problem:
-            print(f"rejected: {problem}", file=sys.stderr)
+            print(f"rejected: {one_line(str(problem))}", file=sys.stderr)
             return EXIT_REJECTED
         except KeyboardInterrupt:
             print("error: interrupted; nothing was left half-written", file=sys.stderr)
@@ -57,14 +58,14 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
             line = _line(cause) if isinstance(cause, Exception) else None
             if line is None:
                 raise
-            print(f"error: {line}", file=sys.stderr)
+            print(f"error: {one_line(line)}", file=sys.stderr)
         return EXIT_BAD_INPUT
 
 
 def _line(problem: Exception) -> str | None:
     """What to tell the user; None for a bug."""
     if isinstance(problem, InputError):
-        return str(problem).replace("\0", "\\0")
+        return str(problem)
     if isinstance(problem, ModuleNotFoundError):
         known = (problem.name or "").split(".")[0] in ROOMS
         return None if known else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
@@ -80,6 +81,12 @@ def _line(problem: Exception) -> str | None:
     if isinstance(problem, OSError) and problem.filename is not None:
         return f"cannot use {str(problem.filename)[:200]}: {problem.strerror}"
     return None
+
+
+def one_line(text: str) -> str:
+    """`text` without characters that break a line or steer a terminal (they are written as escapes), LONGEST_LINE at most."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
 
 
 def _any_character() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from core.errors import InputError
 from core.output import PREFIX, Ours, cannot_write, check_output
 
-LOCK, NEW, OLD, PLAN, DONE = "owner.lock", "new", "old", "plan.json", "done"
+LOCK, NEW, OLD, PLAN, SCRATCH = "owner.lock", "new", "old", "plan.json", "kokoro-ane"
 MAX_JSON_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
 
 
@@ -52,17 +52,57 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         (folder / NEW).mkdir()
         seen = [_identity(place) for place in places]
         yield tuple(folder / NEW / place.name for place in places)
-        for place, before, (_, ours) in zip(places, seen, targets, strict=True):
-            if _identity(place) != before:
-                check_output(place, ours)  # somebody else's has come to stand there
         _rights_by_umask(folder)
-        _named(folder, places)
-    except BaseException:
-        _roll_back(folder)
-        raise
+        with _alone_in(parent):
+            for place, before, (_, ours) in zip(places, seen, targets, strict=True):
+                if _identity(place) != before:
+                    check_output(place, ours)  # somebody else's has come to stand there
+            try:
+                _named(folder, places)
+            except BaseException:
+                _roll_back(folder)
+                raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         release()
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder of ours: gone from its name at once, so that a killed process never leaves half of it there."""
+    place, release = _claimed(folder.parent)
+    try:
+        folder.rename(place / OLD)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        release()
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for what only this process needs, where temporary files go. What killed processes left there is removed."""
+    parent = Path(tempfile.gettempdir()) / f"{SCRATCH}-{os.getuid()}"
+    with cannot_write(parent):
+        parent.mkdir(mode=0o700, exist_ok=True)
+        if parent.is_symlink() or parent.stat().st_uid != os.getuid():
+            raise InputError(f"{parent} is not a folder of yours: remove it, or choose another TMPDIR")
+        recover(parent)
+        folder, release = _claimed(parent)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        release()
+
+
+@contextmanager
+def temporary_files_in(folder: Path) -> Iterator[None]:
+    """Temporary files of libraries go there until the block ends, so that they are removed with it: coremltools' copies of packages."""
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _claimed(parent: Path) -> tuple[Path, Callable[[], None]]:
@@ -76,14 +116,26 @@ def _claimed(parent: Path) -> tuple[Path, Callable[[], None]]:
 
 
 def _locked(path: Path, flags: int = os.O_RDWR) -> int | None:
-    """The open lock file, or None where another process holds it."""
+    """The open lock file, or None where another process holds it, or has removed it since it was opened."""
     number = os.open(path, flags, 0o600)
-    try:
+    with suppress(BlockingIOError):
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if os.fstat(number).st_nlink:
+            return number
+    os.close(number)
+    return None
+
+
+@contextmanager
+def _alone_in(parent: Path) -> Iterator[None]:
+    """One process at a time gives names in a folder: a package and its manifest are of the same build."""
+    number = os.open(parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks on folders
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
         os.close(number)
-        return None
-    return number
 
 
 def _identity(place: Path) -> tuple[int, int] | None:
@@ -103,17 +155,18 @@ def _named(folder: Path, places: tuple[Path, ...]) -> None:
     for place in places:
         if place.is_file():
             shutil.copy2(place, folder / OLD / place.name)
-    (folder / PLAN).write_text(json.dumps([place.name for place in places]), encoding="utf-8")
+    (folder / f"{PLAN}.new").write_text(json.dumps([place.name for place in places]), encoding="utf-8")
+    (folder / f"{PLAN}.new").replace(folder / PLAN)  # from here on a killed run is put back
     for place in places:
         if place.is_dir():  # rename does not replace a full folder
             place.rename(folder / OLD / place.name)
         (folder / NEW / place.name).replace(place)
-    (folder / DONE).touch()
+    (folder / PLAN).unlink()  # and from here on it is not: what is left may go in any order
 
 
 def _roll_back(folder: Path) -> list[str]:
     """Put back what `_named` had moved away, and take away what stands in its place; the names of what was put back."""
-    if not (folder / PLAN).is_file() or (folder / DONE).exists():
+    if not (folder / PLAN).is_file():
         return []
     back = []
     for name in json.loads((folder / PLAN).read_text(encoding="utf-8")):
@@ -123,6 +176,7 @@ def _roll_back(folder: Path) -> list[str]:
         if old.exists():
             old.replace(place)
             back.append(name)
+    (folder / PLAN).unlink()
     return back
 
 
@@ -140,7 +194,8 @@ def recover(parent: Path) -> None:
             if held is None:
                 continue  # its owner lives
             try:
-                back = _roll_back(folder)
+                with _alone_in(parent):
+                    back = _roll_back(folder)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(held)

@@ -7,7 +7,9 @@ Each process opens the checkpoint once and a package when its first clip comes. 
 """
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -65,8 +67,17 @@ _BENCHES: list[Bench] = []  # of a worker process: one, made when it starts
 def _start(plan: Plan) -> None:
     """A worker begins: Ctrl-C is for the parent, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(plan.threads)
     _BENCHES.append(Bench(plan))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed ends nobody: its workers would wait for clips for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _clip(manifest: Path, precision: str, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:

@@ -1,4 +1,4 @@
-"""Write a file so that the old one stays until the new one is whole.
+"""Write a file so that the old one stays until the new one is whole. What a killed process left aside, the next one removes.
 
 with aside(Path("forecast.json")) as path:
     path.write_text("{}")
@@ -9,21 +9,50 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from mlprogram.errors import ProgramError
 
+PREFIX = ".aside-"
+
 
 @contextlib.contextmanager
 def aside(target: Path) -> Iterator[Path]:
-    """A path in a folder beside `target`; renamed over it on success. Raises ProgramError where nothing can be written."""
+    """A path beside `target`; renamed over it on success. Raises ProgramError where nothing can be written."""
     check_target(target)
     place = Path(os.path.realpath(target))
-    with tempfile.TemporaryDirectory(prefix=".aside-", dir=place.parent) as folder:
-        path = Path(folder) / place.name
-        yield path
-        path.replace(place)
+    for left in place.parent.glob(f"{PREFIX}*"):
+        _clear(left)
+    path = place.with_name(f"{PREFIX}{uuid.uuid4().hex[:12]}{place.suffix}")
+    with path.open("xb") as owner:
+        _locked(owner.fileno())
+        try:
+            yield path
+            path.replace(place)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _locked(number: int) -> bool:
+    """Lock an open file for as long as this process lives; False where another that lives has it."""
+    import fcntl  # late: only what writes needs it
+
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _clear(left: Path) -> None:
+    with contextlib.suppress(OSError):
+        if left.is_symlink() or not left.is_file():
+            return
+        with left.open("r+b") as stream:
+            if _locked(stream.fileno()):
+                left.unlink()
 
 
 def check_target(target: Path) -> None:

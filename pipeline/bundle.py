@@ -49,7 +49,7 @@ def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
     name = package_name("bundle", checkpoint.name, releasable, level_name(arguments.method, arguments.form))
     out = arguments.out or arguments.build / name
     if not releasable and checkpoint.name not in out.name:
-        raise InputError(f"{checkpoint.name} is not releasable and its bundle has to say so: --out {out.with_name(name)}")
+        raise InputError(f"{checkpoint.name} is not releasable and its bundle has to say so: --out {out.parent / name}")
     return out
 
 

@@ -11,7 +11,6 @@ follows.
 
 import hashlib
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +20,9 @@ import numpy as np
 
 from core.contract import FRAME_SAMPLES
 from core.errors import InputError
-from core.output import cannot_write, check_output, strangers
+from core.output import check_output, strangers
 from core.schema import conform
-from core.staging import parse_json, read_json, write_json
+from core.staging import discard, parse_json, read_json, staged, write_json
 from pipeline.chunks import Chunk
 from pipeline.conductor import Speech
 
@@ -68,14 +67,13 @@ class Journal:
         """Begin anew, or with `resume` go on. Raises InputError when the kept chunks are of another text or other settings."""
         check_output(folder, journal_of_ours)
         if not resume or not (folder / SETTINGS).is_file():
-            shutil.rmtree(folder, ignore_errors=True)
-            with cannot_write(folder):
-                folder.mkdir(parents=True)
+            with staged(folder, journal_of_ours) as aside:  # complete from its first moment on, and the old one until then
+                aside.mkdir()
+                write_json(aside / SETTINGS, settings)
             try:
-                write_json(folder / SETTINGS, settings)
                 return cls(folder, [])
             except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
+                discard(folder)
                 raise
         kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
         if not isinstance(kept, dict):
@@ -133,7 +131,7 @@ class Journal:
 
     def remove(self) -> None:
         """The output is complete."""
-        shutil.rmtree(self.folder)
+        discard(self.folder)
 
 
 def journal_of_ours(folder: Path) -> str | None:

@@ -9,11 +9,9 @@ import importlib
 import importlib.util
 import logging
 import sys
-import tempfile
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +19,7 @@ import torch
 from core.config import DecoderConfig, KokoroConfig
 from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
 from core.errors import InputError
+from core.staging import scratch
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -60,8 +59,8 @@ def kokoro_model() -> types.ModuleType:
 
 def empty_model(config: dict[str, Any]) -> KModel:
     """KModel as its constructor leaves it when the weights file holds nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        empty = Path(folder) / "empty.pth"
+    with scratch() as folder:
+        empty = folder / "empty.pth"
         torch.save({}, empty)
         known = {key: value for key, value in config.items() if key not in OURS_ONLY}
         return kokoro_model().KModel(repo_id="none", config=known, model=str(empty)).eval()

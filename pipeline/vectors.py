@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.arguments import checkpoint_argument, form_argument
-from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -49,6 +49,8 @@ def chain_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[
     from pipeline.steps import Chain
 
     library = VoiceLibrary(checkpoint.folder / "voices")
+    if not library.names:
+        raise InputError(f"{library.folder} holds no voice")
     voice = library.blend(arguments.voice or library.names[0]).numpy()
     opened = open_runtime("mlprogram", Request(checkpoint, arguments.build, arguments.method, arguments.form))
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of

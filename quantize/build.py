@@ -16,7 +16,7 @@ from core.errors import InputError
 from core.export import package_of_ours, save_package
 from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, tool_versions
-from core.staging import staged_together
+from core.staging import staged_together, temporary_files_in
 from mlprogram import Program
 from quantize.activations import calibration_inputs, input_ranges
 from quantize.coverage import Coverage
@@ -61,7 +61,7 @@ def build_compressed(
         recipe.require_fits(checkpoint)
     path = manifest_path(build, checkpoint, method, form)
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, None)
-    with staged_together(*targets) as (aside, described), tempfile.TemporaryDirectory(dir=aside.parents[1]) as work:
+    with staged_together(*targets) as (aside, described), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
         stage = stage_of(checkpoint, parent)
         method = unbalanced(method) if recipe and method.by_recipe and not recipe.multiplies_integers else method
         source = source_of(method, stage, parent, Path(work))

@@ -35,6 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise ProgramError("--all-shapes and --shape exclude each other: the one takes every enumerated shape, the other names one")
     for target in filter(None, (arguments.json, arguments.plot)):
         check_target(target)
+    if arguments.plot:
+        from mlprogram.examine.plot import check_format
+
+        check_format(arguments.plot)  # before the other file is written
     program = open_program(arguments.package, arguments.function)
     choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
     rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]

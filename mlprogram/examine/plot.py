@@ -19,10 +19,15 @@ _LANES = {True: 0.25, False: -0.25}
 _FORMATS = (".png", ".svg", ".pdf")
 
 
-def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
-    """Write the figure. Raises ProgramError for another file type or if matplotlib is not there."""
+def check_format(path: Path) -> None:
+    """ProgramError unless the name ends as a picture's."""
     if path.suffix.lower() not in _FORMATS:
         raise ProgramError(f"--plot {path}: the name must end in one of {', '.join(_FORMATS)}")
+
+
+def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
+    """Write the figure. Raises ProgramError for another file type or if matplotlib is not there."""
+    check_format(path)
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

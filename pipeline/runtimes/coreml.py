@@ -6,14 +6,16 @@ waveform = program({"features": features, "style": style})["waveform"]
 
 import shutil
 import subprocess
-import tempfile
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from core.staging import scratch
 from encoder.functions import package_functions
 from encoder.package import EncoderPackage
 from encoder.steps import EncoderBackend
@@ -31,10 +33,16 @@ def load(path: Path, function: str, units: str) -> Predict:
     """Core ML's own predict. Opens a copy: coremltools rewrites the Manifest.json of a package it opens, and the hash would break."""
     import coremltools as ct
 
-    folder = tempfile.mkdtemp(prefix="coreml-")
-    copy = Path(shutil.copytree(path, Path(folder) / path.name))
+    held = ExitStack()
+    copy = Path(shutil.copytree(path, held.enter_context(scratch()) / path.name))
     name = None if function == "main" else function
-    return ct.models.MLModel(str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units)).predict
+    model = ct.models.MLModel(str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units))
+
+    def predict(given: dict[str, np.ndarray]) -> Mapping[str, Any]:
+        return model.predict(given)
+
+    weakref.finalize(predict, held.close)  # the copy goes with its last user, at the latest when the process ends
+    return predict
 
 
 def chip() -> str:

@@ -1,0 +1,181 @@
+"""One invocation: in a forked copy of this process, or as a command of its own; how it ended, with the time that it did not wait for a core.
+
+    ended = forked(case, root, limit_s=10.0)
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.sweep_calls import CALLS, Case
+
+WORK, TRACEBACK, HANG, CRASH = "work", "traceback", "hang", "crash"
+STANDS_IN = (  # what takes seconds: whoever comes there was let in
+    "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced", "quantize.measure.LayerTrials.of",
+    "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started", "bench.random_checkpoint.random_vocoder",
+    "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode",
+)  # fmt: skip
+MEMORY_BYTES = 24 << 30
+
+
+class Reached(BaseException):
+    """It went to work."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Exit code or what happened instead; what it said on stderr; the trace, if there is one."""
+
+    code: int | str
+    error: str = ""
+    trace: str = ""
+
+
+def reached(*_: object, **__: object) -> NoReturn:
+    """Instead of seconds of work."""
+    raise Reached
+
+
+def stood_in() -> None:
+    """Import everything, and put `reached` in the place of what takes long. For the rest of this process's life."""
+    import pytest
+
+    from tests.sweep_world import unmeasured
+
+    for command in CALLS:
+        importlib.import_module(Case(0, command, ()).module)
+    for name in ("coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "g2p.phonemizer", "pipeline.conductor", "quantize.build", "eval.levels",
+                 "eval.report_page", "eval.release_table", "eval.corpus", "mlprogram.examine.ane", "pipeline.runtimes.torch", "pipeline.validate"):  # fmt: skip
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    patch = pytest.MonkeyPatch()
+    unmeasured(patch)
+    for path in STANDS_IN:
+        with contextlib.suppress(ImportError, AttributeError):
+            patch.setattr(path, reached)
+
+
+def _only_here() -> None:
+    """No other process and no network: of a child that is no command of CALLS."""
+    subprocess.Popen.__init__ = reached  # type: ignore[method-assign]
+    socket.socket.connect = reached  # type: ignore[method-assign]
+
+
+def forked(case: Case, root: Path, limit_s: float) -> Ended:
+    """Run it in a copy of this process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setsid()  # so that what it starts is ended with it
+            os.close(reading)
+            ended = _called(case, root)
+            with os.fdopen(writing, "w", errors="backslashreplace") as pipe:
+                json.dump(vars(ended), pipe)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        slow = _wait(child, limit_s)
+        said = "" if slow else pipe.read()
+    if slow:
+        return Ended(WORK if slow == "works" and case.command not in CALLS else HANG)
+    return Ended(**json.loads(said)) if said else Ended(CRASH)
+
+
+def _called(case: Case, root: Path) -> Ended:
+    os.chdir(root / "cwd")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    if case.command not in CALLS:
+        _only_here()
+    error = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    sys.stdin, sys.stdout = io.TextIOWrapper(io.BytesIO(case.stdin)), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    sys.stderr = error
+    trace = ""
+    try:
+        code: Any = importlib.import_module(case.module).main(case.given)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    except Reached:
+        code = WORK
+    except BaseException:  # noqa: BLE001  any of them is what is looked for
+        code, trace = TRACEBACK, traceback.format_exc()
+    error.flush()
+    return Ended(code, error.buffer.getvalue().decode("utf-8", "replace")[-3000:], trace)  # type: ignore[attr-defined]
+
+
+def _wait(child: int, limit_s: float) -> str:
+    """"" when it ended by itself; else it was killed: "works" where it used its core, "waits" where it did not."""
+    started, pause = time.monotonic(), 0.001
+    while True:
+        ended, _ = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return ""
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+        busy, queued = _times(child)
+        if time.monotonic() - started - queued > limit_s:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return "works" if busy > limit_s / 2 else "waits"
+
+
+def _times(process: int) -> tuple[float, float]:
+    """Seconds on a core, and seconds of waiting for one."""
+    try:
+        busy, queued, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+        return int(busy) / 1e9, int(queued) / 1e9
+    except (OSError, ValueError):
+        return 0.0, 0.0
+
+
+def as_command(case: Case, root: Path, surroundings: str, limit_s: float = 20.0) -> Ended:
+    """Run it as a user would, in `surroundings`. Work that takes longer than the limit is ended there."""
+    environment = {name: value for name, value in os.environ.items()} | {"PYTHONPATH": str(root / "repository")}
+    command = [sys.executable, "-m", case.module.removesuffix(".__main__"), *case.given]
+    more: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with contextlib.ExitStack() as held:
+        _worsened(surroundings, environment, more, root, held)
+        process = held.enter_context(subprocess.Popen(command, cwd=root / "cwd", env=environment, start_new_session=True, **more))
+        if surroundings == "reader":
+            process.stdout.close()
+            process.stdout = None
+        try:
+            _, error = process.communicate(case.stdin if more["stdin"] == subprocess.PIPE else None, timeout=limit_s * 6)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return Ended(WORK if _times(process.pid)[0] > limit_s else HANG)
+    said = error.decode("utf-8", "replace")
+    crashed = process.returncode < 0
+    trace = said if "Traceback" in said or crashed else ""
+    return Ended(CRASH if crashed else TRACEBACK if trace else process.returncode, f"[{surroundings}] {said[-3000:]}", trace)
+
+
+def _worsened(surroundings: str, environment: dict[str, str], more: dict[str, Any], root: Path, held: contextlib.ExitStack) -> None:
+    """What a machine may be like."""
+    change: dict[str, Callable[[], object]] = {
+        "ascii": lambda: environment.update({"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}),
+        "full": lambda: more.update(stdout=held.enter_context(Path("/dev/full").open("w"))),
+        "no temporary folder": lambda: environment.update(TMPDIR="/nonexistent"),
+        "no home": lambda: environment.pop("HOME"),
+        "cache is a file": lambda: environment.update(KOKORO_ANE_CACHE=str(root / "user" / "file")),
+        "cache is read-only": lambda: environment.update(KOKORO_ANE_CACHE="/proc/x"),
+        "small files": lambda: more.update(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))),
+        "no standard input": lambda: more.update(stdin=subprocess.DEVNULL),
+    }
+    change.get(surroundings, lambda: None)()
+

@@ -1,0 +1,182 @@
+"""The folder that the sweep's invocations meet: a user's work, a tiny checkpoint, its packages and what every command reads; put back after each.
+
+    world = World.made(Path("/tmp/sweep"))
+    before = world.scan(); ...; world.put_back()
+
+ROOT/user is what a case may spoil, ROOT/repository a copy of this tree that commands run from, ROOT/tmp their TMPDIR, ROOT/cache their cache.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+WORK = "years of work"
+USERS = (
+    "thesis/chapter.tex", "thesis-tiny/notes.txt", "build/mine/notes.txt", "build/KokoroVocoder-other-fp16.mlpackage/notes.txt",
+    "hello.wav.parts/take1.wav", "music.wav", "clip.flac", "words.srt", "words.json", "log.jsonl", "picture.png", "page.html", "file",
+)  # fmt: skip
+LEXICON, TEXT = "kokoro\tkˈOkəɹO\nane\tˈAn\n", "Hello there. The year was 1984, and it cost $5.\n"
+Stat = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True)
+class World:
+    """Responsibilities: 1. places; 2. a scan of everything; 3. all as it was."""
+
+    root: Path
+
+    @property
+    def user(self) -> Path:
+        """What a case sees as its home."""
+        return self.root / "user"
+
+    @classmethod
+    def made(cls, root: Path) -> "World":
+        """Build the tiny packages and lay everything out: about twenty seconds."""
+        world = cls(root)
+        for name in ("user", "tmp", "cwd", "cache", "repository"):
+            (root / name).mkdir(parents=True)
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        for name in listed.stdout.splitlines():
+            if (REPOSITORY / name).is_file():
+                (root / "repository" / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(REPOSITORY / name, root / "repository" / name)
+        os.environ |= {"TMPDIR": str(root / "tmp"), "KOKORO_ANE_CACHE": str(root / "cache"), "HOME": str(root / "user")}
+        os.environ |= {"HF_HUB_OFFLINE": "1", "XDG_CACHE_HOME": str(root / "cache")}
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            packages(world)
+        users_own(world.user)
+        for part in ("user", "cache"):
+            shutil.copytree(root / part, root / "template" / part, symlinks=True, copy_function=_copied)
+        return world
+
+    def scan(self) -> dict[str, Stat]:
+        """Every path below ROOT but the template: kind, size, time, where a link leads or its rights."""
+        found: dict[str, Stat] = {}
+        open_ends = [name for name in os.listdir(self.root) if name != "template"]
+        while open_ends:
+            name = open_ends.pop()
+            path = os.path.join(self.root, name)
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            mode = status.st_mode
+            if stat.S_ISDIR(mode):
+                found[name] = ("folder", 0, 0, "")
+                open_ends += [f"{name}/{inner}" for inner in os.listdir(path)]
+            elif stat.S_ISLNK(mode):
+                found[name] = ("link", 0, 0, os.readlink(path))
+            else:
+                found[name] = ("file" if stat.S_ISREG(mode) else "pipe", status.st_size, status.st_mtime_ns, oct(mode))
+        return found
+
+    def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
+        """Remove what is new, copy what is gone or changed."""
+        for name in sorted(now, reverse=True):
+            if now[name] != whole.get(name):
+                path = self.root / name
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        for name in sorted(whole):
+            path = self.root / name
+            if not os.path.lexists(path):
+                _restored(path, self._source(name))
+
+    def _source(self, name: str) -> Path:
+        part, _, inner = name.partition("/")
+        return REPOSITORY / inner if part == "repository" else self.root / "template" / name
+
+
+def _restored(path: Path, source: Path) -> None:
+    if source.is_dir() and not source.is_symlink():
+        path.mkdir()
+    elif not source.exists() and not source.is_symlink():
+        path.mkdir()  # of the layout itself
+    else:
+        _copied(source, path)
+
+
+def _copied(source: str | Path, target: str | Path) -> object:
+    """A file, a link or a pipe."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        return os.symlink(os.readlink(source), target)
+    return os.mkfifo(target) if stat.S_ISFIFO(mode) else shutil.copy2(source, target)
+
+
+def packages(world: World) -> None:
+    """A tiny checkpoint in user/checkpoint, all that is built from it in user/build, its speech in the cache."""
+    import pytest
+
+    from bench.random_checkpoint import write_checkpoint
+    from core.checkpoint import open_checkpoint
+    from eval import release
+    from pipeline import assemble, build, bundle, vectors
+    from quantize import apply
+    from quantize.speech import own_speech
+    from tests.builds import small_config, without_self_checks
+
+    checkpoint = write_checkpoint(world.user / "checkpoint", small_config(), 0, encoder=True)
+    own, out = ["--checkpoint", str(checkpoint)], str(world.user / "build")
+    with pytest.MonkeyPatch.context() as patch:
+        without_self_checks(patch)
+        done = [
+            build.main(["vocoder", *own, "--out", out, "--buckets", "40,160"]),
+            build.main(["encoder", *own, "--out", out, "--buckets", "40,160", "--token-buckets", "16,64"]),
+            build.main(["g2p", "--out", out]),
+            apply.main(["--method", "w8", *own, "--build", out]),
+        ]
+    done += [vectors.main([*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"])]
+    done += [bundle.main([*own, "--build", out]), assemble.main([*own, "--build", out])]
+    assert not any(done), done
+    for name in ("judged", "tuning"):
+        own_speech(open_checkpoint(str(checkpoint)), name)
+    with pytest.MonkeyPatch.context() as patch:
+        unmeasured(patch)
+        assert release.main([*own, "--build", out, "--methods", "fp16,w8", "--no-build", "--workers", "1"]) == 3
+
+
+def unmeasured(patch: "pytest.MonkeyPatch") -> None:
+    """Clips are found perfect without being rendered."""
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from eval import workers
+    from eval.judge import ClipResult
+    from tests.release_build import PERFECT
+
+    def judge_clip(_truth: object, _package: object, utterance: Any, seed_floor: dict[str, float] | None) -> ClipResult:
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
+
+    patch.setattr(workers, "judge_clip", judge_clip)
+    patch.setattr("eval.corpus.Truth.of", lambda *_: SimpleNamespace(seed_floor=lambda: PERFECT, reference=np.zeros(24_000)))
+    patch.setattr("eval.decision.thread_floor", lambda *_: PERFECT)
+
+
+def users_own(user: Path) -> None:
+    """What the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none."""
+    for name in USERS:
+        (user / name).parent.mkdir(parents=True, exist_ok=True)
+        (user / name).write_text(f"{WORK}: {name}")
+    (user / "lexicon.tsv").write_text(LEXICON, encoding="utf-8")
+    (user / "text.txt").write_text(TEXT, encoding="utf-8")
+    (user / "deep.json").write_text("[" * 200_000)
+    (user / "empty").touch()
+    (user / "binary").write_bytes(bytes(range(256)) * 64)
+    (user / "dangling").symlink_to(user / "nothing")
+    (user / "loop").symlink_to(user / "loop")
+    os.mkfifo(user / "fifo")
+    recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
+    (user / "recipe.json").write_text(json.dumps(recipe))
