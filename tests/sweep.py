@@ -83,6 +83,8 @@ def part(arguments: argparse.Namespace, share: int) -> list[Verdict]:
         found, started = [], time.monotonic()
         for done, number in enumerate(numbers):
             found.append(sweep.forked(number))
+            for fault, what in found[-1].faults.items():
+                print(f"#{number} {found[-1].command} {fault}: {what}", file=sys.stderr, flush=True)
             if done % 500 == 499:
                 wrong = sum(bool(verdict.faults) for verdict in found)
                 print(f"{done + 1} of {len(numbers)}, {wrong} with faults, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
