@@ -11,12 +11,12 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from core.sources import ROOT, files_behind, imported, sha256_of_files
+
 ROOTS = ("eval/judge.py", "vocoder/package.py")
 LIMITS = ("eval/gates.py", "eval/verdict.py")  # they judge figures and make none: moved limits judge again what was measured
 WHOLE = ("mlprogram",)  # imports its own modules by name; examine/ forecasts and makes no figure
@@ -27,23 +27,13 @@ READ = ("g2p/data/normalize/*.json",)  # what that code reads from beside it: th
 @cache
 def code_files() -> tuple[Path, ...]:
     """Every source file of ours that a figure depends on."""
-    found, open_ends = set[Path](), [ROOT / name for name in ROOTS]
-    open_ends += [path for room in WHOLE for path in (ROOT / room).rglob("*.py")]
-    while open_ends:
-        path = open_ends.pop()
-        if path in found or path.relative_to(ROOT).as_posix().startswith(NOT_CODE):
-            continue
-        found.add(path)
-        open_ends += [own for name in _imported(path) for own in _files_of(name)]
-    return tuple(sorted(found))
+    whole = (path.relative_to(ROOT).as_posix() for room in WHOLE for path in (ROOT / room).rglob("*.py"))
+    return files_behind((*ROOTS, *whole), NOT_CODE)
 
 
 def code_sha256() -> str:
     """Hash of those files and of what they read: names and bytes."""
-    digest = hashlib.sha256()
-    for path in (*code_files(), *sorted(path for pattern in READ for path in ROOT.glob(pattern))):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    return sha256_of_files((*code_files(), *sorted(path for pattern in READ for path in ROOT.glob(pattern))))
 
 
 @cache
@@ -51,7 +41,7 @@ def library_versions() -> dict[str, str]:
     """Version of Python and of every installed library that the files import or name as a text (its weights are read, not its code),
     and of all that these need in turn."""
     homes, found = packages_distributions(), dict[str, str]()
-    names = {name.split(".")[0] for path in code_files() for name in _imported(path)}
+    names = {name.split(".")[0] for path in code_files() for name in imported(path)}
     names |= {name for path in code_files() if path.is_relative_to(ROOT / "eval") for name in _texts(path) & set(homes)}
     foreign = {name for name in names if name not in sys.stdlib_module_names and not (ROOT / name).is_dir()}
     open_ends = [_normal(home) for name in foreign for home in homes.get(name, ())]
@@ -91,40 +81,10 @@ def _git(*arguments: str) -> str:
     return "" if done.returncode else done.stdout.strip()
 
 
-@cache
-def _imported(path: Path) -> tuple[str, ...]:
-    """Dotted names that a file imports when it runs; `from a import b` gives a.b, which may be a module or a name in one."""
-    return tuple(_names(_walk(ast.parse(path.read_text(encoding="utf-8")))))
-
-
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node but those below `if TYPE_CHECKING:`, which no run imports."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
-            yield from _walk(child)
-
-
 def _texts(path: Path) -> set[str]:
     """The texts that stand in a file as values."""
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-
-
-def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _files_of(name: str) -> Iterator[Path]:
-    """Our files behind a dotted name: the packages on its way, and the module itself."""
-    parts = name.split(".")
-    for count in range(1, len(parts) + 1):
-        place = ROOT.joinpath(*parts[:count])
-        yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file())
 
 
 def _normal(requirement: str) -> str:

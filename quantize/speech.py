@@ -4,11 +4,12 @@
     judged = own_speech(checkpoint, "judged")       # for verdicts; calibration refuses it
 
 Another speaker's prosody under a voice is not what users hear. Features are kept in the user's cache folder, by checkpoint, voices,
-texts and encoder code, each file with its own digest.
+texts, threads and the code that makes them, each file with its own digest.
 """
 
 import hashlib
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from core.corpus import Line, Utterance, speech_file, speech_lines
 from core.errors import InputError, UtteranceTooLong
 from core.kokoro_int8.cache import cache_root
 from core.sealed import read_sealed_arrays, sealed_arrays
+from core.sources import ROOT, changed_since, files_behind, sha256_of_files
 from core.staging import staged
 from core.voices import style_row
 from encoder.alignment import AlignmentLimits
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 SPEAKERS = ("af_heart", "am_michael", "bf_emma", "am_adam", "af_bella", "bm_george", "bf_isabella", "bm_fable")
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
-ROOT = Path(__file__).resolve().parents[1]
+LOADED_NS = time.time_ns()  # what this process runs is at least as old
 FASTER = 1.4  # a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")
 
@@ -64,8 +66,12 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     """
     voices, lines = speakers(checkpoint, name), speech_lines(name)
     told = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
-    path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
-    if path.is_file():
+    code = files_behind((Path(__file__).relative_to(ROOT).as_posix(),))
+    path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices, code)}.npz"
+    if changed_since(code, LOADED_NS):
+        print(f"the code has changed since this process began: features are neither taken from {path.parent} nor kept", file=sys.stderr)
+        stored = _spoken(checkpoint, told)
+    elif path.is_file():
         stored = read_sealed_arrays(path, {"set": path.stem}, "; delete it and it is made again")
     else:
         stored = _spoken(checkpoint, told)
@@ -106,11 +112,12 @@ def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pa
     return {"input_ids": np.array(ids, np.int32), "durations": encoded.durations.numpy().astype(np.int32)} | prosody
 
 
-def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
-    digest = hashlib.sha256(f"{checkpoint.sha256} {torch.__version__} {' '.join(voices)}".encode())
+def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str], code: tuple[Path, ...]) -> str:
+    made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {sha256_of_files(code)}"  # the last bits hang on threads
+    digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
     for voice in voices:
         digest.update(checkpoint.blend(voice).numpy().tobytes())
-    for path in (checkpoint.folder / "config.json", speech_file(name), Path(__file__), *sorted((ROOT / "encoder").glob("*.py"))):
+    for path in (checkpoint.folder / "config.json", speech_file(name)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

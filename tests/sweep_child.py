@@ -22,11 +22,11 @@ from typing import Any, NoReturn
 
 from tests.sweep_calls import CALLS, Case
 
-WORK, TRACEBACK, HANG, CRASH = "work", "traceback", "hang", "crash"
+WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced", "quantize.measure.LayerTrials.of",
     "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started", "bench.random_checkpoint.random_vocoder",
-    "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode",
+    "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode", "core.kokoro_int8.decode.decode",
 )  # fmt: skip
 MEMORY_BYTES = 24 << 30
 
@@ -92,7 +92,7 @@ def forked(case: Case, root: Path, limit_s: float) -> Ended:
         slow = _wait(child, limit_s)
         said = "" if slow else pipe.read()
     if slow:
-        return Ended(WORK if slow == "works" and case.command not in CALLS else HANG)
+        return Ended(WORK if slow == "works" and case.command not in CALLS else HANG, trace=KILLED)
     return Ended(**json.loads(said)) if said else Ended(CRASH)
 
 
@@ -115,7 +115,7 @@ def _called(case: Case, root: Path) -> Ended:
     except BaseException:  # noqa: BLE001  any of them is what is looked for
         code, trace = TRACEBACK, traceback.format_exc()
     error.flush()
-    return Ended(code, error.buffer.getvalue().decode("utf-8", "replace")[-3000:], trace)  # type: ignore[attr-defined]
+    return Ended(code, error.buffer.getvalue().decode("utf-8", "replace")[-200_000:], trace)  # type: ignore[attr-defined]
 
 
 def _wait(child: int, limit_s: float) -> str:
@@ -162,7 +162,7 @@ def as_command(case: Case, root: Path, surroundings: str, limit_s: float = 20.0)
     said = error.decode("utf-8", "replace")
     crashed = process.returncode < 0
     trace = said if "Traceback" in said or crashed else ""
-    return Ended(CRASH if crashed else TRACEBACK if trace else process.returncode, f"[{surroundings}] {said[-3000:]}", trace)
+    return Ended(CRASH if crashed else TRACEBACK if trace else process.returncode, f"[{surroundings}] {said[-200_000:]}", trace)
 
 
 def _worsened(surroundings: str, environment: dict[str, str], more: dict[str, Any], root: Path, held: contextlib.ExitStack) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.errors import LONGEST_LINE
 from tests.sweep_calls import CALLS, Case
-from tests.sweep_child import CRASH, HANG, TRACEBACK, WORK, Ended
+from tests.sweep_child import CRASH, HANG, KILLED, TRACEBACK, WORK, Ended
 from tests.sweep_world import USERS, Stat
 
 FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "unclear")
@@ -43,7 +43,7 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
         faults["lost"] = _kind_of(sorted(lost)[0])
     new = [name for name in after if name not in before and not name.startswith("cache")]
     left = [name for name in new if ASIDE.search(name) or name.startswith("tmp/") or (ended.code == 2 and _is_file(after[name]) and not _kept(name))]
-    if left and ended.code != HANG:
+    if left and ended.trace != KILLED:
         faults["leftover"] = _kind_of(sorted(left)[0])
     outside = [name for name in new if name not in left and _is_file(after[name]) and not _within(name, places) and not _own_tree(name, case)]
     if outside:

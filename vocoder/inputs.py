@@ -21,6 +21,13 @@ def as_array(value: Array) -> np.ndarray:
     return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
 
+def require_finite(name: str, value: Array, told: str = "features must be finite") -> None:
+    """Raise InputError for NaN or infinity, naming the tensor and the first place."""
+    bad = np.argwhere(~np.isfinite(as_array(value)))
+    if len(bad):
+        raise InputError(f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}: {told}")
+
+
 @dataclass(frozen=True)
 class VocoderInputs:
     """One utterance at the vocoder's door.
@@ -48,9 +55,7 @@ class VocoderInputs:
             value = getattr(self, name)
             if tuple(value.shape) != shape:
                 raise InputError(f"{name} has shape {list(value.shape)}, but {frames} frames of asr need {list(shape)}")
-            bad = np.argwhere(~np.isfinite(as_array(value)))
-            if len(bad):
-                raise InputError(f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}: features must be finite")
+            require_finite(name, value)
 
     @property
     def frames(self) -> int:

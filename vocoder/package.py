@@ -20,6 +20,7 @@ from mlprogram import Program, ProgramError
 from vocoder.decoder import Vocoder
 from vocoder.form import Form
 from vocoder.forms import form_recorded
+from vocoder.inputs import require_finite
 from vocoder.packing import VocoderInputs
 from vocoder.source import HarmonicSource
 
@@ -58,7 +59,9 @@ class VocoderPackage:
         return self.form.pack(inputs, bucket_for(inputs.frames, self.buckets), half=self.program.inputs[FEATURES].dtype == "fp16")
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """See vocoder.steps.VocoderBackend."""
+        """See vocoder.steps.VocoderBackend. Raises InputError for NaN or infinity in what it is given."""
+        require_finite("features", features)
+        require_finite("style", style)
         waveform = self.program({FEATURES: features, STYLE: style.float()})[self.form.output].float()
         return self.form.join(waveform, frames, bucket_for(frames, self.buckets))
 

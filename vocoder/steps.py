@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from core.contract import PROSODY_PER_FRAME
 from core.steps import EQUAL, Step, Tensors, computed
 from vocoder.harmonics import Merge, gaussian, spectrum_of
-from vocoder.inputs import FIELDS, Array, VocoderInputs
+from vocoder.inputs import FIELDS, Array, VocoderInputs, require_finite
 
 if TYPE_CHECKING:
     from vocoder.source import HarmonicSource
@@ -71,7 +71,10 @@ def _vocoder(context: Context, given: Tensors) -> Tensors:
     def render(features: Array, style: Array) -> tuple[Array]:
         return (context.vocoder.run(features, style, frames),)
 
+    for name in ("features", "style"):
+        require_finite(name, given[name])
     (waveform,) = computed(render, given["features"], given["style"], arrays=context.vocoder.arrays)
+    require_finite("waveform", waveform, "written as 16 bit it would be silence; the weights or the package are broken")
     return {"waveform": waveform}
 
 
