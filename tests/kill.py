@@ -1,4 +1,4 @@
-"""kill -9 at every rename, at other writes and at random moments of every writing command; then the same command again: nothing may be lost.
+"""kill -9 at every rename, at other writes and at random moments of every writing command, then the command again: nothing is lost.
 
     python -m tests.kill [--command build-vocoder] [--others 6] [--moments 6] [--place /dev/shm]
 
@@ -103,7 +103,8 @@ class Kills:
         if old:
             assert self.ended(child(writer, world)) in writer.codes, f"{self.name}: the command itself does not work"
         self.before = world.scan()
-        self.saved = {name: (world.root / name).read_bytes() for name in self.before if self.before[name][0] == "file" and name not in self.plain}
+        made = [name for name, status in self.before.items() if status[0] == "file" and name not in self.plain]
+        self.saved = {name: (world.root / name).read_bytes() for name in made}
         self.finished = [path for path in writer.things(world.user) if path.exists()]
 
     def ended(self, process: int) -> int:

@@ -1,6 +1,6 @@
 """The writing commands for tests.kill: how each is called, what it leaves, and a reader that says whether that is whole.
 
-    WRITERS["vectors"].read(Path("user/new"))          # "whole", "refused: ...", or "half: ..."
+WRITERS["vectors"].read(Path("user/new"))          # "whole", "refused: ...", or "half: ..."
 """
 
 import json
@@ -117,28 +117,39 @@ def _ends(end: str) -> Callable[[Path], None]:
 
 
 READERS: dict[str, Callable[[Path], None]] = {
-    ".json": _json, ".mlpackage": _package, ".wav": _audio, ".png": _picture, ".npz": _arrays, "vectors": _vectors, "bundle-tiny": _bundle, "listening": _pack,
-    ".html": _ends("</html>"), ".srt": lambda path: path.read_text(encoding="utf-8").index("-->"), ".md": _ends(""), ".jsonl": lambda path: path.read_text(),
+    ".json": _json, ".mlpackage": _package, ".wav": _audio, ".png": _picture, ".npz": _arrays, "vectors": _vectors,
+    "bundle-tiny": _bundle, "listening": _pack,
+    ".html": _ends("</html>"), ".srt": lambda path: path.read_text(encoding="utf-8").index("-->"), ".md": _ends(""),
+    ".jsonl": lambda path: path.read_text(),
 }  # fmt: skip
 VOCODER, W8 = "build/KokoroVocoder-tiny-fp16", "build/KokoroVocoder-tiny-w8"
 _LIST = (
-    Writer("build-vocoder", "pipeline.build", ("vocoder", *CK, "--buckets", "40", "--out", "{user}/new"), ("new/KokoroVocoder-tiny-fp16.mlpackage", "new/KokoroVocoder-tiny-fp16.json")),
-    Writer("build-encoder", "pipeline.build", ("encoder", *CK, "--buckets", "40", "--token-buckets", "16", "--target", "iOS17", "--out", "{user}/new"),
+    Writer("build-vocoder", "pipeline.build", ("vocoder", *CK, "--buckets", "40", "--out", "{user}/new"),
+        ("new/KokoroVocoder-tiny-fp16.mlpackage", "new/KokoroVocoder-tiny-fp16.json")),
+    Writer("build-encoder", "pipeline.build", ("encoder", *CK, "--buckets", "40", "--token-buckets", "16", "--target", "iOS17", "--out",
+        "{user}/new"),
            ("new/KokoroEncoderDuration-tiny-fp16.json", "new/KokoroEncoderProsody-tiny-fp16.json")),
     Writer("build-g2p", "pipeline.build", ("g2p", "--out", "{user}/new"), ("new/G2P.mlpackage", "new/G2P.json")),
     Writer("build-onnx", "pipeline.build", ("encoder", "--runtime", "onnx", *CK, "--out", "{user}/new"), ()),
-    Writer("quantize", "quantize.apply", ("--method", "w8", *CK, *B), (f"{W8}.mlpackage", f"{W8}.json", f"{VOCODER}.json"), clear=("user/build/*-w8.*",)),
-    Writer("speak", "pipeline.synthesize", ("Hello there. One more. And one.", "-o", "{user}/new.wav", "--timestamps", "{user}/new.srt", *CK, *B, "--runtime", "torch"), ("new.wav", "new.srt")),
+    Writer("quantize", "quantize.apply", ("--method", "w8", *CK, *B), (f"{W8}.mlpackage", f"{W8}.json", f"{VOCODER}.json"),
+        clear=("user/build/*-w8.*",)),
+    Writer("speak", "pipeline.synthesize", ("Hello there. One more. And one.", "-o", "{user}/new.wav", "--timestamps", "{user}/new.srt",
+        *CK, *B, "--runtime", "torch"), ("new.wav", "new.srt")),
     Writer("vectors", "pipeline.vectors", (*CK, *B, "--out", "{user}/new/vectors", "--voice", "slt"), ("new/vectors",)),
     Writer("bundle", "pipeline.bundle", (*CK, *B, "--out", "{user}/new/bundle-tiny"), ("new/bundle-tiny",)),
     Writer("assemble", "pipeline.assemble", (*CK, *B), ("build/manifest.json",), clear=("user/build/manifest.json",)),
-    Writer("quality", "eval.quality", ("--method", "fp16", *CK, *B, "--workers", "1"), ("build/quality/KokoroVocoder-tiny-fp16.json",), (0, 1, 3), (*CACHED, "user/build/release/cache")),
-    Writer("release", "eval.release", ("--methods", "fp16,w8", "--no-build", *CK, *B, "--workers", "1"), ("build/release/decision.json",), (0, 1, 3), ("user/build/release",)),
+    Writer("quality", "eval.quality", ("--method", "fp16", *CK, *B, "--workers", "1"), ("build/quality/KokoroVocoder-tiny-fp16.json",),
+        (0, 1, 3), (*CACHED, "user/build/release/cache")),
+    Writer("release", "eval.release", ("--methods", "fp16,w8", "--no-build", *CK, *B, "--workers", "1"), ("build/release/decision.json",),
+        (0, 1, 3), ("user/build/release",)),
     Writer("report", "eval.report", (*CK, *B), ("build/release/report.html", "build/release/listening", "build/release/decision.json")),
-    Writer("validate", "pipeline.validate", ("--phonemes", "hɛlˈO", *CK, "--save-dir", "{user}/new"), ("new/seams.json", "new/seams.png", "new/torch.npz", "new/upstream.npz"), (0, 1)),
-    Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.5", "--recipe", "{user}/new.json", "--log", "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
+    Writer("validate", "pipeline.validate", ("--phonemes", "hɛlˈO", *CK, "--save-dir", "{user}/new"), ("new/seams.json", "new/seams.png",
+        "new/torch.npz", "new/upstream.npz"), (0, 1)),
+    Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.5", "--recipe", "{user}/new.json", "--log",
+        "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
     Writer("controls", "eval.controls", (*CK, "--clips", "1", "--renders", "{user}/renders"), ("renders/judged-00.npz",), (0, 1)),
-    Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json", "{user}/new.json", "--plot", "{user}/new.png"), ("new.json", "new.png")),
+    Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json",
+        "{user}/new.json", "--plot", "{user}/new.png"), ("new.json", "new.png")),
     Writer("rules", "mlprogram.__main__", ("rules", "--write", "{user}/page.md"), ("page.md",)),
 )  # fmt: skip
 WRITERS = {writer.name: writer for writer in _LIST}

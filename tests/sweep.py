@@ -71,7 +71,10 @@ class Sweep:
         return self.verdict(case, lambda case: as_command(case, self.world.root, draw.choice(SURROUNDINGS) if number % 2 else ""))
 
 
-SURROUNDINGS = ("ascii", "full", "reader", "no temporary folder", "no home", "cache is a file", "cache is read-only", "small files", "no standard input")
+SURROUNDINGS = (
+    "ascii", "full", "reader", "no temporary folder", "no home", "cache is a file", "cache is read-only", "small files",
+    "no standard input",
+)  # fmt: skip
 
 
 def part(arguments: argparse.Namespace, share: int) -> list[Verdict]:
@@ -98,8 +101,8 @@ def shares(arguments: argparse.Namespace) -> list[Verdict]:
     """All parts, each in a process of its own where there are several."""
     if arguments.workers == 1:
         return part(arguments, 0)
-    given = ["--count", str(arguments.count), "--seed", str(arguments.seed), "--fresh", str(arguments.fresh), "--place", str(arguments.place)]
-    given += ["--workers", str(arguments.workers)]
+    names = ("count", "seed", "fresh", "place", "workers")
+    given = [word for name in names for word in (f"--{name}", str(getattr(arguments, name)))]
     command = [sys.executable, "-m", "tests.sweep", *given, "--share"]
     running = [subprocess.Popen([*command, str(share)], stdout=subprocess.PIPE, text=True) for share in range(arguments.workers)]
     found = []

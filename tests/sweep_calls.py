@@ -1,6 +1,6 @@
-"""What the sweep draws from: good calls of every command, and the values, files and surroundings that spoil them. One number draws one case.
+"""What the sweep draws from: good calls of every command, and the values, files and surroundings that spoil them. A number draws a case.
 
-    case = drawn(seed=0, number=17, world=Path("/tmp/sweep"))      # the same case for the same numbers, whatever came before
+case = drawn(seed=0, number=17, world=Path("/tmp/sweep"))      # the same case for the same numbers, whatever came before
 """
 
 import argparse
@@ -43,7 +43,8 @@ CALLS: dict[str, list[list[str]]] = {
         ["hɛlˈO", "--phonemes", "-o", "{user}/hello.wav", "--resume", *CK, "--runtime", "torch"],
     ],
     "quality": [["--method", "fp16", *CK, *B, "--workers", "1"], ["--method", "w8", *CK, *B, "--clips", "2", "--out", "{user}/new.json"]],
-    "release": [["--methods", "fp16,w8", "--no-build", *CK, *B, "--workers", "1"], ["--methods", "w8", "--no-build", *CK, *B, "--out", "{user}/new"]],
+    "release": [["--methods", "fp16,w8", "--no-build", *CK, *B, "--workers", "1"], ["--methods", "w8", "--no-build", *CK, *B, "--out",
+    "{user}/new"]],
     "report": [[*CK, *B], [*CK, *B, "--out", "{user}/build/release", "--pairs-seed", "1"]],
     "validate": [
         ["--phonemes", "hɛlˈO", *CK, "--voice", "slt", "--save-dir", "{user}/new"],
@@ -52,39 +53,72 @@ CALLS: dict[str, list[list[str]]] = {
     ],
     "vectors": [[*CK, *B, "--out", "{user}/new", "--voice", "slt"], [*CK, *B, "--check", "{user}/build/vectors"]],
     "bundle": [[*CK, *B, "--out", "{user}/new-tiny"], [*CK, *B], ["--verify", "{user}/build/bundle-tiny-fp16"]],
-    "sensitivity": [[*CK, *B, "--recipe", "{user}/new.json", "--clips", "1"], [*CK, *B, "--size", "0.5", "--recipe", "{user}/new.json", "--log", "{user}/new.jsonl"]],
+    "sensitivity": [[*CK, *B, "--recipe", "{user}/new.json", "--clips", "1"], [*CK, *B, "--size", "0.5", "--recipe", "{user}/new.json",
+    "--log", "{user}/new.jsonl"]],
     "controls": [[*CK, "--clips", "2", "--renders", "{user}/new"]],
-    "g2p": [["Hello there, it cost $5."], ["--file", "{user}/text.txt", "--explain"], ["ane", "--lexicon", "{user}/lexicon.tsv", "--dialect", "gb"]],
-    "describe": [["{user}/build/KokoroVocoder-tiny-w8.mlpackage", "--top", "3"], ["{user}/build/KokoroEncoder-tiny-fp16.mlpackage", "--function", "duration"]],
+    "g2p": [["Hello there, it cost $5."], ["--file", "{user}/text.txt", "--explain"], ["ane", "--lexicon", "{user}/lexicon.tsv",
+    "--dialect", "gb"]],
+    "describe": [["{user}/build/KokoroVocoder-tiny-w8.mlpackage", "--top", "3"], ["{user}/build/KokoroEncoder-tiny-fp16.mlpackage",
+    "--function", "duration"]],
     "ane": [
         ["{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--json", "{user}/new.json", "--no-device"],
-        ["{user}/build/G2P.mlpackage", "--per-op", "--at-least", "1", "--rules", "{repository}/mlprogram/data/ane_rules.json"],
+        ["{user}/build/G2P.mlpackage", "--chip", "a14", "--at-least", "1", "--rules", "{repository}/mlprogram/data/ane_rules.json"],
     ],
     "doctor": [[*B]],
     "pipeline.assemble": [[*CK, *B, "--vectors", "{user}/build/vectors"], ["--check", "{user}/build/manifest.json"]],
     "mlprogram.__main__": [["rules"], ["rules", "--check", "{repository}/docs/neural-engine.md"]],
     "kokoro_ane": [["doctor", *B], ["g2p", "hello"]],
 }  # fmt: skip
-OUTPUTS = ("-o", "--out", "--json", "--plot", "--save-dir", "--recipe", "--log", "--renders", "--timestamps", "--build", "--write", "--keep", "--folder", "--figures")
+OUTPUTS = (
+    "-o",
+    "--out",
+    "--json",
+    "--plot",
+    "--save-dir",
+    "--recipe",
+    "--log",
+    "--renders",
+    "--timestamps",
+    "--build",
+    "--write",
+    "--keep",
+    "--folder",
+    "--figures",
+)
 SKIPPED = ("core.errors", "bench.misaki_spacy")  # has a main() for others; runs in an environment of its own
 PLACES = (
-    "{user}", "{user}/thesis", "{user}/thesis-tiny", "{user}/build", "{user}/build/mine", "{user}/build/vectors", "{user}/file", "{user}/file/x", "{user}/loop",
-    "{user}/fifo", "{user}/dangling", "{user}/dangling/x", "{user}/deep.json", "{user}/empty", "{user}/binary", "{user}/music.wav", "{user}/hello.wav",
-    "{user}/clip.flac", "{user}/words.srt", "{user}/words.json", "{user}/log.jsonl", "{user}/recipe.json", "{user}/page.html", "{user}/picture.png",
-    "{user}/build/KokoroVocoder-tiny-fp16.json", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "{user}/build/KokoroVocoder-other-fp16.mlpackage",
-    "{user}/build/bundle-tiny-fp16", "{user}/build/release/decision.json", "{user}/checkpoint", "{user}/checkpoint/voices", "{user}/nothing/deep/er",
-    "/proc/x", "/proc/self/mem", "/dev/null", "/dev/full", "/sys/kernel/x", "/dev/zero", "", ".", "..", "../outside", "{user}/../outside", "-", "--", "~/x",
-    "{user}/" + "x" * 300, "{user}/" + "x/" * 3000, "{user}/a\0b", "{user}/ü \n.json", "{user}/\udcff.wav", "{user}/.hidden", "{user}/CON", "file:///etc/passwd",
-    "{user}/new.wav", "{user}/new.json", "{user}/new.JSON", "{user}/new.srt", "{user}/new.flac", "{user}/new.png", "{user}/new", "{user}/new.", "{user}/new.mp3",
+    "{user}", "{user}/thesis", "{user}/thesis-tiny", "{user}/build", "{user}/build/mine", "{user}/build/vectors", "{user}/file",
+    "{user}/file/x", "{user}/loop",
+    "{user}/fifo", "{user}/dangling", "{user}/dangling/x", "{user}/deep.json", "{user}/empty", "{user}/binary", "{user}/music.wav",
+    "{user}/hello.wav",
+    "{user}/clip.flac", "{user}/words.srt", "{user}/words.json", "{user}/log.jsonl", "{user}/recipe.json", "{user}/page.html",
+    "{user}/picture.png",
+    "{user}/build/KokoroVocoder-tiny-fp16.json", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage",
+    "{user}/build/KokoroVocoder-other-fp16.mlpackage",
+    "{user}/build/bundle-tiny-fp16", "{user}/build/release/decision.json", "{user}/checkpoint", "{user}/checkpoint/voices",
+    "{user}/nothing/deep/er",
+    "/proc/x", "/proc/self/mem", "/dev/null", "/dev/full", "/sys/kernel/x", "/dev/zero", "", ".", "..", "../outside", "{user}/../outside",
+    "-", "--", "~/x",
+    "{user}/" + "x" * 300, "{user}/" + "x/" * 3000, "{user}/a\0b", "{user}/ü \n.json", "{user}/\udcff.wav", "{user}/.hidden",
+    "{user}/CON", "file:///etc/passwd",
+    "{user}/new.wav", "{user}/new.json", "{user}/new.JSON", "{user}/new.srt", "{user}/new.flac", "{user}/new.png", "{user}/new",
+    "{user}/new.", "{user}/new.mp3",
 )  # fmt: skip
-NUMBERS = ("0", "-1", "1", "2", "1e308", "-1e308", "nan", "inf", "-inf", "9" * 30, "-" + "9" * 30, "9" * 5000, "0x10", "1_000", " 1 ", "٣", "½", "1e-320", "",
+NUMBERS = ("0", "-1", "1", "2", "1e308", "-1e308", "nan", "inf", "-inf", "9" * 30, "-" + "9" * 30, "9" * 5000, "0x10", "1_000", " 1 ",
+    "٣", "½", "1e-320", "",
            "abc", "1,2", "-0", "1.5", "2147483648", "18446744073709551616", "4.0000001", "0.2499", "True", "1\n", "\0")  # fmt: skip
-WORDS = ("", " ", "\0", "x" * 300, "x" * 100_000, "../../x", "../voices/slt", "a/b", "ü", "\ud800", "%s%n", "{0}", "[red]x[/]", "[/]", "-", "\n\n", "🙂" * 50, "slt",
-         "slt:1e308,rms:1e308", "slt:nan", "slt:-1,rms:2", "slt:0", "slt,slt", ":", ",", "slt:", ":1", "slt:1e-320", "nobody", "40,40,20", "0", "20,abc", "20," * 500,
-         "1" * 5000, "w8", "p6", "windowed-w8", "fp16,fp16", "fp16,nonsense", "m1", "m1,m1", "m99", "torch", "coreml", "onnx", "en-US", "xx", "clips=2", "clips=nan",
-         "clips=9999999999", "clips", "=", "a=b=c", "main", "duration", "x=1,2", "features=1,3157,1,81", "features=" + "9" * 30, "NaN", "null", "demo")  # fmt: skip
-TEXTS = ("", " ", "\n", "\0", "a\0b", "\ud800\udc00", "\udcff", "🙂🙂", "。。。", "-1", "--", "1" * 3000, "$" * 500, "a" * 2000, "1/2/3/4" * 50, "١٢٣", "\u202e\u200b\ufeff",
-         "[slow](/ˈ/)", "[x](" * 200, "<speak>", "Ⅷ ㎏ ² ½", "hɛlˈO", "ˈ" * 500, "(" * 2000, "." * 2000, "don't" * 100, "=cmd|' /C calc'!A0", "%s%s%n", "a\r\nb")  # fmt: skip
+WORDS = ("", " ", "\0", "x" * 300, "x" * 100_000, "../../x", "../voices/slt", "a/b", "ü", "\ud800", "%s%n", "{0}", "[red]x[/]", "[/]",
+    "-", "\n\n", "🙂" * 50, "slt",
+         "slt:1e308,rms:1e308", "slt:nan", "slt:-1,rms:2", "slt:0", "slt,slt", ":", ",", "slt:", ":1", "slt:1e-320", "nobody", "40,40,20",
+         "0", "20,abc", "20," * 500,
+         "1" * 5000, "w8", "p6", "windowed-w8", "fp16,fp16", "fp16,nonsense", "m1", "m1,m1", "m99", "torch", "coreml", "onnx", "en-US",
+         "xx", "clips=2", "clips=nan",
+         "clips=9999999999", "clips", "=", "a=b=c", "main", "duration", "x=1,2", "features=1,3157,1,81", "features=" + "9" * 30, "NaN",
+         "null", "demo")  # fmt: skip
+TEXTS = ("", " ", "\n", "\0", "a\0b", "\ud800\udc00", "\udcff", "🙂🙂", "。。。", "-1", "--", "1" * 3000, "$" * 500, "a" * 2000,
+    "1/2/3/4" * 50, "١٢٣", "\u202e\u200b\ufeff",
+         "[slow](/ˈ/)", "[x](" * 200, "<speak>", "Ⅷ ㎏ ² ½", "hɛlˈO", "ˈ" * 500, "(" * 2000, "." * 2000, "don't" * 100,
+         "=cmd|' /C calc'!A0", "%s%s%n", "a\r\nb")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,8 +145,8 @@ class Case:
     def outputs(self) -> list[str]:
         """The places it was asked to write to; a default that the user can see is one too."""
         pairs = zip(self.argv, self.argv[1:], strict=False)
-        found = [value for flag, value in pairs if flag in OUTPUTS] + [arg.partition("=")[2] for arg in self.argv if arg.partition("=")[0] in OUTPUTS]
-        return found + ["build"]
+        found = [value for flag, value in pairs if flag in OUTPUTS]
+        return [*found, *(arg.partition("=")[2] for arg in self.argv if arg.partition("=")[0] in OUTPUTS), "build"]
 
 
 def other_commands() -> list[str]:
@@ -194,7 +228,10 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
         elif kind == "drop" and argv:
             del argv[draw.randrange(len(argv))]
         elif kind == "unknown":
-            argv.insert(draw.randrange(len(argv) + 1), draw.choice(["--nonsense", "-", "--", "-z", "--out", "--checkpoint", "--build=", "@x", "--method"]))
+            argv.insert(
+                draw.randrange(len(argv) + 1),
+                draw.choice(["--nonsense", "-", "--", "-z", "--out", "--checkpoint", "--build=", "@x", "--method"]),
+            )
         elif kind == "text" and command in ("speak", "g2p", "validate") and argv:
             argv[0 if argv[0] not in ("--text", "--phonemes") else 1] = draw.choice(TEXTS)
         elif kind == "file":
@@ -204,7 +241,8 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
     places = {"{user}": str(root / "user"), "{repository}": str(root / "repository")}
     for name, place in places.items():
         argv = [argument.replace(name, place) for argument in argv]
-    return Case(number, command, tuple(argv), draw.choice([b"", b"Hello.", b"\xff\xfe", b"\0", os.fsencode("ü" * 50)]), tuple(filter(None, damage)), tuple(spoilt))
+    stdin = draw.choice([b"", b"Hello.", b"\xff\xfe", b"\0", os.fsencode("ü" * 50)])
+    return Case(number, command, tuple(argv), stdin, tuple(filter(None, damage)), tuple(spoilt))
 
 
 def _with_checkpoint(argv: list[str], actions: list[argparse.Action]) -> list[str]:

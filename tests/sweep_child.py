@@ -1,6 +1,6 @@
-"""One invocation: in a forked copy of this process, or as a command of its own; how it ended, with the time that it did not wait for a core.
+"""One invocation: in a forked copy of this process, or as a command of its own, and how it ended.
 
-    ended = forked(case, root, limit_s=10.0)
+ended = forked(case, root, limit_s=10.0)
 """
 
 import contextlib
@@ -24,8 +24,10 @@ from tests.sweep_calls import CALLS, Case
 
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
-    "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced", "quantize.measure.LayerTrials.of",
-    "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started", "bench.random_checkpoint.random_vocoder",
+    "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced",
+    "quantize.measure.LayerTrials.of",
+    "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started",
+    "bench.random_checkpoint.random_vocoder",
     "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode", "core.kokoro_int8.decode.decode",
 )  # fmt: skip
 MEMORY_BYTES = 24 << 30
@@ -57,8 +59,10 @@ def stood_in() -> None:
 
     for command in CALLS:
         importlib.import_module(Case(0, command, ()).module)
-    for name in ("coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "g2p.phonemizer", "pipeline.conductor", "quantize.build", "eval.levels",
-                 "eval.report_page", "eval.release_table", "eval.corpus", "mlprogram.examine.ane", "pipeline.runtimes.torch", "pipeline.validate"):  # fmt: skip
+    for name in ("coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "g2p.phonemizer", "pipeline.conductor", "quantize.build",
+    "eval.levels",
+                 "eval.report_page", "eval.release_table", "eval.corpus", "mlprogram.examine.ane", "pipeline.runtimes.torch",
+                 "pipeline.validate"):  # fmt: skip
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     patch = pytest.MonkeyPatch()
@@ -119,7 +123,7 @@ def _called(case: Case, root: Path) -> Ended:
 
 
 def _wait(child: int, limit_s: float) -> str:
-    """"" when it ended by itself; else it was killed: "works" where it used its core, "waits" where it did not."""
+    """ "" when it ended by itself; else it was killed: "works" where it used its core, "waits" where it did not."""
     started, pause = time.monotonic(), 0.001
     while True:
         ended, _ = os.waitpid(child, os.WNOHANG)
@@ -145,7 +149,7 @@ def _times(process: int) -> tuple[float, float]:
 
 def as_command(case: Case, root: Path, surroundings: str, limit_s: float = 20.0) -> Ended:
     """Run it as a user would, in `surroundings`. Work that takes longer than the limit is ended there."""
-    environment = {name: value for name, value in os.environ.items()} | {"PYTHONPATH": str(root / "repository")}
+    environment = dict(os.environ) | {"PYTHONPATH": str(root / "repository")}
     command = [sys.executable, "-m", case.module.removesuffix(".__main__"), *case.given]
     more: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with contextlib.ExitStack() as held:
@@ -169,7 +173,7 @@ def _worsened(surroundings: str, environment: dict[str, str], more: dict[str, An
     """What a machine may be like."""
     change: dict[str, Callable[[], object]] = {
         "ascii": lambda: environment.update({"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}),
-        "full": lambda: more.update(stdout=held.enter_context(Path("/dev/full").open("w"))),
+        "full": lambda: more.update(stdout=os.open("/dev/full", os.O_WRONLY)),
         "no temporary folder": lambda: environment.update(TMPDIR="/nonexistent"),
         "no home": lambda: environment.pop("HOME"),
         "cache is a file": lambda: environment.update(KOKORO_ANE_CACHE=str(root / "user" / "file")),
@@ -178,4 +182,3 @@ def _worsened(surroundings: str, environment: dict[str, str], more: dict[str, An
         "no standard input": lambda: more.update(stdin=subprocess.DEVNULL),
     }
     change.get(surroundings, lambda: None)()
-

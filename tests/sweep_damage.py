@@ -1,7 +1,7 @@
 """Files spoilt as hostile and careless hands do: bits, cuts, sizes, kinds, links, rights, fields of another type, claims that are false.
 
-    damage = draw_damage(random.Random(0), argv)
-    damage.done(Path("/tmp/sweep"))                 # the file it was done to
+damage = draw_damage(random.Random(0), argv)
+damage.done(Path("/tmp/sweep"))                 # the file it was done to
 """
 
 import hashlib
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 OTHERS: tuple[Any, ...] = (
-    None, True, False, 5, -1, 0, 1.5, 10**25, float("nan"), float("inf"), 1e308, "", "x", "../../x", "/etc/passwd", "a\0b", "x" * 300, "\ud800", [], [[]], [0],
+    None, True, False, 5, -1, 0, 1.5, 10**25, float("nan"), float("inf"), 1e308, "", "x", "../../x", "/etc/passwd", "a\0b", "x" * 300,
+    "\ud800", [], [[]], [0],
     ["x"], [None], {}, {"x": {}}, {"": 1}, [1] * 1000, 2**31, 2**63, -(2**63),
 )  # fmt: skip
 READ_BY = {  # what a flag's command reads, as patterns below ROOT
@@ -146,7 +147,9 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def deep(path: Path, draw: random.Random) -> None:
     """JSON that is all brackets, or all digits."""
-    path.write_text(draw.choice(["[" * 200_000, '{"a":' * 100_000, "9" * 5_000, '{"format": 1e999}', "null", "[]", '"x"', "\0", "\ufeff{}"]))
+    path.write_text(
+        draw.choice(["[" * 200_000, '{"a":' * 100_000, "9" * 5_000, '{"format": 1e999}', "null", "[]", '"x"', "\0", "\ufeff{}"])
+    )
 
 
 class Runs:
@@ -172,7 +175,8 @@ def rehashed(path: Path, draw: random.Random) -> None:
         from core.export import package_bytes, package_sha256
 
         beside = package.with_suffix(".json")
-        data = json.loads(beside.read_text(encoding="utf-8")) | {"package_sha256": package_sha256(package), "package_bytes": package_bytes(package)}
+        data = json.loads(beside.read_text(encoding="utf-8"))
+        data |= {"package_sha256": package_sha256(package), "package_bytes": package_bytes(package)}
         beside.write_text(json.dumps(data), encoding="utf-8")
 
 
@@ -190,7 +194,8 @@ def swapped(path: Path, draw: random.Random) -> None:
 
 
 KINDS: dict[str, Callable[[Path, random.Random], None]] = {
-    "bits": bits, "header": header, "cut": cut, "longer": longer, "sparse": sparse, "gone": gone, "field": field, "field 2": field, "field 3": field, "deep": deep,
+    "bits": bits, "header": header, "cut": cut, "longer": longer, "sparse": sparse, "gone": gone, "field": field, "field 2": field,
+    "field 3": field, "deep": deep,
     "pickle": pickled, "rehashed": rehashed, "rehashed 2": rehashed, "stranger": stranger, "swapped": swapped,
     "empty": _instead(lambda path: path.touch()),
     "folder": _instead(lambda path: path.mkdir()),

@@ -1,6 +1,6 @@
-"""Whether an invocation hurt: a traceback, a hang, a file lost, one written where nobody asked, something left behind, words that say nothing.
+"""Whether an invocation hurt: a traceback, a hang, a file lost, one where nobody asked, one left behind, words that say nothing.
 
-    verdict = judged(case, ended, before, after, root, seconds)      # before, after: scans of World
+verdict = judged(case, ended, before, after, root, seconds)      # before, after: scans of World
 """
 
 import os
@@ -42,10 +42,12 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
     if lost:
         faults["lost"] = _kind_of(sorted(lost)[0])
     new = [name for name in after if name not in before and not name.startswith("cache")]
-    left = [name for name in new if ASIDE.search(name) or name.startswith("tmp/") or (ended.code == 2 and _is_file(after[name]) and not _kept(name))]
+    files = [name for name in new if after[name][0] != "folder"]
+    left = [name for name in new if ASIDE.search(name) or name.startswith("tmp/")]
+    left += [name for name in files if ended.code == 2 and not _kept(name)]
     if left and ended.trace != KILLED:
         faults["leftover"] = _kind_of(sorted(left)[0])
-    outside = [name for name in new if name not in left and _is_file(after[name]) and not _within(name, places) and not _own_tree(name, case)]
+    outside = [name for name in files if name not in left and not _within(name, places) and not _own_tree(name, case)]
     if outside:
         faults["outside"] = _kind_of(sorted(outside)[0])
     line = next((told for told in reversed(ended.error.splitlines()) if "error: " in told), "")
@@ -68,8 +70,8 @@ def _places(case: Case, root: Path) -> list[str]:
     found = []
     for text in case.outputs():
         try:
-            place = os.path.realpath(root / "cwd" / os.path.expanduser(text))
-        except (ValueError, OSError):
+            place = os.path.realpath(root / "cwd" / Path(text).expanduser())
+        except (ValueError, OSError, RuntimeError):
             continue
         found.append(os.path.relpath(place, root))
     return found
@@ -102,10 +104,6 @@ def _own_tree(name: str, case: Case) -> bool:
 def _kept(name: str) -> bool:
     """Figures that an interrupted judge has measured, and finished chunks, are kept on purpose."""
     return "/cache/" in name or ".parts/" in name
-
-
-def _is_file(status: Stat) -> bool:
-    return status[0] != "folder"
 
 
 def _kind_of(name: str) -> str:

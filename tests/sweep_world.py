@@ -1,9 +1,9 @@
-"""The folder that the sweep's invocations meet: a user's work, a tiny checkpoint, its packages and what every command reads; put back after each.
+"""What the sweep's invocations meet: a user's work, a tiny checkpoint, its packages, what every command reads; put back after each.
 
     world = World.made(Path("/tmp/sweep"))
     before = world.scan(); ...; world.put_back()
 
-ROOT/user is what a case may spoil, ROOT/repository a copy of this tree that commands run from, ROOT/tmp their TMPDIR, ROOT/cache their cache.
+ROOT/user is what a case may spoil, ROOT/repository a copy of this tree, ROOT/tmp the TMPDIR, ROOT/cache the cache.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ class World:
         world = cls(root)
         for name in ("user", "tmp", "cwd", "cache", "repository"):
             (root / name).mkdir(parents=True)
-        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-        for name in listed.stdout.splitlines():
+        listing = ["git", "ls-files", "-co", "--exclude-standard"]
+        for name in subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines():
             if (REPOSITORY / name).is_file():
                 (root / "repository" / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(REPOSITORY / name, root / "repository" / name)
@@ -64,20 +64,19 @@ class World:
     def scan(self) -> dict[str, Stat]:
         """Every path below ROOT but the template: kind, size, time, where a link leads or its rights."""
         found: dict[str, Stat] = {}
-        open_ends = [name for name in os.listdir(self.root) if name != "template"]
+        open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
         while open_ends:
             name = open_ends.pop()
-            path = os.path.join(self.root, name)
             try:
-                status = os.lstat(path)
+                status = (self.root / name).lstat()
             except FileNotFoundError:
                 continue
             mode = status.st_mode
             if stat.S_ISDIR(mode):
                 found[name] = ("folder", 0, 0, "")
-                open_ends += [f"{name}/{inner}" for inner in os.listdir(path)]
+                open_ends += [f"{name}/{entry.name}" for entry in os.scandir(self.root / name)]
             elif stat.S_ISLNK(mode):
-                found[name] = ("link", 0, 0, os.readlink(path))
+                found[name] = ("link", 0, 0, str((self.root / name).readlink()))
             else:
                 found[name] = ("file" if stat.S_ISREG(mode) else "pipe", status.st_size, status.st_mtime_ns, oct(mode))
         return found
@@ -109,9 +108,9 @@ def _restored(path: Path, source: Path) -> None:
 
 def _copied(source: str | Path, target: str | Path) -> object:
     """A file, a link or a pipe."""
-    mode = os.lstat(source).st_mode
+    mode = Path(source).lstat().st_mode
     if stat.S_ISLNK(mode):
-        return os.symlink(os.readlink(source), target)
+        return Path(target).symlink_to(Path(source).readlink())
     return os.mkfifo(target) if stat.S_ISFIFO(mode) else shutil.copy2(source, target)
 
 
@@ -178,5 +177,6 @@ def users_own(user: Path) -> None:
     (user / "dangling").symlink_to(user / "nothing")
     (user / "loop").symlink_to(user / "loop")
     os.mkfifo(user / "fifo")
-    recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
+    recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "format": 1}
+    recipe |= {"budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
     (user / "recipe.json").write_text(json.dumps(recipe))
