@@ -46,17 +46,18 @@ class Sweep:
     def verdict(self, case: Case, call: Callable[[Case], Ended]) -> Verdict:
         """What it did to the user."""
         spoilt = [damage.kind for damage in case.damage if damage.done(self.world.root)]
-        before = self.world.scan()
+        in_full = case.command not in CALLS or case.number % 25 == 0 or any("repository" in text for text in (*case.argv, *spoilt))
+        before = self.world.scan(in_full)
         started = time.monotonic()
         ended = call(case)
-        after = self.world.scan()
+        after = self.world.scan(in_full)
         verdict = judged(case, ended, before, after, self.world.root, time.monotonic() - started)
         self.world.put_back(self.whole, after)
         return replace(verdict, spoilt=(*case.spoilt, *spoilt))
 
     def forked(self, number: int) -> Verdict:
         """In a copy of this process."""
-        return self.verdict(self.case(number), lambda case: forked(case, self.world.root, 10.0 if case.command in CALLS else 2.5))
+        return self.verdict(self.case(number), lambda case: forked(case, self.world.root, 10.0 if case.command in CALLS else 1.2))
 
     def alone(self, number: int) -> Verdict | None:
         """As a command of its own; every second one is a good call in bad surroundings. None for arguments that no shell can give."""
@@ -83,18 +84,34 @@ def part(arguments: argparse.Namespace, share: int) -> list[Verdict]:
     try:
         sweep = Sweep(World.made(place / "w"), arguments.seed)
         numbers = range(share, arguments.count, arguments.workers)
-        found, started = [], time.monotonic()
-        for done, number in enumerate(numbers):
+        found, started = _known(arguments.log), time.monotonic()
+        known = {verdict.number for verdict in found}
+        for done, number in enumerate(number for number in numbers if number not in known):
             found.append(sweep.forked(number))
+            _keep(arguments.log, found[-1])
             for fault, what in found[-1].faults.items():
                 print(f"#{number} {found[-1].command} {fault}: {what}", file=sys.stderr, flush=True)
             if done % 500 == 499:
                 wrong = sum(bool(verdict.faults) for verdict in found)
-                print(f"{done + 1} of {len(numbers)}, {wrong} with faults, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{len(found)} of {len(numbers)}, {wrong} with faults, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
+                )
         alone = [sweep.alone(number) for number in range(share, arguments.fresh, arguments.workers)]
         return [*found, *filter(None, alone)]
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _known(log: Path | None) -> list[Verdict]:
+    """Of an earlier run that was ended."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log is not None and log.is_file() else []
+    return [Verdict(**json.loads(line)) for line in lines]
+
+
+def _keep(log: Path | None, verdict: Verdict) -> None:
+    if log is not None:
+        with log.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(vars(verdict)) + "\n")
 
 
 def shares(arguments: argparse.Namespace) -> list[Verdict]:
@@ -143,6 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()), help="where the sandbox is made (default: %(default)s)")
+    parser.add_argument("--log", type=Path, help="keeps every verdict; a run that was ended goes on from there (one worker)")
     parser.add_argument("--only", type=int, help="this case alone, with all that it said")
     parser.add_argument("--share", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)

@@ -212,7 +212,7 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
     """Case `number`: mostly one of the commands people use, with one to three things wrong."""
     draw = random.Random(f"{seed}/{number}")
     others = [name for name in flags if name not in CALLS]
-    command = draw.choice(sorted(CALLS)) if draw.random() < 0.94 or not others else draw.choice(others)
+    command = draw.choice(sorted(CALLS)) if draw.random() < 0.96 or not others else draw.choice(others)
     argv, spoilt, damage = list(draw.choice(CALLS.get(command, [[]]))), [], []
     for _ in range(draw.choice([1, 1, 1, 2, 2, 3])):
         kind = draw.choices(["value", "flag", "drop", "unknown", "text", "file"], [5, 4, 1, 1, 2, 7 if command in CALLS else 1])[0]

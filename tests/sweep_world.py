@@ -61,10 +61,12 @@ class World:
             shutil.copytree(root / part, root / "template" / part, symlinks=True, copy_function=_copied)
         return world
 
-    def scan(self) -> dict[str, Stat]:
-        """Every path below ROOT but the template: kind, size, time, where a link leads or its rights."""
+    def scan(self, repository: bool = True) -> dict[str, Stat]:
+        """Every path below ROOT but the template, and the repository's copy only where asked: kind, size, time, where a link leads or its rights."""
         found: dict[str, Stat] = {}
-        open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
+        open_ends = [
+            entry.name for entry in os.scandir(self.root) if entry.name != "template" and (repository or entry.name != "repository")
+        ]
         while open_ends:
             name = open_ends.pop()
             try:
@@ -82,12 +84,14 @@ class World:
         return found
 
     def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
-        """Remove what is new, copy what is gone or changed."""
-        for name in sorted(now, reverse=True):
-            if now[name] != whole.get(name):
-                path = self.root / name
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-        for name in sorted(whole):
+        """Remove what is new, copy what is gone or changed. `now` without the repository leaves that alone."""
+        bare = "repository" not in now
+        changed = [name for name, status in now.items() if status != whole.get(name)]
+        gone = [name for name in whole if name not in now and not (bare and name.startswith("repository"))]
+        for name in sorted(changed, reverse=True):
+            path = self.root / name
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        for name in sorted({*changed, *gone} & set(whole)):
             path = self.root / name
             if not os.path.lexists(path):
                 _restored(path, self._source(name))
