@@ -10,13 +10,14 @@ BUCKETS ?=
 FORM ?=
 CHIPS ?=
 WORKERS ?= 2
+COUNT ?= 10000
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
 export OMP_NUM_THREADS ?= 1
 form_flag = $(if $(FORM),--form $(FORM))
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv vocoder g2p encoder all quality release bundle controls sensitivity demo bench test test-slow lint clean
+.PHONY: help venv vocoder g2p encoder all quality release bundle controls sensitivity demo bench test test-slow fuzz lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -73,6 +74,10 @@ test: venv ## fast tests, in two processes (WORKERS=)
 
 test-slow: venv ## full-size parity, in two processes
 	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile
+
+fuzz: venv ## seeded bad invocations of every command, then kill -9 at every rename of every writer (COUNT=10000)
+	$(RUN) -m tests.sweep --count $(COUNT) --workers $(WORKERS)
+	$(RUN) -m tests.kill
 
 lint: venv ## ruff, then mypy (a minute the first time)
 	$(RUN) -m ruff check .

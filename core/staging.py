@@ -63,7 +63,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
                 _roll_back(folder)
                 raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _removed(folder)
         release()
 
 
@@ -73,7 +73,7 @@ def discard(folder: Path) -> None:
     try:
         folder.rename(place / OLD)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        _removed(place)
         release()
 
 
@@ -90,7 +90,7 @@ def scratch() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _removed(folder)
         release()
 
 
@@ -113,6 +113,18 @@ def _claimed(parent: Path) -> tuple[Path, Callable[[], None]]:
             held = _locked(folder / LOCK, os.O_RDWR | os.O_CREAT)
             if held is not None:
                 return folder, partial(os.close, held)
+
+
+def _removed(folder: Path) -> None:
+    """The lock goes last: a folder without one is empty, whenever its owner was killed."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink()
+        (folder / LOCK).unlink()
+        folder.rmdir()
 
 
 def _locked(path: Path, flags: int = os.O_RDWR) -> int | None:
@@ -196,7 +208,7 @@ def recover(parent: Path) -> None:
             try:
                 with _alone_in(parent):
                     back = _roll_back(folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                _removed(folder)
             finally:
                 os.close(held)
             told = f"{', '.join(back)} put back" if back else "half-written files removed"

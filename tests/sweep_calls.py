@@ -69,6 +69,7 @@ CALLS: dict[str, list[list[str]]] = {
     "mlprogram.__main__": [["rules"], ["rules", "--check", "{repository}/docs/neural-engine.md"]],
     "kokoro_ane": [["doctor", *B], ["g2p", "hello"]],
 }  # fmt: skip
+SELDOM = {"bundle": 0.3, "release": 0.5, "vectors": 0.5, "validate": 0.5}  # good ones take seconds
 OUTPUTS = (
     "-o",
     "--out",
@@ -212,7 +213,8 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
     """Case `number`: mostly one of the commands people use, with one to three things wrong."""
     draw = random.Random(f"{seed}/{number}")
     others = [name for name in flags if name not in CALLS]
-    command = draw.choice(sorted(CALLS)) if draw.random() < 0.96 or not others else draw.choice(others)
+    command = draw.choices(sorted(CALLS), [SELDOM.get(name, 1.0) for name in sorted(CALLS)])[0]
+    command = draw.choice(others) if others and draw.random() < 0.04 else command
     argv, spoilt, damage = list(draw.choice(CALLS.get(command, [[]]))), [], []
     for _ in range(draw.choice([1, 1, 1, 2, 2, 3])):
         kind = draw.choices(["value", "flag", "drop", "unknown", "text", "file"], [5, 4, 1, 1, 2, 7 if command in CALLS else 1])[0]

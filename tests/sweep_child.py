@@ -28,9 +28,10 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "quantize.measure.LayerTrials.of",
     "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started",
     "bench.random_checkpoint.random_vocoder",
-    "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode", "core.kokoro_int8.decode.decode",
+    "quantize.features.check_speech", "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode", "core.kokoro_int8.decode.decode",
 )  # fmt: skip
 MEMORY_BYTES = 24 << 30
+PIPE = 10_000  # characters of what a case says; more would fill the pipe that carries them
 
 
 class Reached(BaseException):
@@ -119,7 +120,8 @@ def _called(case: Case, root: Path) -> Ended:
     except BaseException:  # noqa: BLE001  any of them is what is looked for
         code, trace = TRACEBACK, traceback.format_exc()
     error.flush()
-    return Ended(code, error.buffer.getvalue().decode("utf-8", "replace")[-200_000:], trace)  # type: ignore[attr-defined]
+    said = error.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:])
 
 
 def _wait(child: int, limit_s: float) -> str:

@@ -43,7 +43,7 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
         faults["lost"] = _kind_of(sorted(lost)[0])
     new = [name for name in after if name not in before and not name.startswith("cache")]
     files = [name for name in new if after[name][0] != "folder"]
-    left = [name for name in new if ASIDE.search(name) or name.startswith("tmp/")]
+    left = [name for name in new if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")]
     left += [name for name in files if ended.code == 2 and not _kept(name)]
     if left and ended.trace != KILLED:
         faults["leftover"] = _kind_of(sorted(left)[0])

@@ -62,7 +62,7 @@ class World:
         return world
 
     def scan(self, repository: bool = True) -> dict[str, Stat]:
-        """Every path below ROOT but the template, and the repository's copy only where asked: kind, size, time, where a link leads or its rights."""
+        """Every path below ROOT but the template: kind, size, time, where a link leads or its rights. The repository only where asked."""
         found: dict[str, Stat] = {}
         open_ends = [
             entry.name for entry in os.scandir(self.root) if entry.name != "template" and (repository or entry.name != "repository")

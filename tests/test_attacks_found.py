@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from pipeline.build import main as build
 from pipeline.bundle import main as bundle
 from pipeline.journal import Journal, journal_of_ours
 from pipeline.vectors import main as vectors
-from tests.test_attacks_output import names, of_ours, our_folder
+from tests.test_attacks_output import Killed, names, of_ours, our_folder
 from vocoder.package import VocoderPackage
 from vocoder.steps import STEPS
 
@@ -89,13 +90,13 @@ class TestStaging:
         """The plan used to outlive its mark "done" or half of the old package, as it came: the half one was then put back."""
         our_folder(tmp_path / "p")
 
-        def half(folder: Path, **_: object) -> None:
+        def half(folder: Path) -> None:
             for path in sorted(folder.rglob("*"), reverse=True):
                 if path.is_file() and path.name not in ("plan.json", "owner.lock") and "old/p/mark" not in path.as_posix():
                     path.unlink()
 
         with monkeypatch.context() as patch:
-            patch.setattr(staging.shutil, "rmtree", half)
+            patch.setattr(staging, "_removed", half)
             with staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
         recover(tmp_path)
@@ -110,12 +111,30 @@ class TestStaging:
         (left / "plan.json").write_text('["p"]')
         (left / "owner.lock").touch()
         with monkeypatch.context() as patch:
-            patch.setattr(
-                staging.shutil, "rmtree", lambda folder, **_: shutil.move(folder / "new", tmp_path.parent / f"{tmp_path.name}-gone")
-            )
+            patch.setattr(staging, "_removed", lambda folder: shutil.rmtree(folder / "new"))
             recover(tmp_path)
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
+
+    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
+        real, steps = os.unlink, [0]
+
+        def unlink(path: object, *given: object, **more: object) -> None:
+            if not steps[0]:
+                raise Killed
+            steps[0] -= 1
+            real(path, *given, **more)
+
+        for step in range(12):
+            steps[0] = step
+            with monkeypatch.context() as patch, suppress(Killed):
+                patch.setattr(os, "unlink", unlink)
+                with staged(tmp_path / "p", of_ours) as place:
+                    our_folder(place, str(step))
+            recover(tmp_path)
+            assert names(tmp_path) in ([], ["p"])
+        assert names(tmp_path) == ["p"]
 
     def test_a_plan_that_was_cut_off_is_cleared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It could not be read, and its folder stayed for ever: it is renamed when it is complete, now."""
@@ -163,7 +182,7 @@ class TestStaging:
 
     def test_a_folder_is_discarded_at_one_stroke(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         our_folder(tmp_path / "v")
-        monkeypatch.setattr(staging.shutil, "rmtree", lambda *_, **__: None)  # killed before anything inside was removed
+        monkeypatch.setattr(staging, "_removed", lambda _: None)  # killed before anything inside was removed
         discard(tmp_path / "v")
         assert not (tmp_path / "v").exists()
         monkeypatch.undo()

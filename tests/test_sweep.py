@@ -1,0 +1,87 @@
+"""The two harnesses of `make fuzz`, for a minute: a few bad invocations and kills, and the controls that they must catch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kill import Counts, run_writer
+from tests.kill_writers import Writer
+from tests.sweep_calls import CALLS, Case, actions_of, drawn, other_commands
+from tests.sweep_child import HANG, TRACEBACK, Ended
+from tests.sweep_judge import FAULTS, judged
+from tests.sweep_world import World
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def ran(*command: str) -> dict[str, int]:
+    """The harness in a process of its own, since it puts stand-ins in place for good; its JSON line."""
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_bad_invocations(tmp_path: Path) -> None:
+    found = ran("tests.sweep", "--count", "120", "--fresh", "4", "--seed", "1", "--place", str(tmp_path))
+    assert found["cases"] >= 120 and not any(found[fault] for fault in FAULTS)
+
+
+def test_kills(tmp_path: Path) -> None:
+    writers = [word for name in ("rules", "assemble", "speak") for word in ("--command", name)]
+    found = ran("tests.kill", *writers, "--others", "2", "--moments", "1", "--place", str(tmp_path))
+    assert found["renames"] >= 12 and found["kills"] >= 24 and found["lost"] + found["half"] + found["left"] + found["stuck"] == 0
+
+
+def test_every_command_is_drawn(tmp_path: Path) -> None:
+    """From a few hundred numbers: every command, with one to three things wrong, the same again for the same number."""
+    flags = {name: actions_of(Case(0, name, ()).module) for name in CALLS}
+    cases = [drawn(0, number, flags, tmp_path) for number in range(600)]
+    assert {case.command for case in cases} == set(CALLS)
+    assert sum(case.spoilt != () for case in cases) == 600 and sum(case.damage != () for case in cases) > 150
+    assert cases[::50] == [drawn(0, number, flags, tmp_path) for number in range(0, 600, 50)]
+    assert "bench.chain" in other_commands() and "demo.train" in other_commands()
+
+
+CASE = Case(1, "quality", ("--out", "user/new.json"))
+FILE, OTHER = ("file", 1, 1, ""), ("file", 2, 2, "")
+CONTROLS = [
+    ("traceback", Ended(TRACEBACK, "", "ValueError: x"), {}, {}),
+    ("traceback", Ended(7), {}, {}),
+    ("hang", Ended(HANG), {}, {}),
+    ("unclear", Ended(2, "oh\n"), {}, {}),
+    ("lost", Ended(2, "error: x"), {"user/thesis/chapter.tex": FILE}, {}),
+    ("lost", Ended(0), {"user/thesis/chapter.tex": FILE}, {"user/thesis/chapter.tex": OTHER}),
+    ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}),
+    ("outside", Ended(0), {}, {"escaped": FILE}),
+    ("outside", Ended(0), {}, {"repository/x.json": FILE}),
+    ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}),
+    ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}),
+    ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE}),
+]
+
+
+@pytest.mark.parametrize(("fault", "ended", "before", "after"), CONTROLS)
+def test_the_sweep_sees_each_fault(fault: str, ended: Ended, before: dict, after: dict, tmp_path: Path) -> None:
+    assert list(judged(CASE, ended, before, after, tmp_path, 0.1).faults) == [fault]
+
+
+def test_the_sweep_sees_no_fault_where_there_is_none(tmp_path: Path) -> None:
+    case = Case(1, "quality", ("--out", str(tmp_path / "user" / "new.json")))
+    assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path, 0.1).faults
+    assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path, 0.1).faults
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="no os.waitid")
+@pytest.mark.parametrize(("how", "wrong"), [("careful", False), ("in place", True)])
+def test_the_kills_see_each_fault(how: str, wrong: bool, tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    for name in ("user", "tmp", "cwd", "cache/speech", "repository", "template/user", "template/cache/speech"):
+        (world.root / name).mkdir(parents=True)
+    writer = Writer("control", "tests.kill_control", ("{user}/x.json", how), ("x.json",))
+    counts: Counts = run_writer(world, writer, others=9, moments=1, seed=0)
+    assert counts.kills > 2
+    assert bool(counts.lost or counts.half) == bool(counts.left) == wrong
