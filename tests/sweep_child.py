@@ -28,7 +28,8 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "quantize.measure.LayerTrials.of",
     "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started",
     "bench.random_checkpoint.random_vocoder",
-    "quantize.features.check_speech", "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode", "core.kokoro_int8.decode.decode",
+    "quantize.features.check_speech", "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode",
+    "core.kokoro_int8.decode.decode",
 )  # fmt: skip
 MEMORY_BYTES = 24 << 30
 PIPE = 10_000  # characters of what a case says; more would fill the pipe that carries them

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ from pipeline.build import main as build
 from pipeline.bundle import main as bundle
 from pipeline.journal import Journal, journal_of_ours
 from pipeline.vectors import main as vectors
-from tests.test_attacks_output import Killed, names, of_ours, our_folder
+from tests.test_attacks_output import names, of_ours, our_folder
 from vocoder.package import VocoderPackage
 from vocoder.steps import STEPS
 
@@ -116,25 +115,30 @@ class TestStaging:
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
 
-    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
         """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
-        real, steps = os.unlink, [0]
+        def dies(left: list[int]) -> None:
+            real = os.unlink
 
-        def unlink(path: object, *given: object, **more: object) -> None:
-            if not steps[0]:
-                raise Killed
-            steps[0] -= 1
-            real(path, *given, **more)
+            def unlink(path: object, *given: object, **more: object) -> None:
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+                real(path, *given, **more)
 
+            os.unlink = unlink
+            with staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+
+        killed = 0
         for step in range(12):
-            steps[0] = step
-            with monkeypatch.context() as patch, suppress(Killed):
-                patch.setattr(os, "unlink", unlink)
-                with staged(tmp_path / "p", of_ours) as place:
-                    our_folder(place, str(step))
+            process = multiprocessing.get_context("fork").Process(target=dies, args=([step],))
+            process.start()
+            process.join()
+            killed += process.exitcode == -signal.SIGKILL
             recover(tmp_path)
             assert names(tmp_path) in ([], ["p"])
-        assert names(tmp_path) == ["p"]
+        assert 4 < killed < 12 and names(tmp_path) == ["p"]
 
     def test_a_plan_that_was_cut_off_is_cleared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It could not be read, and its folder stayed for ever: it is renamed when it is complete, now."""
