@@ -1,15 +1,19 @@
 """A checkpoint's own speech: three sets that share no text, features kept by content, an altered file refused."""
 
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from core import sources
 from core.checkpoint import DEMO_FOLDER, Checkpoint
 from core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
 from core.corpus import letters, require_disjoint, speech_lines
 from core.errors import InputError
+from core.sealed import read_sealed_arrays
 from eval.corpus import judged_clips
+from quantize import speech
 from quantize.activations import calibration_inputs
 from quantize.speech import own_speech, speakers
 from vocoder.decoder import Vocoder
@@ -76,3 +80,49 @@ def test_what_is_judged_is_never_tuned_on(demo: Checkpoint, monkeypatch: pytest.
 def test_the_bundled_sets_pass(demo: Checkpoint) -> None:
     require_disjoint(own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)])
     assert len(judged_clips(demo, count=5)) == 5
+
+
+def test_other_code_has_another_file(demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six worktrees shared the cache: a file sealed by one's core/sealed.py was read by another's, under the same name."""
+    monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
+    own_speech(demo, JUDGED)
+    assert {"core/sealed.py", "core/voices.py", "encoder/alignment.py", "quantize/speech.py"} <= {
+        path.relative_to(sources.ROOT).as_posix() for path in sources.files_behind(("quantize/speech.py",))
+    }
+    monkeypatch.setattr(speech, "sha256_of_files", lambda files: "another")
+    own_speech(demo, JUDGED)
+    assert len(list((tmp_path / "speech").glob("judged-*.npz"))) == 2
+
+
+def test_code_that_changed_under_a_process_keeps_nothing(
+    demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """What runs is older than what stands on disk and names the file."""
+    monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
+    monkeypatch.setattr(speech, "LOADED_NS", 1)
+    own_speech(demo, JUDGED)
+    assert not (tmp_path / "speech").exists() and "features are neither taken from" in capsys.readouterr().err
+
+
+def test_processes_at_once_leave_one_whole_file(demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
+    path = tmp_path / "speech" / "judged-x.npz"
+
+    def keeps() -> None:
+        for _ in range(25):
+            speech._keep(path, stand_in())
+            read_sealed_arrays(path, {"set": path.stem}, "")
+
+    processes = [multiprocessing.get_context("fork").Process(target=keeps) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+def stand_in() -> dict[str, np.ndarray]:
+    """Features of 24 lines, as long as they have to be."""
+    fields = {"input_ids": np.zeros(3, np.int32), "durations": np.ones(3, np.int32), "f0_hz": np.zeros(6, np.float32)}
+    return {f"{line}/{name}": value for line in range(24) for name, value in (fields | {"energy": np.full(6, 0.5, np.float32)}).items()}
