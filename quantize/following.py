@@ -1,4 +1,4 @@
-"""Put a scale that follows time before the convolutions of the last stage, whose kernels reach a fifth of a frame.
+"""Put a scale that follows time before the convolutions of the generator's blocks whose kernels reach a quarter of a frame at most.
 
     copy = following(balanced, clips)
 
@@ -6,12 +6,14 @@ The envelope's cap is what one value in 100,000 exceeds, largest over the clips:
 """
 
 import copy
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
-from core.contract import COLUMNS_PER_FRAME
+from core.contract import PROSODY_PER_FRAME
 from core.layers import Conv
 from quantize.equalize import replace_module, watched
 from vocoder.decoder import Vocoder
@@ -19,14 +21,25 @@ from vocoder.packing import VocoderInputs
 from vocoder.prepared import Envelope, PreparedConv
 
 CAP_BEYOND = 1e-5
+REACH_FRAMES = 0.25  # where a kernel reaches further, the envelope's ripple is louder than the codes' noise (docs/quantization.md)
 
 
-def followed(vocoder: Vocoder) -> tuple[str, ...]:
-    """Paths of the convolutions of the last stage's blocks, the spectrum's branch first."""
-    generator, last = vocoder.generator, len(vocoder.generator.ups) - 1
-    first = last * generator.blocks_per_stage
-    roots = (f"generator.noise_res.{last}.", *(f"generator.resblocks.{first + block}." for block in range(generator.blocks_per_stage)))
-    return tuple(path for path, module in vocoder.named_modules() if isinstance(module, Conv) and path.startswith(roots))
+def followed(vocoder: Vocoder) -> Mapping[str, int]:
+    """Columns a frame of each convolution of the generator's residual blocks with so short a reach, by path: the first stage's first."""
+    generator, chosen = vocoder.generator, {}
+    for stage in range(len(generator.ups)):
+        columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
+        first = stage * generator.blocks_per_stage
+        roots = (f"generator.noise_res.{stage}.", *(f"generator.resblocks.{first + block}." for block in range(generator.blocks_per_stage)))
+        for path, module in vocoder.named_modules():
+            if isinstance(module, Conv) and path.startswith(roots) and reach(module) <= REACH_FRAMES * columns:
+                chosen[path] = columns
+    return MappingProxyType(chosen)
+
+
+def reach(conv: Conv) -> int:
+    """Columns that the kernel looks at on either side."""
+    return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
 
 
 @torch.no_grad()
@@ -41,10 +54,10 @@ def following(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> Vocoder:
 
     watched(vocoder, clips, note)
     prepared = copy.deepcopy(vocoder)
-    for path in chosen:
+    for path, columns in chosen.items():
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path
-        replace_module(prepared, path, PreparedConv(conv, envelope=Envelope(COLUMNS_PER_FRAME, caps[path])))
+        replace_module(prepared, path, PreparedConv(conv, envelope=Envelope(columns, caps[path])))
     return prepared.eval()
 
 

@@ -76,8 +76,9 @@ Weights = LinearWeights | BlockWeights | PaletteWeights
 class Activations:
     """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the tuning set's first `clips` sentences.
 
-    exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes, mean over the sentences, is the range
-    (100 = the largest peak). follow: the last stage's blocks read values divided by an envelope that follows time (vocoder/prepared.py).
+    exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
+    all sentences is the range (100 = the largest peak). follow: blocks of short reach read values divided by an envelope that follows time
+    (quantize/following.py).
     float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
     fp32 tail always do.
     """
