@@ -1,6 +1,6 @@
 """Put a scale that follows time before the convolutions of the generator's blocks whose kernels reach a quarter of a frame at most.
 
-    copy = following(balanced, clips)
+    copy = following(balanced, envelope_caps(balanced, clips))
 
 The envelope's cap is what one value in 100,000 exceeds, largest over the clips: single peaks are cut as a fixed range cuts them.
 """
@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-import torch
 from torch import Tensor, nn
 
 from core.contract import PROSODY_PER_FRAME
@@ -42,22 +41,25 @@ def reach(conv: Conv) -> int:
     return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
 
 
-@torch.no_grad()
-def following(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> Vocoder:
-    """A copy whose convolutions there scale their input by an envelope of its own. Renders the same but for the ripple."""
-    chosen = followed(vocoder)
-    caps = dict.fromkeys(chosen, 0.0)
+def envelope_caps(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str, float]:
+    """How far each envelope may rise, by path of what can be followed."""
+    caps = dict.fromkeys(followed(vocoder), 0.0)
 
     def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         if path in caps:
             caps[path] = max(caps[path], exceeded(given[0], CAP_BEYOND))
 
     watched(vocoder, clips, note)
-    prepared = copy.deepcopy(vocoder)
-    for path, columns in chosen.items():
+    return caps
+
+
+def following(vocoder: Vocoder, caps: Mapping[str, float]) -> Vocoder:
+    """A copy in which the convolutions that `caps` names scale their input by an envelope of its own. The same but for the ripple."""
+    prepared, columns = copy.deepcopy(vocoder), followed(vocoder)
+    for path, cap in caps.items():
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path
-        replace_module(prepared, path, PreparedConv(conv, envelope=Envelope(columns, caps[path])))
+        replace_module(prepared, path, PreparedConv(conv, envelope=Envelope(columns[path], cap)))
     return prepared.eval()
 
 

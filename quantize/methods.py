@@ -7,6 +7,7 @@ METHODS["w8a8"].activations.exponent
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
@@ -94,6 +95,10 @@ class Activations:
         _require(90.0 <= self.percentile <= 100.0, f"percentile is {self.percentile}: 90 to 100 is needed")
         _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
         _require(self.exponent > 0 or not self.follow, "follow needs an exponent above 0: the package is converted anew for both")
+
+    def takes(self, layer: str) -> bool:
+        """Whether no exception names a layer's input."""
+        return not any(fnmatchcase(layer, pattern) for pattern in self.float_inputs)
 
 
 @dataclass(frozen=True)
