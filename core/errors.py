@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from mlprogram.errors import one_line
+
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
-LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -81,12 +82,6 @@ def _line(problem: Exception) -> str | None:
     if isinstance(problem, OSError) and problem.filename is not None:
         return f"cannot use {str(problem.filename)[:200]}: {problem.strerror}"
     return None
-
-
-def one_line(text: str) -> str:
-    """`text` without characters that break a line or steer a terminal (they are written as escapes), LONGEST_LINE at most."""
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
-    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
 
 
 def _any_character() -> None:

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,13 +141,12 @@ def _locked(path: Path, flags: int = os.O_RDWR) -> int | None:
 @contextmanager
 def _alone_in(parent: Path) -> Iterator[None]:
     """One process at a time gives names in a folder: a package and its manifest are of the same build."""
-    number = os.open(parent, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks on folders
+    with ExitStack() as held:
+        with suppress(OSError):  # a folder that may not be read, a file system without locks on folders
+            number = os.open(parent, os.O_RDONLY)
+            held.callback(os.close, number)
             fcntl.flock(number, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(number)
 
 
 def _identity(place: Path) -> tuple[int, int] | None:

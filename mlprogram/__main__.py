@@ -14,7 +14,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from mlprogram.errors import ProgramError
+from mlprogram.errors import ProgramError, one_line
 
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -80,9 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
     except ProgramError as problem:
-        print(f"error: {problem}", file=sys.stderr)
+        print(f"error: {one_line(str(problem))}", file=sys.stderr)
     except OSError as problem:
-        print(f"error: cannot use {problem.filename or 'a file'}: {problem.strerror}", file=sys.stderr)
+        print("error: " + one_line(f"cannot use {problem.filename or 'a file'}: {problem.strerror}"), file=sys.stderr)
     except MemoryError:
         print("error: there is not enough memory for this input", file=sys.stderr)
     except KeyboardInterrupt:

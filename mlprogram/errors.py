@@ -1,4 +1,4 @@
-"""The one exception of this package: every message says what was wrong, where, and what would be right.
+"""The one exception of this package: every message says what was wrong, where, and what would be right, in one line.
 
 from mlprogram import Program, ProgramError
 try:
@@ -6,6 +6,8 @@ try:
 except ProgramError as error:
     print(error)
 """
+
+LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back
 
 
 class ProgramError(ValueError, RuntimeError):
@@ -17,3 +19,9 @@ class ProgramError(ValueError, RuntimeError):
 
 class NonFiniteInput(UserWarning):
     """An input holds NaN or infinity; that is allowed, counted and reported."""
+
+
+def one_line(text: str) -> str:
+    """`text` without characters that break a line or steer a terminal (they are written as escapes), LONGEST_LINE at most."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"

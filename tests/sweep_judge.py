@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.errors import LONGEST_LINE
+from mlprogram.errors import LONGEST_LINE
 from tests.sweep_calls import CALLS, Case
 from tests.sweep_child import CRASH, HANG, KILLED, TRACEBACK, WORK, Ended
 from tests.sweep_world import USERS, Stat

@@ -19,9 +19,10 @@ import torch
 from bench import chain, g2p_misaki, g2p_speed
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core import staging
-from core.errors import LONGEST_LINE, InputError, one_line, run_cli
+from core.errors import InputError, run_cli
 from core.staging import discard, recover, scratch, staged, staged_together, write_json
 from mlprogram.__main__ import main as mlprogram
+from mlprogram.errors import LONGEST_LINE, one_line
 from mlprogram.files import aside
 from pipeline.build import main as build
 from pipeline.bundle import main as bundle
@@ -53,6 +54,11 @@ class TestWords:
         said = one_line(f"{'x' * 100_000}: no such voice")
         assert len(said) <= LONGEST_LINE
         assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
+
+    def test_mlprogram_says_one_line_too(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        assert mlprogram(["ane", str(tmp_path), "--chip", "m1\n" + "x" * 100_000]) == 2
+        said = capsys.readouterr().err
+        assert len(said.splitlines()) == 1 and len(said) <= LONGEST_LINE + len("error: \n")
 
     def test_vectors_of_a_checkpoint_without_voices(self, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         folder = Path(shutil.copytree(tiny, tmp_path / "checkpoint"))
@@ -117,6 +123,7 @@ class TestStaging:
 
     def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
         """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
+
         def dies(left: list[int]) -> None:
             real = os.unlink
 
