@@ -1,4 +1,4 @@
-"""The two harnesses of `make fuzz`, for a minute: a few bad invocations and kills, and the controls that they must catch."""
+"""The two harnesses of `make fuzz`, for two minutes (slow): bad invocations and kills; and the controls that they must catch."""
 
 import json
 import os
@@ -25,11 +25,13 @@ def ran(*command: str) -> dict[str, int]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_bad_invocations(tmp_path: Path) -> None:
     found = ran("tests.sweep", "--count", "120", "--fresh", "4", "--seed", "1", "--place", str(tmp_path))
     assert found["cases"] >= 120 and not any(found[fault] for fault in FAULTS)
 
 
+@pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
     writers = [word for name in ("rules", "assemble", "speak") for word in ("--command", name)]
     found = ran("tests.kill", *writers, "--others", "2", "--moments", "1", "--place", str(tmp_path))
