@@ -175,13 +175,11 @@ class TestQualityCommand:
         assert asked == ["pipeline.build", "quantize.apply"]
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
 
-    def test_the_windowed_form_is_built_for_the_chips_of_its_name(self) -> None:
+    def test_a_form_is_built_under_its_name(self) -> None:
         fp16, w8a8 = method_named("fp16"), method_named("w8a8")
-        assert build_arguments(fp16, "windowed", None, Path("b")) == [
-            "pipeline.build", "vocoder", "--form", "windowed", "--chips", "m3,m4,m5", "--out", "b"
-        ]  # fmt: skip
-        assert build_arguments(fp16, "windowed-poly", "demo", Path("b"))[2:4] == ["--form", "windowed"]
-        assert build_arguments(w8a8, "windowed-poly", None, Path("b"))[1:5] == ["--method", "w8a8", "--form", "windowed-poly"]
+        given = ["--form", "windowed-poly", "--checkpoint", "demo"]
+        assert build_arguments(fp16, "windowed-poly", "demo", Path("b")) == ["pipeline.build", "vocoder", "--out", "b", *given]
+        assert build_arguments(w8a8, "windowed-poly", "demo", Path("b"))[1:] == ["--method", "w8a8", "--build", "b", *given]
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
