@@ -19,12 +19,10 @@ from eval.later_errors import LATER, Through
 from eval.shipped_errors import SHIPPED
 from eval.try_controls import ControlTrials
 from eval.verdict import SHIP, decide
-from tests.signals import white_noise
+from tests.signals import phrase_of, white_noise
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 from vocoder.source import gaussian_noise
-
-LONGEST_FRAMES = 90
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +35,6 @@ def truth() -> Truth:
 def phrase() -> Utterance:
     """The first two seconds of a sentence: enough for an error of the model, which is there in every sentence."""
     return phrase_of(heldout()[0])
-
-
-def phrase_of(whole: Utterance) -> Utterance:
-    """The first two seconds."""
-    tokens = int(np.searchsorted(np.cumsum(whole.durations), LONGEST_FRAMES, side="right"))
-    frames = int(whole.durations[:tokens].sum())
-    cut = {"input_ids": whole.input_ids[:tokens], "durations": whole.durations[:tokens], "phonemes": whole.phonemes[: tokens - 1]}
-    return replace(whole, f0_hz=whole.f0_hz[: 2 * frames], energy=whole.energy[: 2 * frames], **cut)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -136,8 +126,7 @@ class Loud(Truth):
 
     def louder(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
         noise = 8 * gaussian_noise(inputs.frames, self.seed + other_seed)
-        spectrum = self.vocoder.generator.m_source(inputs.f0_hz, noise).squeeze(2).float()
-        return replace(inputs, spectrum=spectrum)
+        return replace(inputs, spectrum=self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise))
 
 
 @pytest.fixture(scope="module")
