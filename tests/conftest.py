@@ -19,12 +19,12 @@ pytest_plugins = ["tests.quantize_build", "tests.release_build"]
 
 
 def pytest_configure() -> None:
-    """SIGTERM (of `timeout`, of a machine that stops) ends the session: run_cli would make it an interrupted command, so one failed test."""
+    """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and one test in work would fail."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM))
 
 
 def pytest_collection_finish() -> None:
-    """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries, which are imported by now and no garbage."""
+    """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries, which are imported by now."""
     gc.collect()
     gc.freeze()
 

@@ -22,6 +22,7 @@ from quantize.methods import METHODS, method_named
 from quantize.plan import plan_for
 from quantize.recipe import load_recipe
 from quantize.sensitivity import main as sensitivity
+from quantize.speech import own_speech
 from tests.builds import small_config
 from tests.quantize_build import manifest_of, program_of
 from vocoder.decoder import Vocoder
@@ -127,7 +128,12 @@ class TestQualityCommand:
     def run(self, built: tuple[Checkpoint, Path], *more: str, method: str = "w8") -> int:
         return quality(["--method", method, "--checkpoint", str(built[0].folder), "--build", str(built[1]), "--workers", "1", *more])
 
-    def test_one_clip_is_measured_but_undecided(self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_one_clip_is_measured_but_undecided(
+        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        two_seconds = min((clip for clip in own_speech(copied[0]) if clip.frames >= 80), key=lambda clip: clip.frames)
+        monkeypatch.setattr("eval.corpus.judged_clips", lambda *_: [two_seconds])
+        monkeypatch.setattr("eval.metrics.baseline.words_heard", lambda _: ("nothing",))  # slow where random weights speak
         assert self.run(copied, "--clips", "1") == 3
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])

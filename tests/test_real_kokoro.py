@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(("form", "buckets"), [("literal", "40,104"), ("windowed", "182,422")])
-def test_both_forms_build(form: str, buckets: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_forms_build(form: str, buckets: str, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--checkpoint", "kokoro-int8", "--form", form, "--buckets", buckets, "--out", str(tmp_path)]
     assert build(["vocoder", *flags]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
