@@ -22,11 +22,11 @@ from quantize.activations import calibration_inputs, input_ranges
 from quantize.coverage import Coverage
 from quantize.equalize import channel_sizes, equalized
 from quantize.features import check_speech
-from quantize.following import following
+from quantize.following import envelope_caps, following
 from quantize.layers import program_layers
 from quantize.methods import Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
-from quantize.plan import LayerPlan, plan_for
+from quantize.plan import LayerPlan, int8_paths, plan_for
 from quantize.recipe import Recipe
 from quantize.weights import compressed
 from vocoder.decoder import Vocoder
@@ -64,7 +64,7 @@ def build_compressed(
     with staged_together(*targets) as (aside, described), tempfile.TemporaryDirectory(dir=aside.parents[1]) as work:
         stage = stage_of(checkpoint, parent)
         method = unbalanced(method) if recipe and method.by_recipe and not recipe.multiplies_integers else method
-        source = source_of(method, stage, parent, Path(work))
+        source = source_of(method, stage, parent, Path(work), recipe)
         before = Program(source.package)
         layers = program_layers(before, source.stage.layers)
         plan = plan_for(method, layers, recipe.levels if recipe else None)
@@ -90,24 +90,26 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
     return VocoderStage(checkpoint, form, parent.buckets, parent.precision, parent.target, speech)
 
 
-def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path) -> Source:
+def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path, recipe: Recipe | None) -> Source:
     """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
     if not method.reconverts:
         return Source(parent.package_path, stage)
     figures: tuple[Figure, ...] = ()
     if method.balances:
-        vocoder, figures = balanced(method, stage)
+        vocoder, figures = balanced(method, stage, recipe)
         stage = replace(stage, balanced=vocoder)
     stage = replace(stage, target=method.target or parent.target)
     save_package(converted(stage.function(), stage.precision, stage.target), work / "source.mlpackage")
     return Source(work / "source.mlpackage", stage, figures)
 
 
-def balanced(method: Method, stage: VocoderStage) -> tuple[Vocoder, tuple[Figure, ...]]:
+def balanced(method: Method, stage: VocoderStage, recipe: Recipe | None) -> tuple[Vocoder, tuple[Figure, ...]]:
     """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises CheckFailed when it does not."""
     settings = method.int8_activations()
     clips = list(calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
-    copy = equalized(stage.vocoder, channel_sizes(stage.vocoder, clips), settings.exponent)
+    sizes = channel_sizes(stage.vocoder, clips)
+    chosen = int8_paths(method, sizes, recipe.levels if recipe else None)
+    copy = equalized(stage.vocoder, {path: size for path, size in sizes.items() if path in chosen}, settings.exponent)
     reference = render_reference(stage.vocoder, stage.speech)
 
     def held(name: str, ready: Vocoder, limit_db: float) -> Figure:
@@ -116,7 +118,7 @@ def balanced(method: Method, stage: VocoderStage) -> tuple[Vocoder, tuple[Figure
 
     figures = [held("with balanced channels", copy, EXACT_DB)]
     if settings.follow:
-        copy = following(copy, clips)
+        copy = following(copy, {path: cap for path, cap in envelope_caps(copy, clips).items() if path in chosen})
         figures.append(held("that also follows time", copy, RIPPLE_DB))
     return copy, tuple(figures)
 

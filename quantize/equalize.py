@@ -85,8 +85,10 @@ def watched(vocoder: Vocoder, clips: Iterable[VocoderInputs], note: Callable[[st
 
 @torch.no_grad()
 def equalized(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: float) -> Vocoder:
-    """A copy that renders the same and whose readers see balanced channels. exponent 0: untouched; 1: every channel is as large.
+    """A copy that renders the same, in which the convolutions that `sizes` names see balanced channels. exponent 0: untouched; 1: every
+    channel is as large.
 
+    Only what becomes int8 is to be named: weights that take the scales have more to hold, 30 dB for 11 in the decoder's int8 weights.
     Where nothing before a convolution can take the scale, it stands before it as a multiplication (vocoder/prepared.py).
     """
     if not 0.0 <= exponent <= 1.0:
@@ -94,11 +96,11 @@ def equalized(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: float) ->
     balanced = copy.deepcopy(vocoder)
     if exponent == 0.0:
         return balanced.eval()
-    for site in sites(balanced):
+    for site in (site for site in sites(balanced) if site.reader in sizes):
         reader = balanced.get_submodule(site.reader)
         assert isinstance(reader, Conv | ConvTranspose), site.reader
         _fold(site, reader, _scales(sizes[site.reader], _kernel_peaks(reader), exponent))
-    for path in divided(balanced):
+    for path in (path for path in divided(balanced) if path in sizes):
         reader = balanced.get_submodule(path)
         assert isinstance(reader, Conv), path
         replace_module(balanced, path, PreparedConv(reader, _scales(sizes[path], _kernel_peaks(reader), exponent)))

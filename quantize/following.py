@@ -1,17 +1,18 @@
-"""Put a scale that follows time before the convolutions of the last stage, whose kernels reach a fifth of a frame.
+"""Put a scale that follows time before the convolutions of the generator's blocks whose kernels reach a quarter of a frame at most.
 
-    copy = following(balanced, clips)
+    copy = following(balanced, envelope_caps(balanced, clips))
 
 The envelope's cap is what one value in 100,000 exceeds, largest over the clips: single peaks are cut as a fixed range cuts them.
 """
 
 import copy
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
-import torch
 from torch import Tensor, nn
 
-from core.contract import COLUMNS_PER_FRAME
+from core.contract import PROSODY_PER_FRAME
 from core.layers import Conv
 from quantize.equalize import replace_module, watched
 from vocoder.decoder import Vocoder
@@ -19,32 +20,46 @@ from vocoder.packing import VocoderInputs
 from vocoder.prepared import Envelope, PreparedConv
 
 CAP_BEYOND = 1e-5
+REACH_FRAMES = 0.25  # where a kernel reaches further, the envelope's ripple is louder than the codes' noise (docs/quantization.md)
 
 
-def followed(vocoder: Vocoder) -> tuple[str, ...]:
-    """Paths of the convolutions of the last stage's blocks, the spectrum's branch first."""
-    generator, last = vocoder.generator, len(vocoder.generator.ups) - 1
-    first = last * generator.blocks_per_stage
-    roots = (f"generator.noise_res.{last}.", *(f"generator.resblocks.{first + block}." for block in range(generator.blocks_per_stage)))
-    return tuple(path for path, module in vocoder.named_modules() if isinstance(module, Conv) and path.startswith(roots))
+def followed(vocoder: Vocoder) -> Mapping[str, int]:
+    """Columns a frame of each convolution of the generator's residual blocks with so short a reach, by path: the first stage's first."""
+    generator, chosen = vocoder.generator, {}
+    for stage in range(len(generator.ups)):
+        columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
+        first = stage * generator.blocks_per_stage
+        roots = (f"generator.noise_res.{stage}.", *(f"generator.resblocks.{first + block}." for block in range(generator.blocks_per_stage)))
+        for path, module in vocoder.named_modules():
+            if isinstance(module, Conv) and path.startswith(roots) and reach(module) <= REACH_FRAMES * columns:
+                chosen[path] = columns
+    return MappingProxyType(chosen)
 
 
-@torch.no_grad()
-def following(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> Vocoder:
-    """A copy whose convolutions there scale their input by an envelope of its own. Renders the same but for the ripple."""
-    chosen = followed(vocoder)
-    caps = dict.fromkeys(chosen, 0.0)
+def reach(conv: Conv) -> int:
+    """Columns that the kernel looks at on either side."""
+    return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
+
+
+def envelope_caps(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str, float]:
+    """How far each envelope may rise, by path of what can be followed."""
+    caps = dict.fromkeys(followed(vocoder), 0.0)
 
     def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         if path in caps:
             caps[path] = max(caps[path], exceeded(given[0], CAP_BEYOND))
 
     watched(vocoder, clips, note)
-    prepared = copy.deepcopy(vocoder)
-    for path in chosen:
+    return caps
+
+
+def following(vocoder: Vocoder, caps: Mapping[str, float]) -> Vocoder:
+    """A copy in which the convolutions that `caps` names scale their input by an envelope of its own. The same but for the ripple."""
+    prepared, columns = copy.deepcopy(vocoder), followed(vocoder)
+    for path, cap in caps.items():
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path
-        replace_module(prepared, path, PreparedConv(conv, envelope=Envelope(COLUMNS_PER_FRAME, caps[path])))
+        replace_module(prepared, path, PreparedConv(conv, envelope=Envelope(columns[path], cap)))
     return prepared.eval()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from core.checkpoint import Checkpoint
 from core.errors import InputError
@@ -20,7 +21,7 @@ from quantize.activations import calibration_inputs
 from quantize.damage import damage_db2
 from quantize.equalize import channel_sizes, equalized
 from quantize.features import excerpt
-from quantize.following import following
+from quantize.following import envelope_caps, following
 from quantize.layers import Layer
 from quantize.methods import SCHEMES, Activations
 from quantize.plan import can_be_int8, pays
@@ -44,31 +45,58 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
+class Ready:
+    """What int8 inputs need, measured with every convolution balanced: sizes of channels, caps of envelopes, ranges. One layer's are not
+    moved by what is done to another."""
+
+    sizes: Mapping[str, Tensor]
+    caps: Mapping[str, float]
+    ranges: Mapping[str, float]
+    exponent: float
+
+    @classmethod
+    def of(cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations) -> "Ready":
+        """As a package of these settings measures them."""
+        sizes = channel_sizes(vocoder, sentences)
+        copy = equalized(vocoder, sizes, settings.exponent)
+        caps = envelope_caps(copy, sentences) if settings.follow else {}
+        return cls(sizes, caps, input_sizes(following(copy, caps), sentences, settings.percentile), settings.exponent)
+
+    def vocoder(self, plain: Vocoder, chosen: frozenset[str]) -> Vocoder:
+        """A copy in which the chosen convolutions are balanced, and follow time where they can."""
+        sizes = {path: size for path, size in self.sizes.items() if path in chosen}
+        return following(equalized(plain, sizes, self.exponent), {path: cap for path, cap in self.caps.items() if path in chosen})
+
+
+@dataclass(frozen=True, eq=False)
 class LayerTrials:
-    """Responsibilities: 1. the balanced vocoder, its ranges and the reference renders; 2. damage of a choice of levels; 3. who it is."""
+    """Responsibilities: 1. the vocoder, what int8 inputs need, the reference renders; 2. damage of a choice of levels; 3. who it is."""
 
     checkpoint: Checkpoint
     vocoder: Vocoder
     layers: tuple[Layer, ...]
-    ranges: Mapping[str, float]
+    ready: Ready | None
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
     settings: Activations | None
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int) -> "LayerTrials":
-        """On sentences of the tuning set. With `settings` balance and find ranges first; None: no input will be int8."""
+        """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8."""
         plain = Vocoder.of(checkpoint)
         sentences = list(calibration_inputs(checkpoint, plain, max(settings.clips if settings else 0, clips + SKIPPED)))
-        vocoder, ranges = ready(plain, sentences, settings) if settings else (plain, {})
+        ready = Ready.of(plain, sentences, settings) if settings else None
         chosen = tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
         references = tuple(render_reference(plain, clip) for clip in chosen)
-        return cls(checkpoint, vocoder, layers, ranges, chosen, references, settings)
+        return cls(checkpoint, plain, layers, ready, chosen, references, settings)
 
     def damage_db2(self, levels: Mapping[str, str]) -> float:
         """Mean damage over the clips with the named layers at their levels and all others in float."""
-        with simulated(self.vocoder, {layer: SCHEMES[level] for layer, level in levels.items()}, self.ranges):
-            renders = [render_reference(self.vocoder, clip) for clip in self.clips]
+        schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
+        chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
+        vocoder = self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
+        with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}):
+            renders = [render_reference(vocoder, clip) for clip in self.clips]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
     def header(self) -> dict[str, Any]:
@@ -84,13 +112,6 @@ class LayerTrials:
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
         """Every (layer, level) that changes anything."""
         return [(layer.name, level) for layer in self.layers for level in levels if changes(layer, level)]
-
-
-def ready(vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations) -> tuple[Vocoder, dict[str, float]]:
-    """The vocoder prepared for int8 inputs, and the range of what each of its convolutions reads."""
-    vocoder = equalized(vocoder, channel_sizes(vocoder, sentences), settings.exponent)
-    vocoder = following(vocoder, sentences) if settings.follow else vocoder
-    return vocoder, input_sizes(vocoder, sentences, settings.percentile)
 
 
 def changes(layer: Layer, level: str) -> bool:

@@ -7,6 +7,7 @@ METHODS["w8a8"].activations.exponent
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
@@ -76,8 +77,9 @@ Weights = LinearWeights | BlockWeights | PaletteWeights
 class Activations:
     """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the tuning set's first `clips` sentences.
 
-    exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes, mean over the sentences, is the range
-    (100 = the largest peak). follow: the last stage's blocks read values divided by an envelope that follows time (vocoder/prepared.py).
+    exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
+    all sentences is the range (100 = the largest peak). follow: blocks of short reach read values divided by an envelope that follows time
+    (quantize/following.py).
     float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
     fp32 tail always do.
     """
@@ -93,6 +95,10 @@ class Activations:
         _require(90.0 <= self.percentile <= 100.0, f"percentile is {self.percentile}: 90 to 100 is needed")
         _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
         _require(self.exponent > 0 or not self.follow, "follow needs an exponent above 0: the package is converted anew for both")
+
+    def takes(self, layer: str) -> bool:
+        """Whether no exception names a layer's input."""
+        return not any(fnmatchcase(layer, pattern) for pattern in self.float_inputs)
 
 
 @dataclass(frozen=True)

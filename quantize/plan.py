@@ -4,13 +4,12 @@ plan = plan_for(METHODS["w8a8"], program_layers(program, vocoder), recipe=None)
 int8_share(plan)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from core.errors import InputError
 from quantize.layers import Layer, share_of_macs
-from quantize.methods import SCHEMES, LinearWeights, Method, Weights
+from quantize.methods import SCHEMES, Activations, LinearWeights, Method, Weights
 
 FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
 
@@ -48,9 +47,18 @@ def can_be_int8(layer: Layer) -> bool:
     return not layer.is_style and layer.elements >= FEWEST
 
 
-def reads_int8(layer: Layer, float_inputs: tuple[str, ...]) -> bool:
+def reads_int8(layer: Layer, activations: Activations) -> bool:
     """Whether a layer's input becomes int8: it can, and no exception names it."""
-    return can_be_int8(layer) and not any(fnmatchcase(layer.name, pattern) for pattern in float_inputs)
+    return can_be_int8(layer) and activations.takes(layer.name)
+
+
+def int8_paths(method: Method, paths: Iterable[str], recipe: Mapping[str, str] | None) -> frozenset[str]:
+    """Those of the vocoder's convolutions whose input a method makes int8, by PyTorch path."""
+    if method.activations is None:
+        return frozenset()
+    if recipe is not None and method.by_recipe:
+        return frozenset(path for path in paths if path in recipe and SCHEMES[recipe[path]].int8_input)
+    return frozenset(path for path in paths if method.activations.takes(path))
 
 
 def pays(layer: Layer, weights: Weights) -> bool:
@@ -59,7 +67,7 @@ def pays(layer: Layer, weights: Weights) -> bool:
 
 
 def _uniform(method: Method, layer: Layer) -> LayerPlan:
-    int8_input = method.activations is not None and reads_int8(layer, method.activations.float_inputs)
+    int8_input = method.activations is not None and reads_int8(layer, method.activations)
     weights = method.weights if method.weights is not None and (int8_input or pays(layer, method.weights)) else None
     return LayerPlan(layer, weights, int8_input)
 

@@ -55,14 +55,14 @@ def activation_grid(x: Tensor, peak: float) -> Tensor:
 
 def input_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: float) -> dict[str, float]:
     """Ranges of what each convolution reads, as quantize.activations.input_ranges measures them on a package."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, float] = {}
 
     def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
-        found.setdefault(path, []).append(exceeded(given[0] * preparation(layer, given[0]), 1 - percentile / 100))
+        found[path] = max(found.get(path, 0.0), exceeded(given[0] * preparation(layer, given[0]), 1 - percentile / 100))
 
     watched(vocoder, clips, note)
     fixed = {path for path, layer in vocoder.named_modules() if getattr(layer, "envelope", None) is not None}
-    return {path: 1.0 if path in fixed else max(s) if percentile == 100 else sum(s) / len(s) for path, s in found.items()}
+    return {path: 1.0 if path in fixed else size for path, size in found.items()}
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from core.errors import InputError
 from core.figures import snr_db
 from core.layers import Conv
 from quantize.equalize import channel_sizes, divided, equalized, sites
-from quantize.following import followed, following
+from quantize.following import envelope_caps, followed, following
 from quantize.measure import read_log
-from quantize.methods import SCHEMES
+from quantize.methods import METHODS, SCHEMES
+from quantize.plan import int8_paths
 from quantize.simulate import activation_grid, input_sizes, simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
@@ -76,6 +77,18 @@ class TestEqualization:
         same = equalized(vocoder, channel_sizes(vocoder, [clip]), 0.0)
         assert all(torch.equal(a, b) for a, b in zip(vocoder.state_dict().values(), same.state_dict().values(), strict=True))
 
+    def test_only_what_sizes_name_is_balanced(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        """The decoder's weights stay as they are when its inputs stay in float: int8 weights would have the scales to hold too."""
+        sizes = channel_sizes(vocoder, [clip])
+        chosen = int8_paths(METHODS["w8a8"], sizes, None)
+        assert "generator.resblocks.0.convs1.0" in chosen and "decode.0.conv1" not in chosen and "encode.conv1x1" not in chosen
+        balanced = equalized(vocoder, {path: size for path, size in sizes.items() if path in chosen}, 0.7)
+        before, after = (dict(v.named_parameters()) for v in (vocoder, balanced))
+        same = {name for name in before if name in after and torch.equal(before[name], after[name])}
+        assert {"encode.conv1x1.weight", "decode.0.conv1.weight", "decode.3.conv1.weight"} <= same
+        assert "generator.resblocks.0.convs1.0.weight" not in same
+        assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100
+
     def test_every_snake_and_leaky_reader_has_a_site(self, vocoder: Vocoder) -> None:
         """All convolutions but shortcuts, outer ones and the last upsampler, whose sum AdaIN's epsilon ties to its scale."""
         convolutions = {path for path, module in vocoder.named_modules() if path.split(".")[-2:-1] in (["convs1"], ["convs2"])}
@@ -90,11 +103,15 @@ class TestEqualization:
 
 
 class TestFollowing:
-    def test_the_last_stage_renders_nearly_the_same(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
-        ready = following(vocoder, [clip])
+    def test_blocks_of_short_reach_render_nearly_the_same(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        """All of the last stage; of the first what reaches 5 columns of 20: kernel 3 whole, 7 and 11 without the wide dilations."""
+        ready = following(vocoder, envelope_caps(vocoder, [clip]))
         paths = followed(vocoder)
-        assert len(paths) == 6 * (1 + vocoder.generator.blocks_per_stage) and not any("noise_convs" in path for path in paths)
-        assert all(ready.get_submodule(path).envelope is not None for path in paths)
+        assert len(paths) == 42 and not any("noise_convs" in path for path in paths)
+        wide = {f"generator.{block}.convs1.{index}" for block in ("noise_res.0", "resblocks.1", "resblocks.2") for index in (1, 2)}
+        assert {path for path, columns in paths.items() if columns == 20}.isdisjoint(wide)
+        assert sum(columns == 120 for columns in paths.values()) == 6 * (1 + vocoder.generator.blocks_per_stage)
+        assert all(ready.get_submodule(path).envelope.columns == columns for path, columns in paths.items())
         assert 25.0 < snr_db(render_reference(vocoder, clip), render_reference(ready, clip)) < 100.0
 
     def test_quiet_columns_keep_their_steps(self) -> None:

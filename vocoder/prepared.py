@@ -5,7 +5,7 @@
 
 One int8 step a tensor must hold the loudest syllable, and pauses drown in its noise. So x is divided by a smooth envelope e(t) before it is
 rounded and the convolution's result is multiplied by it. That is exact where e is constant over the kernel; e moves over frames, the
-kernels of the last stage reach a fifth of one. Standard operations only; all of e's own are on one channel, most on one value a frame.
+kernels reach a quarter of one at most. Standard operations only; all of e's own are on one channel, most on one value a frame.
 """
 
 from collections.abc import Callable
@@ -50,6 +50,7 @@ class Envelope(nn.Module):
         self.rise = nn.ModuleList(Ramp(rate) for rate in reversed(FACTORS[columns]))
 
     def forward(self, x: Tensor) -> Tensor:
+        """As the class says; W may end within a frame."""
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))  # [1, 1, R, W]
         for factor in FACTORS[self.columns]:
             level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
