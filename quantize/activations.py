@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIRST_SEED = 1000  # calibration noise is never the evaluation's
 
 
-def calibration_inputs(checkpoint: Checkpoint, vocoder: Vocoder, clips: int) -> Iterator[VocoderInputs]:
+def calibration_inputs(checkpoint: Checkpoint, vocoder: Vocoder, clips: int, first_seed: int = FIRST_SEED) -> Iterator[VocoderInputs]:
     """Features of the first `clips` sentences of the tuning set, voices taking turns, each with noise of its own.
 
     Whole sentences: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times from 4 to 15 seconds on real Kokoro).
@@ -42,7 +42,7 @@ def calibration_inputs(checkpoint: Checkpoint, vocoder: Vocoder, clips: int) -> 
         raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
     encoder = text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
-        yield vocoder_inputs(checkpoint, vocoder, encoder, sentence, seed=FIRST_SEED + number)
+        yield vocoder_inputs(checkpoint, vocoder, encoder, sentence, seed=first_seed + number)
 
 
 def input_ranges(

@@ -87,6 +87,21 @@ def test_forms_of_snake(form: torch.nn.Module, limit: float) -> None:
     assert (value - (z + torch.sin(z) ** 2)).abs().max() < limit
 
 
+@pytest.mark.parametrize(("alpha", "apart"), [(0.2, False), (0.01, True)])
+def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> None:
+    """One channel's 1 / alpha would leave int8 weights little for the others; the negative control is an alpha like its neighbours'."""
+    own = random_vocoder(CONFIG, seed=0)
+    block = own.generator.resblocks[0]
+    with torch.no_grad():
+        block.alpha1[0].alpha.fill_(1.0)
+        block.alpha1[0].alpha[:, 3] = alpha
+        block.alpha1[0].freeze()
+    made = WindowedVocoder(own, CONFIG.hidden_dim).first.blocks[0].first[0]
+    assert (made.scale is not None) == apart
+    kernels = made.conv.weight.abs().amax(dim=(0, 2, 3)) / block.convs1[0].weight.abs().amax(dim=(0, 2, 3))
+    assert float(kernels[3] / kernels[0]) == pytest.approx(1.0 if apart else 1 / alpha)
+
+
 def test_control_a_halo_without_the_spectrum_is_heard(vocoder: Vocoder, engine: WindowedVocoder) -> None:
     x = random_inputs(vocoder, 60, CONFIG.hidden_dim)
     features = pack_rows(x, 62)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
 from vocoder.prepared import PreparedConv, convolved, reciprocal_of
 
+SPREAD = 7.0
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)  # a, b, c, d of PolynomialSnake, exact in fp16
 
 
@@ -174,7 +175,9 @@ class SnakeConv(nn.Module):
     """AdaIN, Snake, convolution.
 
     `apart`: what divides the convolution's input channels is not folded into its weights but stands before it as a multiplication. So the
-    convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input.
+    convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input. The same wherever one
+    channel would take more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8 weights and palettes
+    would have little left for the others.
     """
 
     scale: Tensor | None
@@ -182,6 +185,7 @@ class SnakeConv(nn.Module):
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: SnakeForm, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
+        apart = apart or float(inner.abs().median() / inner.abs().min()) > SPREAD
         self.norm, self.form = Norm(norm, styles, inner), form
         self.conv = FoldedConv(conv, None if apart else inner)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
