@@ -101,7 +101,7 @@ def _needs(package: str) -> Path:
 
 @cache
 def _dnsmos() -> Callable[[np.ndarray], float]:
-    """Overall quality of a piece [DNSMOS_SAMPLES]. The package's own call runs P.808's network too, half of the time, for nothing."""
+    """Overall quality of a piece [DNSMOS_SAMPLES]. The package's own call runs P.808's network too, which nobody reads."""
     model = _needs("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"
     _needs("onnxruntime")
     import onnxruntime
