@@ -92,6 +92,6 @@ def test_a_variant_that_is_not_built(built: tuple[Checkpoint, Path], capsys: pyt
     given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
     assert apply([*given, "--form", "windowed-poly", "--method", "w8a8"]) == 2
     said = capsys.readouterr()
-    assert "windowed-poly-fp16" in said.err and "--form windowed" in said.err and len(said.err.strip().splitlines()) == 1
+    assert "windowed-poly-fp16" in said.err and "build vocoder --form windowed-poly" in said.err and len(said.err.strip().splitlines()) == 1
     assert apply([*given, "--form", "windowed", "--method", "w8"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0
