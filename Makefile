@@ -33,9 +33,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en resemblyzer distillmos wordfreq xls-r-sqa
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, FORM=windowed, CHIPS=m3,m4)
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, FORM=windowed|windowed-poly)
 	$(RUN) -m pipeline.build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
-	$(if $(FORM),--form $(firstword $(subst -, ,$(FORM)))) $(if $(CHIPS),--chips $(CHIPS))
+	$(form_flag) $(if $(CHIPS),--chips $(CHIPS))
 
 encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m pipeline.build encoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))

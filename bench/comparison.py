@@ -40,7 +40,7 @@ def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
 def random_inputs(vocoder: Vocoder, frames: int, hidden: int) -> VocoderInputs:
     """The same with the spectrum of the vocoder's own source, noise from seed 0."""
     features = random_features(frames, hidden)
-    spectrum = vocoder.generator.m_source(features["f0_hz"], gaussian_noise(frames, seed=0)).squeeze(2).float()
+    spectrum = vocoder.generator.m_source.spectrum(features["f0_hz"], gaussian_noise(frames, seed=0))
     return VocoderInputs(**features, spectrum=spectrum)
 
 

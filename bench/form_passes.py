@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from core.contract import FRAMES_PER_SECOND, LITERAL
+from core.contract import FRAMES_PER_SECOND, LITERAL, WHOLE_FORMS
 from core.errors import EXIT_GOOD, run_cli
 
 if TYPE_CHECKING:
     from vocoder.form import Form
 
 SECONDS = (1, 3, 7, 15, 30)
-FORMS = {LITERAL: (LITERAL, None), "windowed": ("windowed", ("m3", "m4", "m5")), "windowed-poly": ("windowed", ("m1", "m2"))}
 
 
 def build_vocoder(folder: Path, form: "Form") -> Path:
@@ -49,7 +48,7 @@ def passes(name: str) -> list[dict[str, Any]]:
     from vocoder.forms import form_named
 
     with tempfile.TemporaryDirectory() as folder:
-        program = open_program(build_vocoder(Path(folder), form_named(*FORMS[name])))
+        program = open_program(build_vocoder(Path(folder), form_named(name)))
         profiles = sorted((profile_program(program, shapes) for shapes in program.all_shapes()), key=_held)
     return [_figures(name, seconds, profile) for seconds, profile in zip(SECONDS, profiles, strict=True)]
 
@@ -98,7 +97,7 @@ def _cells(rows: list[dict[str, Any]], literal: list[dict[str, Any]]) -> tuple[s
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     argparse.ArgumentParser(prog="bench.form_passes", description=__doc__.splitlines()[0]).parse_args(argv)
-    forms = [passes(form) for form in FORMS]
+    forms = [passes(form) for form in WHOLE_FORMS]
     print_table(forms)
     print(json.dumps(forms))
     return EXIT_GOOD

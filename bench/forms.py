@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
+from core.contract import LITERAL, WHOLE_FORMS
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from vocoder.decoder import Vocoder
     from vocoder.form import Form
     from vocoder.packing import VocoderInputs
-
-FORMS = {"literal": ("literal", None), "windowed": ("windowed", ("m3", "m4", "m5")), "windowed-poly": ("windowed", ("m1", "m2"))}
 
 
 def subject(checkpoint: str | None, frames: int) -> "tuple[Vocoder, VocoderInputs]":
@@ -69,13 +68,13 @@ def compare(vocoder: "Vocoder", inputs: "VocoderInputs", repeats: int, folder: P
     from vocoder.windowed.geometry import raised
 
     calls, rows, reference = {}, [], render_reference(vocoder, inputs)
-    for name, (kind, chips) in FORMS.items():
-        form, bucket = form_named(kind, chips), inputs.frames if chips is None else raised(inputs.frames)
+    for name in WHOLE_FORMS:
+        form, bucket = form_named(name), inputs.frames if name == LITERAL else raised(inputs.frames)
         sizes = (inputs.asr.shape[1], inputs.style.shape[1])
         function = vocoder_function(form.module(vocoder, sizes[0]), form, (bucket,), "fp16", *sizes)
         save_package(converted(function, "fp16", "iOS17"), folder / f"{name}.mlpackage")
         calls[name] = (Program(folder / f"{name}.mlpackage"), form, inputs, bucket)
-        exact = None if chips is None else exactness_db(vocoder, inputs, form, bucket)
+        exact = None if name == LITERAL else exactness_db(vocoder, inputs, form, bucket)
         value = snr_db(reference, run_program(*calls[name]))
         rows.append({"form": name, "bucket": bucket, "exactness_db": exact, "executed_db": value, "processor_s": []})
     for _ in range(repeats):

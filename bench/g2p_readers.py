@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from g2p.alphabet import PRIMARY, SECONDARY, VOWELS, folded, to_kokoro
+from g2p.training.cmudict import ARPABET
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,12 +28,6 @@ ESPEAK_SYMBOLS = {
 AFTERWARDS = (("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", ""), ("o", "ɔ"), ("^", ""), ("-", ""), (" ", ""))  # in this order
 SYLLABIC = re.compile("(\\S)\u0329")
 
-ARPABET = {
-    "AA": "ɑ", "AE": "æ", "AH": "ʌ", "AO": "ɔ", "AW": "W", "AY": "I", "B": "b", "CH": "ʧ", "D": "d", "DH": "ð", "EH": "ɛ", "ER": "ɜɹ",
-    "EY": "A", "F": "f", "G": "ɡ", "HH": "h", "IH": "ɪ", "IY": "i", "JH": "ʤ", "K": "k", "L": "l", "M": "m", "N": "n", "NG": "ŋ", "OW": "O",
-    "OY": "Y", "P": "p", "R": "ɹ", "S": "s", "SH": "ʃ", "T": "t", "TH": "θ", "UH": "ʊ", "UW": "u", "V": "v", "W": "w", "Y": "j", "Z": "z",
-    "ZH": "ʒ",
-}  # fmt: skip
 UNSTRESSED = {"AH": "ə", "ER": "əɹ"}
 FLAP = re.compile(f"(?<=[{VOWELS}ɹ])t(?=[{VOWELS}])")  # between vowels, before an unstressed one
 GRAPHEMES = ("<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz")

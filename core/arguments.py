@@ -38,9 +38,9 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def form_argument(parser: argparse.ArgumentParser, choices: tuple[str, ...] = FORMS) -> None:
-    """--form, the same for every command that opens a vocoder package."""
-    parser.add_argument("--form", action=_Form, choices=choices, default=LITERAL, help="form of the vocoder (default: %(default)s)")
+def form_argument(parser: argparse.ArgumentParser) -> None:
+    """--form, the same for every command that builds or opens a vocoder package: one of FORMS, by which the package is called."""
+    parser.add_argument("--form", action=_Form, choices=FORMS, default=LITERAL, help="form of the vocoder (default: %(default)s)")
     tail_argument(parser)
 
 

@@ -32,6 +32,12 @@ def with_host_tail(form: str) -> str:
     """The form of the same layout whose tail is left to the host."""
     return form if form.endswith(HOST) else HOST if form == LITERAL else f"{form}-{HOST}"
 
+
+def without_host_tail(form: str) -> str:
+    """The form of the same layout with the tail in the package."""
+    return form.removesuffix(HOST).rstrip("-") or LITERAL
+
+
 DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)  # frames: 0.5 s to 30 s
 MAX_BUCKET_FRAMES = 2400  # one minute; above that the spectrum axis passes 288,000 columns and nobody has run it
 

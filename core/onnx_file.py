@@ -1,15 +1,18 @@
 """PyTorch module to .onnx of any length, and ONNX Runtime to run it. Writing needs torch and onnx, running onnxruntime alone.
 
+    function = OnnxFunction(module, example, inputs=("features", "style"), outputs=("waveform",), dynamic={"features": {3: "columns"}})
     write(function, Path("aside.onnx"))
     waveform = open_program(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
 
+A program takes and gives NumPy arrays by name, at any length: no buckets, no padding, no mask of 0.
 The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export length into every LSTM.
 """
 
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +21,9 @@ import numpy as np
 from core.errors import InputError
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from core.facts import ProgramFacts
-    from core.portable import Arrays, PortableFunction
 
 NAME, SUFFIX = "onnx", ".onnx"
 OPSET = 17
@@ -28,7 +32,18 @@ TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
 THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
 
 
-def write(function: "PortableFunction", path: Path) -> None:
+@dataclass(frozen=True, eq=False)
+class OnnxFunction:
+    """What is exported. `dynamic`: of every input and output that grows, axis -> name of the length; equal names are equal lengths."""
+
+    module: "nn.Module"
+    example: "tuple[Tensor, ...]"
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dynamic: Mapping[str, Mapping[int, str]]
+
+
+def write(function: OnnxFunction, path: Path) -> None:
     """Export `function` as `path` in float32."""
     import torch
 
@@ -47,7 +62,10 @@ def write(function: "PortableFunction", path: Path) -> None:
 
 
 class OnnxProgram:
-    """One .onnx file in ONNX Runtime's CPU kernels, in as many threads as OMP_NUM_THREADS says."""
+    """One function: an .onnx file in ONNX Runtime's CPU kernels, in as many threads as OMP_NUM_THREADS says.
+
+    Raises InputError for a file that ONNX Runtime does not read, or that lacks an output.
+    """
 
     def __init__(self, path: Path, outputs: Iterable[str]) -> None:
         import onnxruntime
@@ -66,15 +84,10 @@ class OnnxProgram:
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")
 
-    def __call__(self, inputs: "Arrays") -> dict[str, np.ndarray]:
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
         found = self.session.run(list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()})
         return dict(zip(self.names, found, strict=True))
-
-
-def open_program(path: Path, outputs: tuple[str, ...]) -> OnnxProgram:
-    """See core.portable.PortableFormat."""
-    return OnnxProgram(path, outputs)
 
 
 def facts(program: OnnxProgram) -> "ProgramFacts":

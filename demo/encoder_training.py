@@ -11,7 +11,6 @@ train_second.py) and L1 of their sum; F0 and energy: L1.
 
 import copy
 import math
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from core.checkpoint import Checkpoint
 from core.corpus import VOICES
 from core.errors import InputError
 from core.layers import Mask
+from core.training.loop import trained
 from core.training.state import put_back, read_state, recent_loss, write_log, write_state
 from demo.encoder_batches import EncoderBatch, EncoderBatches, Pair
 from demo.model import PITCH_UNIT_HZ, put_parts, put_styles, unit_gains
@@ -30,7 +30,7 @@ from encoder.model import PARTS, Encoder
 from encoder.predictor import with_style
 from encoder.text_encoder import TextEncoder
 
-SAVE_EVERY_SECONDS, LOG_EVERY_STEPS = 120.0, 50
+LOG_EVERY_STEPS = 50
 LOG_NAME = "encoder_log.jsonl"
 WEIGHT = {"symbols": 2.0, "bins": 0.5, "durations": 0.3, "f0": 3.0, "energy": 0.5}
 STYLE_SPREAD, EMBEDDING_SPREAD = 0.5, 0.1
@@ -122,24 +122,7 @@ class EncoderTrainer:
 
     def run(self, state: Path, minutes: float | None) -> bool:
         """Train to the end of the plan or of the time; True when the plan is finished."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        started = saved = time.monotonic()
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task("encoder", total=self.plan.steps, completed=self.step)
-            while self.step < self.plan.steps:
-                parts, now = self.train_step(), time.monotonic()
-                if self.step % LOG_EVERY_STEPS == 0:
-                    self.log.append({"step": self.step, "seconds": round(now - started, 1), **parts})
-                    bar.update(task, completed=self.step, description=f"loss {parts['loss']:.3f}")
-                if now - saved > SAVE_EVERY_SECONDS:
-                    self.save(state)
-                    saved = now
-                if minutes is not None and now - started > 60 * minutes:
-                    break
-        self.save(state)
-        return self.step >= self.plan.steps
+        return trained(self, "encoder", state, minutes, LOG_EVERY_STEPS)
 
     def train_step(self) -> dict[str, float]:
         """One batch; returns the loss and its parts."""

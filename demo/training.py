@@ -8,7 +8,6 @@ trainer.export(Path("build/demo/checkpoint"))
 import copy
 import math
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,14 @@ from core.config import KokoroConfig
 from core.corpus import Utterance
 from core.errors import InputError
 from core.layers import Conv, ConvTranspose, Snake
+from core.training.loop import trained
 from core.training.muon import Muon
 from core.training.state import put_back, read_state, recent_loss, write_log, write_state
 from demo.batches import Batch, Batches
 from demo.losses import SpectralLoss, range_penalty
 from demo.model import DemoVoice
 
-SAVE_EVERY_SECONDS, LOG_EVERY_STEPS = 120.0, 20
+LOG_EVERY_STEPS = 20
 LOG_NAME = "training_log.jsonl"
 
 
@@ -79,27 +79,7 @@ class Trainer:
 
     def run(self, state: Path, minutes: float | None) -> bool:
         """Train to the end of the plan or of the time; True when the plan is finished."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        started = saved = time.monotonic()
-        before_seconds = self.log[-1]["seconds"] if self.log else 0.0
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task("training", total=self.plan.steps, completed=self.step)
-            while self.step < self.plan.steps:
-                parts = self.train_step()
-                now = time.monotonic()
-                if self.step % LOG_EVERY_STEPS == 0:
-                    seconds = round(before_seconds + now - started, 1)
-                    self.log.append({"step": self.step, "seconds": seconds, "pace": round(self.plan.pace(self.step), 4), **parts})
-                    bar.update(task, completed=self.step, description=f"loss {parts['loss']:.3f}")
-                if now - saved > SAVE_EVERY_SECONDS:
-                    self.save(state)
-                    saved = now
-                if minutes is not None and now - started > 60 * minutes:
-                    break
-        self.save(state)
-        return self.step >= self.plan.steps
+        return trained(self, "training", state, minutes, LOG_EVERY_STEPS)
 
     def train_step(self) -> dict[str, float]:
         """One batch; returns the loss and its parts."""

@@ -8,7 +8,7 @@ source's noise differs in the other seeds. With a folder, renders are kept there
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +30,7 @@ from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
+from vocoder.source import gaussian_noise
 
 OTHER_SEEDS = 3
 WORST_OF_SEEDS = " worst"  # after a metric's name in a seed floor: the worst of the other seeds; without it their mean
@@ -88,14 +89,25 @@ class Truth:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
         self.vocoder, self._encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
         self._spoken: dict[str, Spoken] = {}  # by clip
+        self._last: tuple[Utterance, VocoderInputs] | None = None  # the clip in work
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         """Features of a clip, with the noise of `seed + other_seed`."""
-        return vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + other_seed)
+        said = self._said(utterance)
+        if other_seed == 0:
+            return said
+        noise = gaussian_noise(said.frames, self.seed + other_seed)
+        return replace(said, spectrum=self.vocoder.generator.m_source.spectrum(said.f0_hz, noise))
 
     def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
         """Features of a clip's held vowel and its F0 in Hz."""
-        return held_vowel(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed + other_seed)
+        return held_vowel(utterance, self._said(utterance), self.vocoder, self.seed + other_seed)
+
+    def _said(self, utterance: Utterance) -> VocoderInputs:
+        """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its vowel."""
+        if self._last is None or self._last[0] is not utterance:
+            self._last = utterance, vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed)
+        return self._last[1]
 
     def of(self, utterance: Utterance) -> Spoken:
         """The renders of one clip: kept in memory, and read from the folder when they are there."""
@@ -117,10 +129,10 @@ class Truth:
         """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
         seeds = range(OTHER_SEEDS + 1)
         sentence = np.stack([render_reference(self.vocoder, self.inputs(utterance, seed)) for seed in seeds])
-        vowels = np.stack([render_reference(self.vocoder, self.vowel_inputs(utterance, seed)[0]) for seed in seeds])
-        pitch_hz = np.asarray(self.vowel_inputs(utterance)[1])
+        held = [self.vowel_inputs(utterance, seed) for seed in seeds]
+        vowels = np.stack([render_reference(self.vocoder, vowel) for vowel, _ in held])
         names = {"reference": sentence[0], "other_seeds": sentence[1:], "vowel": vowels[0], "vowel_other_seeds": vowels[1:]}
-        return names | {"pitch_hz": pitch_hz}
+        return names | {"pitch_hz": np.asarray(held[0][1])}
 
 
 def _spoken(text: str, kept: dict[str, Any]) -> Spoken:

@@ -31,7 +31,7 @@ class Faults:
 
     def source(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
         """The harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
-        return self.vocoder.generator.m_source(f0_hz, noise).squeeze(2).float()
+        return self.vocoder.generator.m_source.spectrum(f0_hz, noise)
 
     def with_tail(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> Vocoder:
         """A copy whose inverse STFT has a fault."""

@@ -1,10 +1,10 @@
 """Measure a package on held-out clips and hold the figures against the gates.
 
-judgement = judge(Truth(checkpoint, seed=0), package, clips, "w8")
-judgement.decision.verdict
+truth = Truth(checkpoint, seed=0)
+decided("w8", [judge_clip(truth, package, clip) for clip in clips]).decision.verdict
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,6 @@ class Judgement:
         columns = {"mean": (MEAN, test), "worst": (WORST, test)}
         columns |= {"seed_floor_mean": (MEAN, other_seed), "seed_floor_worst": (WORST, other_seed)}
         return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in METRICS}
-
-
-def judge(truth: Truth, subject: Subject, utterances: Iterable[Utterance], method: str, claim: str = NUMERIC) -> Judgement:
-    """Render, measure, decide."""
-    return decided(method, [judge_clip(truth, subject, utterance) for utterance in utterances], claim)
 
 
 def decided(method: str, results: Sequence[ClipResult], claim: str = NUMERIC) -> Judgement:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from core.checkpoint import Checkpoint
-from core.contract import WINDOWED, WINDOWED_POLYNOMIAL
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
 from quantize.methods import Method, method_named
@@ -30,12 +29,10 @@ def built_package(method: Method, form: str, checkpoint: Checkpoint, source: str
 
 def build_arguments(method: Method, form: str, source: str | None, build: Path) -> list[str]:
     """What follows `python -m`."""
-    given = ["--checkpoint", source] if source else []
+    given = ["--form", form] + (["--checkpoint", source] if source else [])
     if method.parent:
-        return ["quantize.apply", "--method", method.name, "--form", form, "--build", str(build), *given]
-    chips = ["--chips", "m3,m4,m5"] if form == WINDOWED else []  # every chip, the default, makes it windowed-poly
-    kind = WINDOWED if form == WINDOWED_POLYNOMIAL else form
-    return ["pipeline.build", "vocoder", "--form", kind, *chips, "--out", str(build), *given]
+        return ["quantize.apply", "--method", method.name, "--build", str(build), *given]
+    return ["pipeline.build", "vocoder", "--out", str(build), *given]
 
 
 def _run(arguments: list[str]) -> None:

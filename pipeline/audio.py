@@ -7,6 +7,7 @@ with to_stream(sys.stdout.buffer, "wav") as sink: ...
 import contextlib
 import errno
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -22,7 +23,7 @@ SUFFIXES = (".wav", ".flac")
 UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
 
 
-class Sink:
+class Sink(ABC):
     """Takes float samples; counts what was written and what touches full scale."""
 
     def __init__(self) -> None:
@@ -36,8 +37,9 @@ class Sink:
         self.peak = max(self.peak, float(np.abs(samples).max(initial=0.0)))
         self._put(pcm)
 
+    @abstractmethod
     def _put(self, pcm: np.ndarray) -> None:
-        raise NotImplementedError
+        """pcm [n] int16, where it is to go."""
 
 
 @contextlib.contextmanager

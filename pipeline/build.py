@@ -15,12 +15,11 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not pip
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import buckets_argument, checkpoint_argument, form_argument
-from core.contract import DEFAULT_BUCKETS, LITERAL, MAX_PHONEMES, TOKEN_BUCKETS, WINDOWED
+from core.contract import DEFAULT_BUCKETS, LITERAL, MAX_PHONEMES, TOKEN_BUCKETS
 from core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from vocoder.form import Form
     from vocoder.stage import VocoderStage
 
-CORE_ML = "coreml"
-FORMATS = {"onnx": "core.onnx_file"}  # runtime -> core.portable.PortableFormat
+CORE_ML, ONNX = "coreml", "onnx"  # who runs what is built
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -44,7 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _runtime_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runtime", choices=(CORE_ML, *FORMATS), default=CORE_ML, help="who will run it (default: %(default)s)")
+    parser.add_argument("--runtime", choices=(CORE_ML, ONNX), default=CORE_ML, help="who will run it (default: %(default)s)")
 
 
 def _shared_flags(parser: argparse.ArgumentParser, target: str) -> None:
@@ -58,8 +56,8 @@ def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
     )
-    form_argument(parser, (LITERAL, WINDOWED))
-    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="windowed: chips it must suit, m1,m2 ...; default all")
+    form_argument(parser)
+    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="windowed: chips to suit, m1,m2 ...; default: by name")
     parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; windowed: rows * pitch + 2")
     _shared_flags(parser, "iOS17")
 
@@ -109,7 +107,7 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
 
     if arguments.runtime != CORE_ML:
         check_portable(arguments)
-        return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
+        return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint))
     if arguments.stage == "vocoder":
         from vocoder.forms import form_named
 
@@ -122,26 +120,25 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
     return EncoderStage(open_checkpoint(arguments.checkpoint), buckets, arguments.precision, arguments.target)
 
 
-def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
-    """Encoder or vocoder in the format of another runtime; the vocoder is checked with a calibration sentence, as packages are."""
-    form = importlib.import_module(FORMATS[runtime])
+def portable_stage(stage: str, checkpoint: "Checkpoint") -> "Stage":
+    """Encoder or vocoder for ONNX Runtime; the vocoder is checked with a calibration sentence, as packages are."""
     if stage == "encoder":
         from encoder.portable import PortableEncoderStage
 
-        return PortableEncoderStage(checkpoint, form)
+        return PortableEncoderStage(checkpoint)
     from quantize.features import check_speech, excerpt
     from vocoder.portable import FRAMES, PortableVocoderStage
 
     speech = check_speech(checkpoint, max(FRAMES))
-    return PortableVocoderStage(checkpoint, tuple(excerpt(speech, 0, frames) for frames in FRAMES), form)
+    return PortableVocoderStage(checkpoint, tuple(excerpt(speech, 0, frames) for frames in FRAMES))
 
 
 def _kind(arguments: argparse.Namespace) -> "Kind | None":
     if getattr(arguments, "runtime", CORE_ML) == CORE_ML:
         return None
-    from core.portable_stage import kind_of
+    from core.portable_stage import ONNX_KIND
 
-    return kind_of(importlib.import_module(FORMATS[arguments.runtime]))
+    return ONNX_KIND
 
 
 def vocoder_stage(

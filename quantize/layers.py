@@ -22,6 +22,7 @@ from vocoder.prepared import Ramp
 from vocoder.windowed.model import WindowedVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
+ALL_STYLES = "styles"  # the windowed form's one product for the affines of all norms
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _engine_names(engine: WindowedVocoder) -> _Names:
     fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
     ramps = {path for path, module in engine.named_modules() if isinstance(module, Ramp)}
     layers = {name.replace(".", "_"): layer for name, layer in names.items()}
-    return _Names(layers, set(names.values()) - ramps, {"styles"}, fixed | ramps)
+    return _Names(layers, set(names.values()) - ramps, {ALL_STYLES}, fixed | ramps)
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:

@@ -1,6 +1,8 @@
 """Fixtures that several test files share: a tiny random checkpoint with Kokoro's vocabulary, and its packages."""
 
+import gc
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: threads that fight over busy cores are many times slower
 
@@ -14,6 +16,17 @@ from pipeline.vectors import main as write_vectors
 from tests.builds import VECTORS_VOICE, checkpoint_once, once, packages_once, small_config, without_self_checks
 
 pytest_plugins = ["tests.quantize_build", "tests.release_build"]
+
+
+def pytest_configure() -> None:
+    """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and one test in work would fail."""
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM))
+
+
+def pytest_collection_finish() -> None:
+    """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries, which are imported by now."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -47,8 +47,8 @@ def test_bugs_keep_their_traceback(bug: Exception) -> None:
         run_cli(raising(bug), None)
 
 
-def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
-    left = []
+def killed(left: list[str]) -> Callable[[list[str] | None], int]:
+    """A command that gets SIGTERM and has something to clean up."""
 
     def main(_argv: list[str] | None) -> int:
         try:
@@ -57,6 +57,22 @@ def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> 
         finally:
             left.append("cleaned up")
 
-    assert run_cli(main, None) == 2 and left == ["cleaned up"]
-    assert "interrupted" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    return main
+
+
+def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
+    left, of_the_tests = [], signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert run_cli(killed(left), None) == 2 and left == ["cleaned up"]
+        assert "interrupted" in capsys.readouterr().err
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, of_the_tests)
+
+
+def test_sigterm_of_the_tests_themselves_is_no_interruption() -> None:
+    """`timeout` ends the session (tests/conftest.py); it does not make the test in work fail."""
+    left: list[str] = []
+    with pytest.raises(pytest.exit.Exception):
+        run_cli(killed(left), None)
+    assert left == ["cleaned up"]

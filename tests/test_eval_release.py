@@ -112,18 +112,15 @@ def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: 
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
 
 
-def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], tmp_path: Path) -> None:
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]  # the tiny package's longest input is 16 s
-    monkeypatch.setattr("eval.corpus.judged_clips", lambda *_: short)
-    decisions = []
-    for count in ("1", "2"):
-        release(placed, "--methods", "fp16", "--workers", count, "--out", str(placed[1] / count))
-        decisions.append(json.loads((placed[1] / count / "decision.json").read_text(encoding="utf-8")))
-    one, two = (decision["levels"][0]["clips"] for decision in decisions)
-    assert one == two and len(one) == 2
-    missing = placed[1] / "none.json"
-    with pytest.raises(InputError, match="none.json does not exist"), Workers(Truth(placed[0], 0), placed[1] / "renders", 2) as processes:
-        list(processes.measure(missing, "declared", short, {}))  # a worker's mistake of input ends all of them
+    manifest, truth = placed[1] / "KokoroVocoder-tiny-fp16.json", Truth(placed[0], 0)
+    with Workers(truth, tmp_path / "one", 1) as alone:
+        one = {clip.id: result for clip, result in alone.measure(manifest, "declared", short, {})}
+    with pytest.raises(InputError, match="none.json does not exist"), Workers(truth, tmp_path / "two", 2) as processes:
+        two = {clip.id: result for clip, result in processes.measure(manifest, "declared", short, {})}
+        assert one == two and len(one) == 2
+        list(processes.measure(placed[1] / "none.json", "declared", short, {}))  # a worker's mistake of input ends all of them
 
 
 class TestBadInput:

@@ -11,7 +11,7 @@ from bench.executor import AGREEMENT_DB, MEMORY_LIMIT, measure
 
 
 @pytest.mark.slow
-def test_full_size_vocoder(tmp_path: Path) -> None:
+def test_full_size_vocoder(quick_conversion: None, tmp_path: Path) -> None:
     figures = measure(frames=40, rounds=1, folder=tmp_path)
     assert figures["snr_db_to_float64"]["fp32 declared"] >= AGREEMENT_DB
     for name in ("fp32 declared", "fp16 declared"):

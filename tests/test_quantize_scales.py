@@ -11,7 +11,9 @@ from core.manifest import Manifest
 from mlprogram import Program
 from pipeline.build import main as build_stage
 from quantize.apply import main as apply
-from quantize.layers import program_layers
+from quantize.layers import ALL_STYLES, program_layers
+from quantize.methods import METHODS, LinearWeights
+from quantize.plan import plan_for
 from tests.builds import checkpoint_once, speaking_config
 from tests.quantize_build import quantize_ops
 from vocoder.decoder import Vocoder
@@ -39,6 +41,13 @@ def test_every_layer_of_the_variant_is_known(built: tuple[Checkpoint, Path]) -> 
     assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
     assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
     assert all(layer.is_fixed == layer.name.endswith((".outer", ".inner", "ones_2", "ones_10", "ones_6")) for layer in layers)
+
+
+def test_affines_of_all_norms_share_no_palette(built: tuple[Checkpoint, Path]) -> None:
+    checkpoint, _ = built
+    layers = program_layers(program(built, "fp16"), WindowedVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+    weights = {entry.layer.name: entry.weights for entry in plan_for(METHODS["p6"], layers, None) if entry.weights is not None}
+    assert {name for name, chosen in weights.items() if isinstance(chosen, LinearWeights)} == {ALL_STYLES} < set(weights)
 
 
 def test_snakes_are_read_in_int8_with_a_scale_a_channel(built: tuple[Checkpoint, Path]) -> None:
@@ -83,6 +92,6 @@ def test_a_variant_that_is_not_built(built: tuple[Checkpoint, Path], capsys: pyt
     given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
     assert apply([*given, "--form", "windowed-poly", "--method", "w8a8"]) == 2
     said = capsys.readouterr()
-    assert "windowed-poly-fp16" in said.err and "--form windowed" in said.err and len(said.err.strip().splitlines()) == 1
+    assert "windowed-poly-fp16" in said.err and "build vocoder --form windowed-poly" in said.err and len(said.err.strip().splitlines()) == 1
     assert apply([*given, "--form", "windowed", "--method", "w8"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0

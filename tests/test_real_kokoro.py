@@ -16,9 +16,8 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(("form", "buckets"), [("literal", "40,104"), ("windowed", "182,422")])
-def test_both_forms_build(form: str, buckets: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chips = ["--chips", "m3,m4,m5"] if form == "windowed" else []
-    flags = ["--checkpoint", "kokoro-int8", "--form", form, *chips, "--buckets", buckets, "--out", str(tmp_path)]
+def test_both_forms_build(form: str, buckets: str, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--checkpoint", "kokoro-int8", "--form", form, "--buckets", buckets, "--out", str(tmp_path)]
     assert build(["vocoder", *flags]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     figures = {figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import soundfile
 
-import core.onnx_file as onnx_file
 from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.figures import snr_db
+from core.onnx_file import OnnxProgram
 from core.steps import run
 from pipeline.build import main as build_stage
 from pipeline.runtimes import RUNTIMES, Request, check_runtime, default_runtime, open_runtime
@@ -165,7 +165,7 @@ def test_a_missing_file_names_the_command(tiny_checkpoint: Checkpoint, tmp_path:
 def test_an_unreadable_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.onnx").write_bytes(b"not a graph")
     with pytest.raises(InputError, match=r"x\.onnx is not read by ONNX Runtime"):
-        onnx_file.open_program(tmp_path / "x.onnx", ("waveform",))
+        OnnxProgram(tmp_path / "x.onnx", ("waveform",))
 
 
 def test_longer_than_the_longest_is_split_by_the_conductor(tiny_checkpoint: Checkpoint, build: Path) -> None:

@@ -42,7 +42,7 @@ def full_size() -> tuple:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bucket", [40, 44, 50, 60, 80, 133, 200, 440])
+@pytest.mark.parametrize("bucket", [40, 44, 60, 133, 440])
 def test_full_size_fills_from_9_to_100_percent(full_size: tuple, bucket: int) -> None:
     vocoder, x, reference = full_size
     assert snr_db(reference, padded_render(vocoder, x, bucket)) >= 90

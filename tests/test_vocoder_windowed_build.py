@@ -6,18 +6,22 @@ import pytest
 
 from bench.random_checkpoint import tiny_config
 from core.checkpoint import Checkpoint
+from core.commands import build_command
+from core.contract import FORMS
 from core.corpus import heldout
 from core.errors import InputError
 from core.figures import snr_db
 from core.manifest import Manifest
+from eval.packages import build_arguments
 from mlprogram.examine.forecast import forecast_residency
 from mlprogram.examine.profile import Profile, open_program, profile_program
 from mlprogram.examine.rules import load_rules
-from pipeline.build import main
+from pipeline.build import main, parse_arguments
 from quantize.features import excerpt, text_encoder, vocoder_inputs
+from quantize.methods import METHODS
 from tests.builds import checkpoint_once, packages_once
 from vocoder.decoder import Vocoder
-from vocoder.forms import WindowedForm, form_recorded
+from vocoder.forms import WindowedForm, chips_without_sine, form_named, form_recorded
 from vocoder.package import VocoderPackage, render_reference
 
 
@@ -61,6 +65,21 @@ def test_chips_decide_the_snake() -> None:
     assert WindowedForm.of(("m3", "m4", "m5")).name == "windowed"
     assert WindowedForm.of(("m5", "m1")).name == "windowed-poly"
     assert WindowedForm.of().polynomial
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_is_asked_for_by_the_name_of_its_package(name: str) -> None:
+    """By the command that a message names, and by the one that the judge runs."""
+    named = build_command("vocoder", name).split()[2:]
+    ran = build_arguments(METHODS["fp16"], name, None, Path("b"))[1:]
+    for arguments in map(parse_arguments, (named, ran)):
+        assert form_named(arguments.form, arguments.chips).name == name
+
+
+def test_chips_decide_under_either_name() -> None:
+    assert form_named("windowed", ("m1",)).name == form_named("windowed-poly", ("m3",)).name == "windowed-poly"
+    assert form_named("windowed", ("m3",)).name == "windowed"
+    assert not set(form_named("windowed").chips) & chips_without_sine(load_rules())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ grows with the length (vocoder/windowed). Both give the same audio (docs/vocoder
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from core.contract import (
     WINDOWED,
     WINDOWED_POLYNOMIAL,
     PackedLayout,
+    without_host_tail,
 )
 from core.errors import InputError
 from mlprogram.errors import ProgramError
@@ -208,21 +209,28 @@ def chips_without_sine(rules: Rules) -> frozenset[str]:
 
 
 def form_named(name: str, chips: tuple[str, ...] | None = None) -> Form:
-    """The form of that name for these chips. InputError: unknown, or chips given to the literal form."""
+    """The form of that name; of the windowed ones for these chips, with cosines where all have a sine on the engine, else polynomials.
+
+    Without chips the name decides: `windowed` for every chip that has a sine, `windowed-poly` for every chip. InputError: unknown, or
+    chips given to the literal form.
+    """
     if name not in FORMS:
         raise InputError(f"unknown form {name!r}; there are: {', '.join(FORMS)}")
     if name not in WHOLE_FORMS:
-        return HostTailForm(form_named(name.removesuffix(HOST).rstrip("-") or LITERAL, chips))
+        return HostTailForm(form_named(without_host_tail(name), chips))
     if name == LITERAL:
         if chips is not None:
             raise InputError(f"--chips belongs to --form {WINDOWED}; the {LITERAL} form has no such choice")
         return LiteralForm()
-    return WindowedForm.of(chips)
+    rules = load_rules()
+    with_sine = tuple(chip for chip in rules.chips if chip not in chips_without_sine(rules))
+    form = WindowedForm.of(chips or (with_sine if name == WINDOWED else None))
+    return replace(form, polynomial=form.polynomial or name == WINDOWED_POLYNOMIAL)
 
 
 def form_recorded(name: str, features: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Form:
     """The form of a built package, from its manifest's name of it and description of `features` and of the outputs."""
     if name.endswith(HOST):
-        inner = form_recorded(name.removesuffix(HOST).rstrip("-") or LITERAL, features)
+        inner = form_recorded(without_host_tail(name), features)
         return HostTailForm(inner, HostTail.recorded((outputs or {})[TRUNK]["tail"]))
-    return LiteralForm() if name == LITERAL else WindowedForm.of(tuple(features["chips"]))
+    return form_named(name, None if name == LITERAL else tuple(features["chips"]))

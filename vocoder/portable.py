@@ -1,6 +1,6 @@
 """The vocoder for runtimes that take any length: one function of (features, style), in float32, at exact length, without a mask.
 
-    manifests = build(PortableVocoderStage(checkpoint, speeches, core.onnx_file), Path("build"), kind_of(core.onnx_file))
+    manifests = build(PortableVocoderStage(checkpoint, speeches), Path("build"), ONNX_KIND)
 
 The graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two elementwise operations. `features` are those of the
 literal form in a bucket of their own length, so that one page describes both.
@@ -15,14 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.checkpoint import Checkpoint
-from core.contract import DEFAULT_BUCKETS, FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
-from core.facts import ProgramFacts, require
+from core.contract import FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
 from core.figures import Figure, snr_db
 from core.layers import NORM_EPSILON
-from core.manifest import package_name
-from core.portable import PortableFormat, PortableFunction, PortableProgram
-from core.portable_stage import PRECISION, dynamic, level_of
+from core.onnx_file import OnnxFunction, OnnxProgram
+from core.portable_stage import PortableStage, dynamic
 from core.stage import MAIN, Part
 from vocoder.decoder import Vocoder
 from vocoder.eager import EagerVocoder, Norm
@@ -62,18 +59,10 @@ class PortableVocoder(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class PortableVocoderStage:
+class PortableVocoderStage(PortableStage):
     """See core.stage.Stage. `speeches`: utterances that the file is checked with."""
 
-    checkpoint: Checkpoint
     speeches: tuple[VocoderInputs, ...]
-    form: PortableFormat
-    precision: str = PRECISION
-
-    @property
-    def target(self) -> str:
-        """See Stage."""
-        return self.form.TARGET
 
     @cached_property
     def vocoder(self) -> Vocoder:
@@ -82,23 +71,17 @@ class PortableVocoderStage:
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
-        return (Part(VOCODER_NAME, package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level_of(self.form))),)
+        return (Part(VOCODER_NAME, self.file_of(VOCODER_NAME)),)
 
-    def function(self, name: str = MAIN) -> PortableFunction:
+    def function(self, name: str = MAIN) -> OnnxFunction:
         """What is exported."""
         config = self.checkpoint.config
         module = PortableVocoder(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
         example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
         axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
-        return PortableFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes)
+        return OnnxFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes)
 
-    def facts(self, name: str, program: PortableProgram) -> ProgramFacts:
-        """See Stage."""
-        facts = self.form.facts(program)
-        require({"no operations": facts.count > 0}, "the vocoder")
-        return facts
-
-    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:
+    def figures(self, programs: Mapping[str, OnnxProgram]) -> list[Figure]:
         """The waveform against PyTorch at several lengths."""
         figures = []
         for speech in self.speeches:
@@ -112,13 +95,8 @@ class PortableVocoderStage:
         config, layout = self.checkpoint.config, PackedLayout(self.checkpoint.config.hidden_dim)
         rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
         packing = "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after row; the mask is not read"
-        return {
-            "method": PRECISION,
+        return self.contract_head() | {
             "form": LITERAL,
-            "checkpoint": self.checkpoint.as_source,
-            "releasable": self.checkpoint.releasable,
-            "buckets": (DEFAULT_BUCKETS[-1],),
-            "hidden_dim": config.hidden_dim,
             "inputs": {
                 FEATURES: {"shape": [1, layout.channels, 1, "frames + 1"], "rows": rows, "packing": packing, "dtype": "float32"},
                 STYLE: {"shape": [1, config.style_dim, 1, 1], "dtype": "float32"},
@@ -128,6 +106,6 @@ class PortableVocoderStage:
         }
 
 
-def rendered(program: PortableProgram, features: Any, style: Any) -> Any:
+def rendered(program: OnnxProgram, features: Any, style: Any) -> Any:
     """Waveform [600F]."""
     return program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)

@@ -56,3 +56,7 @@ class HarmonicSource(nn.Module):
     def forward(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
         """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 1, 120F + 1] in float64."""
         return torch.from_numpy(spectrum_of(self.excitation(f0_hz, noise).numpy())).unsqueeze(2)
+
+    def spectrum(self, f0_hz: Tensor, noise: Tensor) -> Tensor:
+        """As forward, for VocoderInputs: [1, 22, 120F + 1] in float32."""
+        return self(f0_hz, noise).squeeze(2).float()

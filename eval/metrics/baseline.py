@@ -23,6 +23,33 @@ ACTIVE_RANGE_DB = 40.0
 POWER_FLOOR_DB = -50.0  # of the mean power per bin over the reference's active frames; added to both spectra
 
 
+class Asked:
+    """What the models make of one signal [samples] at 24 kHz; each is asked once, when it is needed."""
+
+    def __init__(self, signal: np.ndarray) -> None:
+        self._signal = signal
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """What the recognizer hears."""
+        return words_heard(self._signal)
+
+    @cached_property
+    def voiceprint(self) -> np.ndarray:
+        """[256]."""
+        return voiceprint_of(self._signal)
+
+    @cached_property
+    def dnsmos(self) -> float:
+        """MOS."""
+        return dnsmos_of(self._signal)
+
+    @cached_property
+    def distillmos(self) -> float:
+        """MOS."""
+        return distillmos_of(self._signal)
+
+
 @dataclass(frozen=True, eq=False)
 class Heard:
     """What the models make of one signal: words, voiceprint [256], predicted quality (MOS) twice."""
@@ -35,7 +62,8 @@ class Heard:
     @classmethod
     def of(cls, signal: np.ndarray) -> "Heard":
         """Ask all of them. signal [samples] at 24 kHz."""
-        return cls(words_heard(signal), voiceprint_of(signal), dnsmos_of(signal), distillmos_of(signal))
+        asked = Asked(signal)
+        return cls(asked.words, asked.voiceprint, asked.dnsmos, asked.distillmos)
 
     def plain(self) -> dict[str, Any]:
         """For a file."""
@@ -111,28 +139,13 @@ class Baseline:
         """The same sentence with one other seed fewer: what that seed is held against. What is known is not computed again."""
         kept = [i for i in range(len(self.other_seeds)) if i != index]
         fewer = Baseline(self.reference, tuple(self.other_seeds[i] for i in kept), self.text, self.kept)
-        for name in ("active", "power_floor", "spectrum", "cepstrum", "pitch", "windows"):
+        for name in ("active", "power_floor", "spectrum", "cepstrum", "pitch", "windows", "heard"):
             fewer.__dict__[name] = getattr(self, name)
         for name in ("seed_cepstra", "seed_pitches", "seed_windows"):
             fewer.__dict__[name] = tuple(getattr(self, name)[i] for i in kept)
         return fewer
 
     @cached_property
-    def words(self) -> tuple[str, ...]:
-        """What the recognizer hears in the reference."""
-        return self.kept.words if self.kept else words_heard(self.reference)
-
-    @cached_property
-    def voiceprint(self) -> np.ndarray:
-        """Of the reference [256]."""
-        return self.kept.voiceprint if self.kept else voiceprint_of(self.reference)
-
-    @cached_property
-    def dnsmos(self) -> float:
-        """Of the reference."""
-        return self.kept.dnsmos if self.kept else dnsmos_of(self.reference)
-
-    @cached_property
-    def distillmos(self) -> float:
-        """Of the reference."""
-        return self.kept.distillmos if self.kept else distillmos_of(self.reference)
+    def heard(self) -> Heard | Asked:
+        """What the models make of the reference."""
+        return self.kept or Asked(self.reference)

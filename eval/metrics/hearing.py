@@ -24,12 +24,12 @@ def word_errors_added(trial: Trial) -> float:
     if trial.text is None:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
     wanted = words_of(trial.text)
-    return float(edit_distance(trial.test_words, wanted) - edit_distance(trial.baseline.words, wanted))
+    return float(edit_distance(trial.heard.words, wanted) - edit_distance(trial.baseline.heard.words, wanted))
 
 
 def words_changed(trial: Trial) -> float:
     """Word edits between what the recognizer hears in the test and what it hears in the reference."""
-    return float(edit_distance(trial.test_words, trial.baseline.words))
+    return float(edit_distance(trial.heard.words, trial.baseline.heard.words))
 
 
 def _literature(coefficients: int) -> Metric:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -37,8 +37,7 @@ INSTALL = 'pip install -e ".[judge]" && pip install --no-deps resemblyzer==0.1.4
 def dnsmos_of(signal: np.ndarray) -> float:
     """Overall quality by DNSMOS P.835, MOS: mean over consecutive pieces of 9 s; a shorter clip, or the rest, is said again until full."""
     samples = at_least(_in_range(at_16_khz(signal)), DNSMOS_SAMPLES)
-    scores = [_dnsmos()(piece[:DNSMOS_SAMPLES], MODEL_RATE_HZ, False)["ovrl_mos"] for piece in _pieces(samples, DNSMOS_SAMPLES)]
-    return float(np.mean(scores))
+    return float(np.mean([_dnsmos()(piece) for piece in _pieces(samples, DNSMOS_SAMPLES)]))
 
 
 @torch.no_grad()
@@ -101,18 +100,22 @@ def _needs(package: str) -> Path:
 
 
 @cache
-def _dnsmos() -> Callable[[np.ndarray, int, bool], dict[str, Any]]:
-    models = _needs("speechmos") / "dnsmos_models"
+def _dnsmos() -> Callable[[np.ndarray], float]:
+    """Overall quality of a piece [DNSMOS_SAMPLES]. The package's own call runs P.808's network too, which nobody reads."""
+    model = _needs("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"
     _needs("onnxruntime")
     import onnxruntime
     from speechmos.dnsmos import DNSMOS
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # another number of threads changes the last bits
-    model = DNSMOS(str(models / "sig_bak_ovr.onnx"), str(models / "model_v8.onnx"))
-    model.onnx_sess = onnxruntime.InferenceSession(model.primary_model_path, options)
-    model.p808_onnx_sess = onnxruntime.InferenceSession(str(models / "model_v8.onnx"), options)
-    return model
+    session = onnxruntime.InferenceSession(str(model), options)
+
+    def overall(piece: np.ndarray) -> float:
+        raw = session.run(None, {"input_1": piece[None].astype(np.float32)})[0][0]
+        return float(DNSMOS.get_polyfit_val(None, *raw, False)[2])  # of signal, background, overall
+
+    return overall
 
 
 @cache

@@ -36,20 +36,17 @@ def stoi(trial: Trial) -> float:
 
 def dnsmos_loss(trial: Trial) -> float:
     """DNSMOS of the reference less that of the test, MOS."""
-    from eval.metrics.models import dnsmos_of
 
-    return trial.baseline.dnsmos - dnsmos_of(trial.upright)
+    return trial.baseline.heard.dnsmos - trial.heard.dnsmos
 
 
 def distillmos_loss(trial: Trial) -> float:
     """DistillMOS of the reference less that of the test, MOS."""
-    from eval.metrics.models import distillmos_of
 
-    return trial.baseline.distillmos - distillmos_of(trial.upright)
+    return trial.baseline.heard.distillmos - trial.heard.distillmos
 
 
 def speaker_distance(trial: Trial) -> float:
     """1 - cosine of the voiceprints of reference and test, times 100."""
-    from eval.metrics.models import voiceprint_of
 
-    return float(100 * (1 - trial.baseline.voiceprint @ voiceprint_of(trial.upright)))
+    return float(100 * (1 - trial.baseline.heard.voiceprint @ trial.heard.voiceprint))

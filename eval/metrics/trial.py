@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from core.errors import InputError
-from eval.metrics.baseline import Baseline
+from eval.metrics.baseline import Asked, Baseline
 from eval.metrics.framing import alignment, defect
 from eval.metrics.mel_cepstrum import mel_cepstrum
 from eval.metrics.p862 import pesq_positions
 from eval.metrics.pitch_tracker import PitchTrack, track_pitch
 from eval.metrics.windows import Windows, windows_of
-from eval.metrics.words import words_heard
 
 LONGEST_LAG = 240  # samples, 10 ms
 TONE_WINDOW = 19_200  # samples, 0.8 s: whole periods of every pitch below
@@ -114,9 +113,9 @@ class Trial:
         return pesq_positions(self.reference, self.upright)
 
     @cached_property
-    def test_words(self) -> tuple[str, ...]:
-        """What the recognizer hears in the test."""
-        return words_heard(self.upright)
+    def heard(self) -> Asked:
+        """What the models make of the test."""
+        return Asked(self.upright)
 
     @cached_property
     def test_windows(self) -> Windows:

@@ -27,7 +27,7 @@ from g2p.misaki_data import read
 
 SHA256 = "81917843c7f44ce2b094ac63873c2c7a4cf802040792c455ba3ca406891c3d22"
 OUT = Path(__file__).resolve().parents[1] / "data" / "cmudict.txt.gz"
-PLAIN = {
+ARPABET = {
     "AA": "ɑ", "AE": "æ", "AH": "ʌ", "AO": "ɔ", "AW": "W", "AY": "I", "B": "b", "CH": "ʧ", "D": "d", "DH": "ð", "EH": "ɛ", "ER": "ɜɹ",
     "EY": "A", "F": "f", "G": "ɡ", "HH": "h", "IH": "ɪ", "IY": "i", "JH": "ʤ", "K": "k", "L": "l", "M": "m", "N": "n", "NG": "ŋ", "OW": "O",
     "OY": "Y", "P": "p", "R": "ɹ", "S": "s", "SH": "ʃ", "T": "t", "TH": "θ", "UH": "ʊ", "UW": "u", "V": "v", "W": "w", "Y": "j", "Z": "z",
@@ -60,7 +60,7 @@ def plain(phone: str) -> str:
     """One ARPAbet phone without its surroundings."""
     name, digit = phone.rstrip("012"), phone[-1]
     weak = {"AH": "ə", "ER": "əɹ"}.get(name) if digit == "0" else None
-    return MARK.get(digit, "") + (weak or PLAIN[name])
+    return MARK.get(digit, "") + (weak or ARPABET[name])
 
 
 def allowed(phone: str) -> tuple[str, ...]:
