@@ -6,7 +6,7 @@ heard[0].signals["w8"]   # [600 F] float32 at 24 kHz
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +30,15 @@ class Heard:
     signals: Mapping[str, np.ndarray]
 
 
-def audition(truth: Truth, packages: Mapping[str, VocoderPackage], clips: Sequence[Utterance]) -> list[Heard]:
-    """Render each clip by the reference and by every package."""
-    found = []
-    for clip in clips:
-        inputs = truth.inputs(clip)
-        levels = {name: package.render(inputs) for name, package in packages.items()}
-        found.append(Heard(clip, {REFERENCE: truth.of(clip).reference.astype(np.float32)} | levels))
-    return found
+def audition(truth: Truth, packages: Mapping[str, Callable[[], VocoderPackage]], clips: Sequence[Utterance]) -> list[Heard]:
+    """Render each clip by the reference and by every package. One package is open at a time: fourteen took 6 GB."""
+    inputs = {clip.id: truth.inputs(clip) for clip in clips}
+    signals = {clip.id: {REFERENCE: truth.of(clip).reference.astype(np.float32)} for clip in clips}
+    for name, opened in packages.items():
+        package = opened()
+        for clip in clips:
+            signals[clip.id][name] = package.render(inputs[clip.id])
+    return [Heard(clip, signals[clip.id]) for clip in clips]
 
 
 def chosen_clips(record: Mapping[str, Any], clips: Sequence[Utterance], count: int = 3) -> list[Utterance]:

@@ -14,7 +14,8 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not eva
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def open_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, VocoderPackage]":
-    """The judged packages; InputError when one has changed since, or the checkpoint is another."""
+def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, Callable[[], VocoderPackage]]":
+    """What opens each judged package; InputError when one has changed since, or the checkpoint is another."""
     from quantize.packages import find_package, parse_level
     from vocoder.package import VocoderPackage
 
@@ -46,12 +47,12 @@ def open_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Pa
     if decided != checkpoint.content_sha256:
         told = f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is {checkpoint.content_sha256[:12]}"
         raise InputError(f"{told}: give --checkpoint, or run `python -m eval.release` again")
-    packages = {}
+    packages: dict[str, Callable[[], VocoderPackage]] = {}
     for level in (level for level in record["levels"] if level.get("clips")):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(f"{manifest.package} has changed since the decision: run `python -m eval.release` again")
-        packages[level["method"]] = VocoderPackage(manifest.path, record["provenance"]["precision"])
+        packages[level["method"]] = partial(VocoderPackage, manifest.path, record["provenance"]["precision"])
     return packages
 
 
@@ -85,7 +86,7 @@ def run(argv: list[str] | None) -> int:
         from eval.report_page import page
         from quantize.speech import own_speech
 
-    packages = open_packages(record, checkpoint, arguments.build)
+    packages = judged_packages(record, checkpoint, arguments.build)
     clips = chosen_clips(record, own_speech(checkpoint, record["provenance"]["set"]))
     heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
