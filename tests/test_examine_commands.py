@@ -105,7 +105,7 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file"),
         (["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"], "must end in one of .png, .svg, .pdf"),
         (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot write"),
-        (["rules", "--check", "{folder}/none.md"], "cannot use"),
+        (["rules", "--check", "{folder}/none.md"], "there is no such file"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(
