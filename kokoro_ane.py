@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(__version__)
         return 0
     if given[0] not in COMMANDS:
-        print(f"error: no verb {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"error: no verb {given[0][:80]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
         module = importlib.import_module(COMMANDS[given[0]][0])

@@ -16,6 +16,7 @@ from pathlib import Path
 from mlprogram.errors import ProgramError
 
 PREFIX = ".aside-"
+MAX_TEXT_BYTES = 100_000_000
 
 
 @contextlib.contextmanager
@@ -65,3 +66,15 @@ def check_target(target: Path) -> None:
             probe.write(bytes(1 << 16))
     except OSError as problem:
         raise ProgramError(f"cannot write {str(target)[:200]}: {problem.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """UTF-8 of a file. Raises ProgramError for a device or a pipe, which would never end, for MAX_TEXT_BYTES, and for other bytes."""
+    if not path.is_file():
+        raise ProgramError(f"{path}: {'not a file' if path.exists() else 'there is no such file'}")
+    if path.stat().st_size > MAX_TEXT_BYTES:
+        raise ProgramError(f"{path}: {path.stat().st_size} bytes, more than {MAX_TEXT_BYTES}")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise ProgramError(f"{path}: not UTF-8 ({problem.reason})") from None

@@ -55,6 +55,12 @@ class TestWords:
         assert len(said) <= LONGEST_LINE
         assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
 
+    @pytest.mark.parametrize("given", [["ane", "x", "--rules"], ["rules", "--check"], ["rules", "--write"]])
+    def test_rules_that_never_end(self, given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        (tmp_path / "zero").symlink_to("/dev/zero")
+        assert mlprogram([*given, str(tmp_path / "zero")]) == 2
+        assert "not a file" in capsys.readouterr().err
+
     def test_mlprogram_says_one_line_too(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         assert mlprogram(["ane", str(tmp_path), "--chip", "m1\n" + "x" * 100_000]) == 2
         said = capsys.readouterr().err

@@ -102,10 +102,10 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["describe", "{package}", "--shape", "z=1,4"], "unknown input 'z'; the program takes x"),
         (["describe", "{package}", "--function", "half"], "no function 'half'; this program has main"),
         (["ane", "{package}", "--all-shapes", "--shape", "x=1,4,1,16"], "exclude each other"),
-        (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file of rules"),
+        (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file"),
         (["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"], "must end in one of .png, .svg, .pdf"),
         (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot write"),
-        (["rules", "--check", "{folder}/none.md"], "cannot use"),
+        (["rules", "--check", "{folder}/none.md"], "there is no such file"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(

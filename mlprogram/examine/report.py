@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mlprogram.errors import ProgramError
+from mlprogram.files import read_text
 
 _WIDTH = 160  # columns where the output is not a terminal
 
@@ -41,7 +42,7 @@ def generated_marks(command: str) -> tuple[str, str]:
 def with_generated_part(path: Path, command: str, page: str) -> str:
     """The text of a document with the part that `command` generates renewed. Raises ProgramError if its two marks are not there."""
     begin, end = generated_marks(command)
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ProgramError(f"{path}: must hold one line '{begin}' and one line '{end}'")
     head, rest = text.split(begin)

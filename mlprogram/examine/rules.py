@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlprogram.errors import ProgramError
+from mlprogram.files import read_text
 
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
 CONFIDENCES = ("high", "medium", "low")
@@ -141,9 +142,9 @@ def load_rules(path: str | Path | None = None) -> Rules:
     place = files("mlprogram") / "data" / "ane_rules.json" if path is None else Path(path)
     name = "mlprogram/data/ane_rules.json" if path is None else str(path)
     try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ProgramError(f"{name}: there is no such file of rules") from error
+        content = json.loads(read_text(place) if isinstance(place, Path) else place.read_text(encoding="utf-8"))
+    except ProgramError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ProgramError(f"{name}: not JSON ({error})") from error
     try:

@@ -11,7 +11,7 @@ import argparse
 
 from mlprogram.examine.report import last_line, with_generated_part
 from mlprogram.examine.rules import Chip, Numeric, Rule, Rules, load_rules
-from mlprogram.files import aside
+from mlprogram.files import aside, read_text
 
 COMMAND = "python -m mlprogram rules --write docs/neural-engine.md"
 _EFFECTS = {
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         with aside(arguments.write) as path:
             path.write_text(text, encoding="utf-8")
     elif arguments.check:
-        current = arguments.check.read_text(encoding="utf-8") == with_generated_part(arguments.check, COMMAND, summary(rules))
+        current = read_text(arguments.check) == with_generated_part(arguments.check, COMMAND, summary(rules))
         print(f"{arguments.check}: {'current' if current else 'out of date; renew it with --write'}")
     else:
         print(render(rules))
