@@ -11,7 +11,7 @@ from rich.table import Table
 
 from eval.choose import NAMED, Choice, whole
 from eval.levels import JudgedLevel
-from eval.report_words import interval_of
+from eval.report_words import interval_of, short
 from eval.verdict import UNDECIDED
 
 WIDTH = 150  # when stdout is not a terminal
@@ -38,7 +38,7 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
         level.method, f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
         f"{share:.1%}" if share is not None else "-",
         _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"), _number(mcd["mean"]) + _span(level, "mcd_db"),
-        _number(_ratio(mcd["mean"], mcd["seed_floor_mean"])), f"{band['low_ms']:.2g}-{band['high_ms']:.2g}" if band else "-",
+        _number(_ratio(mcd["mean"], mcd["seed_floor_mean"])), f"{short(band['low_ms'])}-{short(band['high_ms'])}" if band else "-",
         level.verdict, vetoes(level),
     )  # fmt: skip
 

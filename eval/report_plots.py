@@ -16,6 +16,7 @@ from eval.report_words import digits_of, figure, limit_of, limits_of, metric_of
 
 HEIGHT_PX, TOP_PX, BOTTOM_PX = 340, 14, 300  # of the scatter plot and of what it plots in
 PHONE_PX, LETTER_PX, LINE_PX = 330, 7.5, 16  # labels are placed so that they do not meet on a phone
+CROWDED = 8  # levels; more are labelled by name alone
 LEFT, RIGHT = 9.0, 97.0  # percent of the width
 Box = tuple[float, float, float, float]  # left, top, right, bottom in px
 
@@ -101,7 +102,7 @@ def scatter(record: Mapping[str, Any], metric: str = "pesq") -> str:
     points = ""
     for level in sorted(levels, key=lambda level: level["bytes"]):
         line, ticked = level["summary"][metric], [y(limit_of(check)) for check in gates[level["method"]]]
-        label = f"{level['method']} {figure(line['mean'])}"
+        label = level["method"] if len(levels) > CROWDED else f"{level['method']} {figure(line['mean'])}"
         points += _point(x(level["bytes"] / 1e6), y(line["mean"]), y(line["worst"]), ticked, label, level["verdict"].lower(), placed)
     unit = f'<text class="axis" x="{LEFT}%" y="{HEIGHT_PX - 4}">MB on disk</text>'
     said = f'role="img" aria-label="size on disk against {escape(METRICS[metric].title)}"'
@@ -131,7 +132,7 @@ def _free_place(x: float, y: float, width: float, placed: list[Box]) -> tuple[fl
         if inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in placed):
             placed.append(box)
             return dx, dy, anchor
-    return 10.0, 0.0, "start"
+    return (-10.0, 0.0, "end") if x > PHONE_PX / 2 else (10.0, 0.0, "start")
 
 
 def _places() -> Iterator[tuple[float, float, str]]:

@@ -41,7 +41,7 @@ def figure(value: float | None, digits: int = DIGITS) -> str:
 
 def short(value: float) -> str:
     """Two digits that count, and never a power of ten: 0.26, 2.9, 102."""
-    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+    return f"{value:.2g}" if value < 99.5 else f"{value:.0f}"
 
 
 def digits_of(metric: str) -> int:
