@@ -39,7 +39,7 @@ def _check_replaceable(place: Path, ours: Ours | None) -> None:
     if place.is_dir():
         if ours is None:
             raise InputError(f"{place} is a folder: name a file in it")
-        reason = ours(place) if any(place.iterdir()) else None
+        reason = _reason(place, ours)
         if reason:
             raise InputError(f"{place} is not replaced: {reason}. Name another folder, or remove this one yourself")
     elif place.exists():
@@ -47,6 +47,29 @@ def _check_replaceable(place: Path, ours: Ours | None) -> None:
             raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
         if ours is not None:
             raise InputError(f"{place} is a file: a folder is written there")
+
+
+def _reason(place: Path, ours: Ours) -> str | None:
+    """Why a folder is not ours; asked again when another process has replaced it in the meantime."""
+    while (found := _identity(place)) is not None:
+        try:
+            reason = ours(place) if any(place.iterdir()) else None
+        except FileNotFoundError:
+            if _identity(place) == found:
+                raise
+            continue
+        if reason is None or _identity(place) == found:
+            return reason
+    return None
+
+
+def _identity(place: Path) -> tuple[int, int] | None:
+    """What tells a folder from the one that took its place; None where nothing is."""
+    try:
+        found = place.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def strangers(folder: Path, own: Collection[str]) -> str | None:
