@@ -1,7 +1,7 @@
 """What eval.quality and eval.release share: their flags, and everything that a level needs to be judged.
 
-    with session(arguments, checkpoint, levels=8) as context:
-        judged_level(METHODS["w8"], "literal", context)
+with session(arguments, checkpoint, levels=8) as context:
+    judged_level(METHODS["w8"], "literal", context)
 """
 
 import argparse
@@ -43,25 +43,26 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
     from eval.corpus import Truth, judged_clips
     from eval.progress import Progress
     from eval.store import Store
-    from eval.workers import Workers
+    from eval.workers import Workers, shared_cores
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
     chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
-    store = Store.open(cache, checkpoint, arguments.seed)
-    truth = Truth(checkpoint, arguments.seed, store.renders)
-    with Workers(truth, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
-        yield JudgeContext(
-            checkpoint=checkpoint,
-            source=arguments.checkpoint,
-            build=arguments.build,
-            truth=truth,
-            store=store,
-            texts=arguments.set,
-            clips=tuple(chosen),
-            precision=arguments.precision,
-            claim=arguments.claim,
-            may_build=may_build,
-            workers=workers,
-            progress=progress,
-        )
+    with shared_cores(arguments.workers):
+        store = Store.open(cache, checkpoint, arguments.seed)
+        truth = Truth(checkpoint, arguments.seed, store.renders)
+        with Workers(truth, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
+            yield JudgeContext(
+                checkpoint=checkpoint,
+                source=arguments.checkpoint,
+                build=arguments.build,
+                truth=truth,
+                store=store,
+                texts=arguments.set,
+                clips=tuple(chosen),
+                precision=arguments.precision,
+                claim=arguments.claim,
+                may_build=may_build,
+                workers=workers,
+                progress=progress,
+            )

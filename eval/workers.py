@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from eval.corpus import Truth
 from eval.judge import ClipResult, judge_clip
 from vocoder.package import VocoderPackage
 
+THREADS = "OMP_NUM_THREADS"
 SeedFloors = Mapping[str, dict[str, float]]  # by clip id, those that are known
 
 
@@ -82,6 +84,25 @@ def _end_with_parent() -> None:
 
 def _clip(manifest: Path, precision: str, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
     return _BENCHES[0].clip(manifest, precision, clip, seed_floor)
+
+
+@contextmanager
+def shared_cores(processes: int) -> Iterator[None]:
+    """Threads for this process and for those it starts, so that `processes` do not fight for cores (many times slower than one each).
+
+    OMP_NUM_THREADS has the first word. The number of threads is part of the store's key: it changes a figure's last digits.
+    """
+    if THREADS in os.environ:
+        yield
+        return
+    before, threads = torch.get_num_threads(), max(1, (os.cpu_count() or 1) // processes)
+    os.environ[THREADS] = str(threads)  # BLAS and torch of the processes read it as they start
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
+        torch.set_num_threads(before)
 
 
 class Workers:

@@ -1,9 +1,11 @@
 """The release decision: choice by objective, resuming, exit codes, provenance."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench.random_checkpoint import write_checkpoint
 from core.checkpoint import Checkpoint
@@ -17,7 +19,7 @@ from eval.levels import JudgedLevel
 from eval.package_facts import PackageFacts
 from eval.release import parse_arguments
 from eval.report import main as report
-from eval.workers import Workers
+from eval.workers import THREADS, Workers, shared_cores
 from mlprogram.examine.rules import load_rules
 from quantize.speech import own_speech
 from tests.builds import small_config
@@ -110,6 +112,19 @@ def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: 
     assert release(placed, "--claim", "device", "--methods", "fp16") == 3
     record = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
+
+
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes of two threads on two cores fight; what the user set stays."""
+    before = torch.get_num_threads()
+    monkeypatch.delenv(THREADS, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    with shared_cores(4):
+        assert (torch.get_num_threads(), os.environ[THREADS]) == (2, "2")
+    assert torch.get_num_threads() == before and THREADS not in os.environ
+    monkeypatch.setenv(THREADS, "3")
+    with shared_cores(4):
+        assert torch.get_num_threads() == before and os.environ[THREADS] == "3"
 
 
 def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], tmp_path: Path) -> None:
