@@ -47,8 +47,8 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
-    chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
-    with shared_cores(arguments.workers):
+    with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
+        chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
         truth = Truth(checkpoint, arguments.seed, store.renders)
         with Workers(truth, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
