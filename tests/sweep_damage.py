@@ -46,7 +46,7 @@ class Damage:
     def done(self, root: Path) -> Path | None:
         """Spoil it; None where there is no such file (an earlier damage took it)."""
         draw = random.Random(self.seed)
-        found = sorted(path for path in root.glob(self.pattern) if path.is_file() or "*" not in self.pattern)
+        found = sorted(path for path in root.glob(self.pattern) if path.is_file() or ("*" not in self.pattern and path.is_dir()))  # no pipe
         found = [path for path in found if "mine" not in path.parts and "other" not in path.as_posix()]
         if not found:
             return None

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def ran(*command: str) -> dict[str, int]:
     """The harness in a process of its own, since it puts stand-ins in place for good; its JSON line."""
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
