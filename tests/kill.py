@@ -103,10 +103,11 @@ class Kills:
         if writer.clear:
             for pattern in writer.clear:
                 _remove(world, pattern)
+        bare = world.scan()
         if old:
             assert self.ended(child(writer, world)) in writer.codes, f"{self.name}: the command itself does not work"
         self.before = world.scan()
-        made = [name for name, status in self.before.items() if status[0] == "file" and name not in self.plain]
+        made = [name for name, status in self.before.items() if status[0] == "file" and name not in bare]
         self.saved = {name: (world.root / name).read_bytes() for name in made}
         self.finished = [path for path in writer.things(world.user) if path.exists()]
 
