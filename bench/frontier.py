@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 AS_BUILT = METHODS["w8a8"].int8_activations()
 TAIL = "generator.conv_post"
-OUTER = ("generator.ups.1", "generator.noise_convs.1", "*.pool")
+FIRST = ("generator.ups.1", "generator.noise_convs.1", "*.pool", "encode.conv1", "encode.conv1x1")  # all that stays in float
 FIGURES = MappingProxyType(
     {"mcd_db": "MCD, dB", "mcd_increase_db": "MCD increase, dB", "lsd_db": "LSD, dB", "pesq": "PESQ", "snr_db": "SNR, dB"}
 )
 LONGEST_FRAMES = 600
-CALIBRATED, ALL = 16, 24  # tuning sentences
+CALIBRATED, ALL = AS_BUILT.clips, 24  # tuning sentences
 SEEDS = (1000, 2000, 3000)
 
 
@@ -53,13 +53,9 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "four-seconds": Row("the same, ranges from the first 4 s of each sentence", AS_BUILT, 160),
         "fixed": Row("the same without following time", replace(AS_BUILT, follow=False)),
         "ups": Row("the same, `generator.ups.0` in float", replace(AS_BUILT, float_inputs=(*AS_BUILT.float_inputs, "generator.ups.0"))),
-        "decoder": Row("decoder in int8 but its first layers", replace(AS_BUILT, float_inputs=(*OUTER, "encode.conv1", "encode.conv1x1"))),
-        "decoder-even": Row(
-            "the same, exponent 0.5", replace(AS_BUILT, exponent=0.5, float_inputs=(*OUTER, "encode.conv1", "encode.conv1x1"))
-        ),
-        "most": Row(
-            "and the last block in float", replace(AS_BUILT, float_inputs=(*OUTER, "encode.conv1", "encode.conv1x1", "decode.3.conv?"))
-        ),
+        "decoder": Row("decoder in int8 but its first layers", replace(AS_BUILT, float_inputs=FIRST)),
+        "decoder-even": Row("the same, exponent 0.5", replace(AS_BUILT, exponent=0.5, float_inputs=FIRST)),
+        "most": Row("and the last block in float", replace(AS_BUILT, float_inputs=(*FIRST, "decode.3.conv?"))),
     }
 )
 
@@ -75,9 +71,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def sentences(checkpoint: "Checkpoint", vocoder: "Vocoder", clips: int) -> "tuple[list[VocoderInputs], list[list[VocoderInputs]]]":
     """What ranges come from; and for each measured sentence the judged features and the same with two other seeds."""
-    from quantize import activations
+    from quantize.activations import calibration_inputs
 
-    seeds = [list(activations.calibration_inputs(checkpoint, vocoder, ALL, first_seed)) for first_seed in SEEDS]
+    seeds = [list(calibration_inputs(checkpoint, vocoder, ALL, first_seed)) for first_seed in SEEDS]
     held = sorted((i for i in range(CALIBRATED, ALL) if seeds[0][i].frames <= LONGEST_FRAMES), key=lambda i: -seeds[0][i].frames)
     return seeds[0][:CALIBRATED], [[drawn[i] for drawn in seeds] for i in held[:clips]]
 

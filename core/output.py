@@ -51,25 +51,25 @@ def _check_replaceable(place: Path, ours: Ours | None) -> None:
 
 def _reason(place: Path, ours: Ours) -> str | None:
     """Why a folder is not ours; asked again when another process has replaced it in the meantime."""
-    while (found := _identity(place)) is not None:
+    while (found := identity(place)) is not None:
         try:
             reason = ours(place) if any(place.iterdir()) else None
         except FileNotFoundError:
-            if _identity(place) == found:
+            if identity(place) == found:
                 raise
             continue
-        if reason is None or _identity(place) == found:
+        if reason is None or identity(place) == found:
             return reason
     return None
 
 
-def _identity(place: Path) -> tuple[int, int] | None:
-    """What tells a folder from the one that took its place; None where nothing is."""
+def identity(place: Path) -> tuple[int, int] | None:
+    """What tells a file or folder from the one that took its place; None where nothing is."""
     try:
-        found = place.stat()
-    except FileNotFoundError:
+        status = place.stat()
+    except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def strangers(folder: Path, own: Collection[str]) -> str | None:

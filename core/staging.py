@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.output import PREFIX, Ours, cannot_write, check_output
+from core.output import PREFIX, Ours, cannot_write, check_output, identity
 
 LOCK, NEW, OLD, PLAN, SCRATCH = "owner.lock", "new", "old", "plan.json", "kokoro-ane"
 MAX_JSON_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
@@ -50,12 +50,12 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         folder, release = _claimed(parent)
     try:
         (folder / NEW).mkdir()
-        seen = [_identity(place) for place in places]
+        seen = [identity(place) for place in places]
         yield tuple(folder / NEW / place.name for place in places)
         _rights_by_umask(folder)
         with _alone_in(parent):
             for place, before, (_, ours) in zip(places, seen, targets, strict=True):
-                if _identity(place) != before:
+                if identity(place) != before:
                     check_output(place, ours)  # somebody else's has come to stand there
             try:
                 _named(folder, places)
@@ -147,14 +147,6 @@ def _alone_in(parent: Path) -> Iterator[None]:
             held.callback(os.close, number)
             fcntl.flock(number, fcntl.LOCK_EX)
         yield
-
-
-def _identity(place: Path) -> tuple[int, int] | None:
-    try:
-        status = place.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _named(folder: Path, places: tuple[Path, ...]) -> None:
