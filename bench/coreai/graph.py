@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+INSIDE = Path("Data") / "com.apple.CoreML"
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -39,15 +41,18 @@ class Graph:
 
 
 def read_graph(package: Path, function: str) -> Graph:
-    """Read one function of an .mlpackage. Raises ValueError where it is not there."""
+    """Read one function of an .mlpackage, which stays as it is. Raises ValueError where the function is not there.
+
+    The specification inside is read, since coremltools' load_spec of a package writes its Manifest.json anew.
+    """
     import coremltools as ct
     from coremltools.converters.mil.frontend.milproto.load import load
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("coremltools").setLevel(logging.ERROR)
-        spec = ct.utils.load_spec(str(package))
-        program = load(spec, spec.specificationVersion, str(package / "Data" / "com.apple.CoreML" / "weights"))
+        spec = ct.utils.load_spec(str(package / INSIDE / "model.mlmodel"))
+        program = load(spec, spec.specificationVersion, str(package / INSIDE / "weights"))
     if function not in program.functions:
         raise ValueError(f"{package} has no function {function!r}; it has {', '.join(program.functions)}")
     block = program.functions[function]

@@ -5,6 +5,8 @@ output, last_h, last_c = lstm(call)
 The step's result goes to its row by a comparison of step numbers, since a loop of constant shapes cannot grow a list.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch._higher_order_ops import while_loop
@@ -61,8 +63,16 @@ def one_way(gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, *, backward: bo
 
     blank = gates.new_zeros(*gates.shape[:2], h.shape[1])  # [T, B, H]
     first = torch.zeros((), dtype=torch.int64)
-    _, h, c, every = while_loop(unfinished, step, (first, contiguous(h), contiguous(c), blank))
+    repeat = while_loop if torch.compiler.is_exporting() else plain_loop
+    _, h, c, every = repeat(unfinished, step, (first, contiguous(h), contiguous(c), blank))
     return every, h, c
+
+
+def plain_loop(unfinished: Callable[..., Tensor], step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """What `while_loop` stands for. Outside of an export that compiles first, for a minute."""
+    while unfinished(*state):
+        state = step(*state)
+    return state
 
 
 def contiguous(state: Tensor) -> Tensor:

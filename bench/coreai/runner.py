@@ -3,7 +3,7 @@
     .venv-coreai/bin/python -m bench.coreai.runner FOLDER
 
 FOLDER holds request.json (package, function, inputs, watched, free) and given_0.npz, given_1.npz, ... of one shape; answered_0.npz, ...
-and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, as {input: axis}.
+and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}.
 """
 
 import asyncio
@@ -47,11 +47,11 @@ class AppleKernels:
         return self._ops.dequantize(codes, scale, offset, None, axis)
 
 
-def convert(module: nn.Module, example: dict[str, Tensor], outputs: list[str], free: dict[str, int], path: Path) -> None:
+def convert(module: nn.Module, example: dict[str, Tensor], outputs: list[str], free: dict[str, list[int]], path: Path) -> None:
     """Export at the example's lengths, `free` axes apart, and save as .aimodel."""
     import coreai_torch
 
-    shapes = tuple({free[name]: torch.export.Dim.DYNAMIC} if name in free else None for name in example)
+    shapes = tuple(dict.fromkeys(free.get(name, ()), torch.export.Dim.DYNAMIC) for name in example)
     with torch.no_grad():
         exported = torch.export.export(module.eval(), tuple(example.values()), dynamic_shapes=(shapes,) if free else None)
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())
