@@ -118,7 +118,7 @@ def run(argv: list[str] | None) -> int:
     arguments = parse_arguments(argv)
     if arguments.layers is not None and not math.isfinite(arguments.layers):
         raise InputError(f"--layers {arguments.layers}: a number of dB is needed")
-    from bench.second_opinion_compare import layers, told_layers
+    from bench.second_opinion_layers import layers, told_layers
     from bench.second_opinion_runtime import PYTHON, Runtime
 
     runtime, rows, below = Runtime(arguments.python or PYTHON), [], []

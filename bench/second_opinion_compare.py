@@ -1,4 +1,4 @@
-"""Two executions of one package side by side: dB for every output, PESQ, and the operations at which they part.
+"""Two executions of one package side by side: dB for every output, and PESQ.
 
 rows = rows_of(subject, [(case, theirs), ...], told)
 """
@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.second_opinion_cases import Case, Subject
-from bench.second_opinion_runtime import Runtime, RuntimeRefused
 from core.figures import snr_db
-
-MOVES = ("concat", "expand_dims", "reshape", "slice_by_index", "split", "squeeze", "transpose")  # compute nothing: they cannot part
 
 
 def groups(cases: Sequence[Case]) -> list[list[Case]]:
@@ -67,29 +64,3 @@ def _pesq(case: Case, ours: np.ndarray, theirs: np.ndarray) -> tuple[float, floa
     assert case.reference is not None and case.join is not None
     first, second = (pesq_wb(Trial(case.reference, case.join(waveform))) for waveform in (ours, theirs))
     return first, second
-
-
-def layers(subject: Subject, runtime: Runtime, limit_db: float, shown: int) -> dict[str, Any]:
-    """Operations whose outputs agree by less than the limit on the first case, in program order, `shown` of them at most."""
-    case = subject.cases[0]
-    ours: dict[str, np.ndarray] = {}
-    types = {value.name: op.op_type for op in subject.program.operations for value in op.outputs}
-    subject.program(dict(case.given), hook=lambda name, op_type, value: ours.update({name: value.numpy().copy()}))
-    watched = [name for name in ours if types[name] not in MOVES and name not in subject.program.outputs]
-    found = {"package": subject.package.stem, "function": subject.function, "limit_db": limit_db, "watched": len(watched)}
-    try:
-        answers, _ = runtime.ask(subject.package, subject.function, [case.given], watched)
-    except RuntimeRefused as problem:
-        return found | {"refused": str(problem), "below": []}
-    parted = ((name, agreement_db(ours[name], answers[0][name])) for name in watched)
-    below = [{"operation": types[name], "output": name, "agreement_db": value} for name, value in parted if value is not None and value < limit_db]
-    return found | {"refused": "", "count": len(below), "below": below[:shown]}
-
-
-def told_layers(found: Mapping[str, Any]) -> str:
-    """In words."""
-    head = f"{found['package']} {found['function']}: "
-    if found["refused"]:
-        return f"{head}layers refused: {found['refused']}"
-    lines = [f"{head}{found['count']} of {found['watched']} operations below {found['limit_db']:g} dB"]
-    return "\n".join([*lines, *(f"  {row['agreement_db']:7.1f} dB  {row['operation']} {row['output']}" for row in found["below"])])

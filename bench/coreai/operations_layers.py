@@ -78,9 +78,7 @@ def avg_pool(call: Call) -> Tensor:
 
 def matmul(call: Call) -> Tensor:
     """Of the last two axes, either turned first."""
-    x, y = (
-        call.tensor(name).transpose(-1, -2) if call.attribute(f"transpose_{name}", False) else call.tensor(name) for name in ("x", "y")
-    )
+    x, y = (call.tensor(name).transpose(-1, -2) if call.attribute(f"transpose_{name}", False) else call.tensor(name) for name in ("x", "y"))
     return torch.matmul(x, y)
 
 
@@ -103,9 +101,7 @@ def upsample(call: Call) -> Tensor:
 def quantize(call: Call) -> Tensor:
     """Values to integers."""
     dtype = DTYPES[call.attribute("output_dtype")]
-    return call.kernels.quantize(
-        call.tensor("input"), call.tensor("scale"), call.optional("zero_point"), dtype, call.attribute("axis", 0)
-    )
+    return call.kernels.quantize(call.tensor("input"), call.tensor("scale"), call.optional("zero_point"), dtype, call.attribute("axis", 0))
 
 
 def dequantize(call: Call) -> Tensor:
