@@ -61,6 +61,11 @@ class Subject:
     cases: list[Case] = field(default_factory=list)
 
     @property
+    def wide(self) -> bool:
+        """Whether fp16 is computed in fp32."""
+        return self.program.precision.wide is not None
+
+    @property
     def open_axes(self) -> dict[str, list[int]]:
         """Axes whose length the package leaves to the caller, by input."""
         found = {name: [i for i, sizes in enumerate(zip(*spec.shapes, strict=True)) if len(set(sizes)) > 1] for name, spec in self._inputs}
@@ -71,11 +76,20 @@ class Subject:
         return [(name, spec) for name, spec in self.program.inputs.items() if spec.shapes]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """How much is compared: sentences, frames of a vocoder's excerpt, the precision of mlprogram."""
+
+    sentences: int
+    frames: int
+    precision: str
+
+
 class Recorder:
     """Stands where a Program stands, and keeps every call in `subject.cases`."""
 
-    def __init__(self, package: Path, function: str) -> None:
-        self.subject = Subject(package, function, Program(package, function))
+    def __init__(self, package: Path, function: str, precision: str) -> None:
+        self.subject = Subject(package, function, Program(package, function, precision))
         self.inputs = self.subject.program.inputs
 
     def __call__(self, given: Mapping[str, Any]) -> dict[str, torch.Tensor]:
@@ -86,21 +100,22 @@ class Recorder:
         return answer
 
 
-def subjects_of(manifest: Manifest, checkpoint: Checkpoint | None, sentences: int, frames: int) -> list[Subject]:
+def subjects_of(manifest: Manifest, checkpoint: Checkpoint | None, asked: Asked) -> list[Subject]:
     """Every function of the package with its cases. `checkpoint`: whose voice it is; the G2P needs none."""
     if checkpoint is None:
-        return _reader(manifest, sentences)
+        return _reader(manifest, asked)
     if manifest.stage == VOCODER_NAME:
-        return _vocoder(manifest, checkpoint, sentences, frames)
+        return _vocoder(manifest, checkpoint, asked)
     if manifest.stage.startswith(ENCODER_NAME):
-        return _encoder(manifest, checkpoint, sentences)
+        return _encoder(manifest, checkpoint, asked)
     raise InputError(f"{manifest.path} describes {manifest.stage!r}: a vocoder, an encoder or a G2P package is needed")
 
 
-def _vocoder(manifest: Manifest, checkpoint: Checkpoint, sentences: int, frames: int) -> list[Subject]:
+def _vocoder(manifest: Manifest, checkpoint: Checkpoint, asked: Asked) -> list[Subject]:
     """Excerpts of so many sentences, in the smallest bucket that holds them."""
-    opened = VocoderPackage(manifest.path, opened=lambda path: Recorder(path, "main"))
-    said = [utterance for utterance in own_speech(checkpoint, TUNING) if utterance.frames >= AFTER_FRAMES + frames][:sentences]
+    opened = VocoderPackage(manifest.path, opened=lambda path: Recorder(path, "main", asked.precision))
+    frames = asked.frames
+    said = [utterance for utterance in own_speech(checkpoint, TUNING) if utterance.frames >= AFTER_FRAMES + frames][: asked.sentences]
     vocoder, encoder, cases = Vocoder.of(checkpoint), text_encoder(checkpoint), []
     bucket, subject = bucket_for(frames, opened.buckets), opened.program.subject
     for utterance in said:
@@ -116,24 +131,24 @@ def _joined(form: Any, frames: int, bucket: int, waveform: np.ndarray) -> np.nda
     return form.join(torch.from_numpy(waveform).float(), frames, bucket).numpy()
 
 
-def _encoder(manifest: Manifest, checkpoint: Checkpoint, sentences: int) -> list[Subject]:
+def _encoder(manifest: Manifest, checkpoint: Checkpoint, asked: Asked) -> list[Subject]:
     """The shortest lines, each by both functions."""
-    recorders = {name: Recorder(manifest.package_path, inside) for name, inside in manifest.functions.items()}
+    recorders = {name: Recorder(manifest.package_path, inside, asked.precision) for name, inside in manifest.functions.items()}
     limits, buckets = AlignmentLimits(**manifest.alignment), Buckets(manifest.token_buckets, manifest.buckets)
     backend = EncoderBackend(package_functions(recorders), limits, buckets)
     voice = speakers(checkpoint, TUNING)[0]
-    shortest = sorted((dialect_phonemes(line, voice) for line in speech_lines(TUNING)), key=len)[:sentences]
+    shortest = sorted((dialect_phonemes(line, voice) for line in speech_lines(TUNING)), key=len)[: asked.sentences]
     for phonemes in shortest:
         style = style_row(checkpoint.blend(voice), len(phonemes))[:, checkpoint.config.style_dim :]
         encode(backend, input_ids(phonemes, checkpoint.config.vocab), style, 1.0)
     return [recorder.subject for recorder in recorders.values()]
 
 
-def _reader(manifest: Manifest, sentences: int) -> list[Subject]:
+def _reader(manifest: Manifest, asked: Asked) -> list[Subject]:
     """The words of so many sentences, each alone."""
-    recorder = Recorder(manifest.package_path, "main")
+    recorder = Recorder(manifest.package_path, "main", asked.precision)
     run = package_run(recorder)  # type: ignore[arg-type]  # as a Program
-    words = [word for text in frozen_sentences("unseen")[:sentences] for word in text.split() if word.isascii() and word.isalpha()]
+    words = [word for text in frozen_sentences("unseen")[: asked.sentences] for word in text.split() if word.isascii() and word.isalpha()]
     ids = [letters(word) for word in words]
     batch = np.full((len(ids), max(map(len, ids))), PADDING, np.int32)
     for row, own in zip(batch, ids, strict=True):

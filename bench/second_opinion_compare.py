@@ -35,32 +35,45 @@ def worst(values: Sequence[float | None]) -> float | None:
 
 
 def rows_of(subject: Subject, answers: Sequence[tuple[Case, Mapping[str, np.ndarray]]], told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row an output: worst agreement, and the PESQ of the sentence where the two differ most."""
+    """One row an output: worst agreement; of a vocoder each against the fp32 render, worst sentence in dB and, where values are int8, PESQ
+    of the sentence where the two differ most."""
     rows = []
     for name in subject.program.outputs:
-        scores = [_pesq(case, case.ours[name], theirs[name]) for case, theirs in answers if case.reference is not None]
-        pesq, pesq_theirs = max(scores, key=lambda pair: abs(pair[0] - pair[1]), default=(None, None))
         agreement = worst([agreement_db(case.ours[name], theirs[name]) for case, theirs in answers])
-        figures = {"agreement_db": agreement, "pesq": pesq, "pesq_theirs": pesq_theirs, "sentences": len(answers), "refused": ""}
-        rows.append(_named(subject, name) | figures | dict(told))
+        renders = [_rendered(case, case.ours[name], theirs[name]) for case, theirs in answers if case.reference is not None]
+        named = _named(subject, name)
+        figures = {"agreement_db": agreement, "sentences": len(answers), "refused": ""}
+        rows.append(named | figures | against_reference(renders, with_pesq=named["quantizes"]) | dict(told))
     return rows
+
+
+def against_reference(renders: Sequence[Sequence[np.ndarray]], with_pesq: bool) -> dict[str, float | None]:
+    """`renders`: (reference, ours, theirs) of each sentence, [600 F]. None where there are none."""
+    ours, theirs = (worst([agreement_db(render[0], render[i]) for render in renders]) for i in (1, 2))
+    scores = [(_pesq(render[0], render[1]), _pesq(render[0], render[2])) for render in renders] if with_pesq else []
+    pesq, pesq_theirs = max(scores, key=lambda pair: abs(pair[0] - pair[1]), default=(None, None))
+    return {"ours_db": ours, "theirs_db": theirs, "pesq": pesq, "pesq_theirs": pesq_theirs}
+
+
+def _rendered(case: Case, *waveforms: np.ndarray) -> list[np.ndarray]:
+    assert case.reference is not None and case.join is not None
+    return [case.reference, *(case.join(waveform) for waveform in waveforms)]
 
 
 def refused_rows(subject: Subject, why: str) -> list[dict[str, Any]]:
     """The same for a function that Apple's tools refuse."""
-    blank = {"agreement_db": None, "pesq": None, "pesq_theirs": None, "sentences": len(subject.cases), "refused": why}
-    return [_named(subject, name) | blank for name in subject.program.outputs]
+    blank = dict.fromkeys(("agreement_db", "ours_db", "theirs_db", "pesq", "pesq_theirs")) | {"sentences": len(subject.cases)}
+    return [_named(subject, name) | blank | {"refused": why} for name in subject.program.outputs]
 
 
 def _named(subject: Subject, output: str) -> dict[str, Any]:
     quantizes = any(op.op_type == "quantize" for op in subject.program.operations)
-    return {"package": subject.package.stem, "function": subject.function, "output": output, "quantizes": quantizes}
+    named = {"package": subject.package.stem, "function": subject.function, "precision": subject.program.precision.name}
+    return named | {"output": output, "quantizes": quantizes}
 
 
-def _pesq(case: Case, ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
+def _pesq(reference: np.ndarray, test: np.ndarray) -> float:
     from eval.metrics.perceptual import pesq_wb
     from eval.metrics.trial import Trial
 
-    assert case.reference is not None and case.join is not None
-    first, second = (pesq_wb(Trial(case.reference, case.join(waveform))) for waveform in (ours, theirs))
-    return first, second
+    return pesq_wb(Trial(reference, test))

@@ -84,7 +84,7 @@ def layers(subject: Subject, runtime: Runtime, limit_db: float, shown: int) -> d
     watched = [name for name in watched if name not in subject.program.outputs]
     found = {"package": subject.package.stem, "function": subject.function, "limit_db": limit_db, "watched": len(watched)}
     try:
-        answers, _ = runtime.ask(subject.package, subject.function, [case.given], watched)
+        answers, _ = runtime.ask(subject.package, subject.function, [case.given], watched, wide=subject.wide)
     except RuntimeRefused as problem:
         return found | {"refused": str(problem), "count": 0, "parted": []}
     below = parted(operations, Comparison(ours, answers[0]), limit_db)

@@ -45,14 +45,16 @@ class Runtime:
         cases: Sequence[Mapping[str, np.ndarray]],
         watched: Sequence[str] = (),
         free: Mapping[str, Sequence[int]] | None = None,
+        wide: bool = False,
     ) -> tuple[list[dict[str, np.ndarray]], dict[str, Any]]:
         """Outputs and `watched` values by name for every case (all of one shape), and versions and seconds.
 
-        `free`: axes whose length the export leaves open, by input. Raises RuntimeRefused.
+        `free`: axes whose length the export leaves open, by input. `wide`: the program's fp16 is computed in fp32. Raises RuntimeRefused.
         """
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             request = {"package": str(package.resolve()), "function": function, "watched": list(watched), "free": dict(free or {})}
+            request |= {"wide": wide}
             (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
             for number, given in enumerate(cases):
                 np.savez(folder / f"given_{number}.npz", **given)

@@ -23,8 +23,9 @@ from bench.coreai.graph import read_graph
 from bench.coreai.kernels import PlainKernels
 from bench.coreai.module import LOWERINGS, Bridge
 from bench.coreai.operations_elementwise import of_two
+from bench.coreai.runner import widened
 from bench.second_opinion_cases import Case, Subject
-from bench.second_opinion_compare import agreement_db, rows_of
+from bench.second_opinion_compare import against_reference, agreement_db, rows_of
 from bench.second_opinion_layers import layers
 from bench.second_opinion_runtime import PYTHON, Runtime, RuntimeRefused, last_words
 from core.build import build
@@ -53,14 +54,15 @@ class PlainRuntime:
         cases: Sequence[Mapping[str, np.ndarray]],
         watched: Sequence[str] = (),
         free: Mapping[str, Sequence[int]] | None = None,
+        wide: bool = False,
     ) -> tuple[list[dict[str, np.ndarray]], dict[str, Any]]:
         graph = read_graph(package, function)
-        module = Bridge(graph, PlainKernels(), tuple(watched), self.lowerings).eval()
+        module = Bridge(graph, PlainKernels(), tuple(watched), self.lowerings, torch.float32 if wide else torch.float16).eval()
         names = (*graph.outputs, *watched)
         answers = []
         with torch.inference_mode():
             for case in cases:
-                values = module(*(torch.from_numpy(case[name]) for name in graph.inputs))
+                values = module(*(torch.from_numpy(widened(case[name], wide)) for name in graph.inputs))
                 answers.append({name: value.numpy() for name, value in zip(names, values, strict=True)})
         return answers, {"convert_s": 0.0, "execute_s": 0.0, "versions": {}}
 
@@ -123,6 +125,20 @@ def test_a_remainder_of_two_large_numbers_is_no_fault(tmp_path: Path) -> None:
     assert layers(subject, PlainRuntime(lowerings=tilted), 55.0, 10)["count"] == 0
     wrong = {**LOWERINGS, "reduce_mean": lambda call: call.tensor("x").mean(1, keepdim=True) * 1.01}
     assert layers(subject, PlainRuntime(lowerings=wrong), 55.0, 10)["parted"][0]["operation"] == "reduce_mean"
+
+
+def test_fp16_computed_in_fp32_agrees_with_the_exact_executor(both: tuple[type, Subject, dict[str, str]]) -> None:
+    """Where both leave fp16's rounding out, the graph is all that could differ."""
+    dtype, subject, names = both
+    exact = Program(subject.package, precision="exact")({name: value.astype(dtype) for name, value in subject.cases[0].given.items()})
+    (theirs,), _ = PlainRuntime().ask(subject.package, "main", [subject.cases[0].given], wide=True)
+    assert min(snr_db(exact[name].numpy(), theirs[name]) for name in names.values()) >= WORST_DB[np.float32]
+
+
+def test_against_the_reference_the_worst_sentence_counts() -> None:
+    tone = np.sin(np.arange(24_000) / 9).astype(np.float32)
+    found = against_reference([(tone, tone, tone), (tone, tone * 0.9, tone * 0.99)], with_pesq=False)
+    assert found == {"ours_db": pytest.approx(20, abs=0.01), "theirs_db": pytest.approx(40, abs=0.01), "pesq": None, "pesq_theirs": None}
 
 
 def test_compressed_weights_are_mlprograms(tmp_path: Path) -> None:
@@ -212,11 +228,12 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_compares_a_package_of_real_words(reader: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(second_opinion_runtime, "Runtime", PlainRuntime)
-    assert second_opinion.main([str(reader), "--layers", "60"]) == 0
+    assert second_opinion.main([str(reader), "--layers", "60", "--precision", "declared,exact"]) == 0
     table, *_, last = (said := capsys.readouterr().out).splitlines()
-    (row,) = json.loads(last)["rows"]
-    assert row["agreement_db"] is None or row["agreement_db"] >= 110
-    assert "| G2P | main | logits |" in said and table.startswith("| package |")
+    rows = json.loads(last)["rows"]
+    assert [row["precision"] for row in rows] == ["declared", "exact"]
+    assert all(row["agreement_db"] is None or row["agreement_db"] >= 110 for row in rows)
+    assert "| G2P | main | declared | logits |" in said and table.startswith("| package |")
 
 
 def test_a_disagreement_and_a_refusal_are_exit_1(reader: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -248,7 +265,7 @@ def test_without_the_environment_one_line_names_the_make_target(tmp_path: Path, 
     assert "\nvenv-second-opinion: " in makefile
 
 
-@pytest.mark.parametrize("given", [["any.json", "--sentences", "0"], ["any.json", "--frames", "x"], []])
+@pytest.mark.parametrize("given", [["a.json", "--sentences", "0"], ["a.json", "--frames", "x"], ["a.json", "--precision", "half"], []])
 def test_bad_flags_are_exit_2(given: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         second_opinion.main(given)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bench.coreai.graph import Operation
@@ -24,6 +25,7 @@ class Call:
     constants: Mapping[str, Any]
     dense: Callable[[str], Tensor]
     kernels: Kernels
+    half: torch.dtype = torch.float16  # what the program's fp16 is computed in
 
     def has(self, name: str) -> bool:
         """Whether the parameter is given."""

@@ -31,10 +31,16 @@ class Bridge(nn.Module):
     """
 
     def __init__(
-        self, graph: Graph, kernels: Kernels, watched: tuple[str, ...] = (), lowerings: Mapping[str, Lowering] = LOWERINGS
+        self,
+        graph: Graph,
+        kernels: Kernels,
+        watched: tuple[str, ...] = (),
+        lowerings: Mapping[str, Lowering] = LOWERINGS,
+        half: torch.dtype = torch.float16,
     ) -> None:
+        """`half`: what the program's fp16 values are computed in; constants are decompressed in fp16 first."""
         super().__init__()
-        self.graph, self.kernels, self.lowerings = graph, kernels, lowerings
+        self.graph, self.kernels, self.lowerings, self.half = graph, kernels, lowerings, half
         self.wanted = (*graph.outputs, *watched)
         self.weights = nn.ModuleDict()
         self._weight_of: dict[str, str] = {}
@@ -58,8 +64,10 @@ class Bridge(nn.Module):
     def dense(self, name: str) -> Tensor:
         """A constant by the program's name for it, decompressed."""
         if name in self._weight_of:
-            return self.weights[self._weight_of[name]](self.kernels)
-        return self.get_buffer(self._buffer_of[name])
+            value = self.weights[self._weight_of[name]](self.kernels)
+        else:
+            value = self.get_buffer(self._buffer_of[name])
+        return value.to(self.half) if value.dtype == torch.float16 else value
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The function's outputs, then what is watched, in the program's types."""
@@ -67,7 +75,7 @@ class Bridge(nn.Module):
         for op in self.graph.operations:
             if op.outputs[0] in self._weight_of:
                 continue
-            result = self.lowerings[op.op_type](Call(op, values, self.graph.constants, self.dense, self.kernels))
+            result = self.lowerings[op.op_type](Call(op, values, self.graph.constants, self.dense, self.kernels, self.half))
             results = (result,) if isinstance(result, torch.Tensor) else result
             values.update(zip(op.outputs, results, strict=False))  # an output nobody reads may have no name
         return tuple(values[name] for name in self.wanted)

@@ -77,7 +77,8 @@ def maximum(x: Any, y: Any) -> Tensor:
 
 def cast(call: Call) -> Tensor:
     """Floats to integers: towards zero."""
-    return call.tensor("x").to(DTYPES[call.attribute("dtype")])
+    dtype = DTYPES[call.attribute("dtype")]
+    return call.tensor("x").to(call.half if dtype == torch.float16 else dtype)
 
 
 def gelu(call: Call) -> Tensor:

@@ -2,8 +2,9 @@
 
     .venv-coreai/bin/python -m bench.coreai.runner FOLDER
 
-FOLDER holds request.json (package, function, inputs, watched, free) and given_0.npz, given_1.npz, ... of one shape; answered_0.npz, ...
-and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}.
+FOLDER holds request.json (package, function, watched, free, wide) and given_0.npz, given_1.npz, ... of one shape; answered_0.npz, ...
+and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}. `wide`: fp16 values
+are computed in fp32.
 """
 
 import asyncio
@@ -74,6 +75,11 @@ async def execute(path: Path, cases: list[dict[str, np.ndarray]]) -> list[dict[s
     return answers
 
 
+def widened(array: np.ndarray, wide: bool) -> np.ndarray:
+    """fp32 in place of fp16 where that is asked for."""
+    return array.astype(np.float32) if wide and array.dtype == np.float16 else array
+
+
 def answer(folder: Path) -> dict[str, Any]:
     """All of a request; what stands in answer.json."""
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
@@ -83,10 +89,10 @@ def answer(folder: Path) -> dict[str, Any]:
     cases = []
     for file in files:
         with np.load(file) as arrays:
-            cases.append({name: arrays[name] for name in graph.inputs})
+            cases.append({name: widened(arrays[name], request["wide"]) for name in graph.inputs})
     names = [f"out_{i}" for i in range(len(graph.outputs) + len(watched))]  # a program's own names need not be unique here
     started = time.process_time()
-    module = Bridge(graph, AppleKernels(), watched)
+    module = Bridge(graph, AppleKernels(), watched, half=torch.float32 if request["wide"] else torch.float16)
     convert(module, {name: torch.from_numpy(value) for name, value in cases[0].items()}, names, request["free"], folder / "p.aimodel")
     converted = time.process_time()
     for file, found in zip(files, asyncio.run(execute(folder / "p.aimodel", cases)), strict=True):
