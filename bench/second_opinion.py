@@ -93,7 +93,7 @@ def opinion(subject: "Subject", runtime: "Runtime", arguments: argparse.Namespac
 
     free = subject.open_axes if arguments.free else {}
     answers, seconds = [], [0.0, 0.0]
-    for cases in groups(subject.cases):
+    for cases in groups(subject.cases, bool(free)):
         try:
             found, told = runtime.ask(subject.package, subject.function, [case.given for case in cases], free=free, wide=subject.wide)
         except RuntimeRefused as problem:

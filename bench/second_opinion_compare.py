@@ -13,8 +13,10 @@ from bench.second_opinion_cases import Case, Subject
 from core.figures import snr_db
 
 
-def groups(cases: Sequence[Case]) -> list[list[Case]]:
-    """Cases of equal shapes together: one conversion each."""
+def groups(cases: Sequence[Case], free: bool) -> list[list[Case]]:
+    """Cases of equal shapes together: one conversion each. With open lengths one conversion serves all."""
+    if free:
+        return [list(cases)]
     found: dict[tuple, list[Case]] = defaultdict(list)
     for case in cases:
         found[tuple(value.shape for value in case.given.values())].append(case)

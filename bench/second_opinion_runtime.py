@@ -8,6 +8,7 @@ One request is one conversion, at the lengths of its first input.
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv-coreai" / "bin" / "python"
 TARGET = "make venv-second-opinion"
 TOLD = 400  # characters of a failure
+PLACE = re.compile(r"at #debuginfo\.location<.*\]>\]>: +")  # where in the exported module, in a thousand characters
 
 
 class RuntimeRefused(RuntimeError):
@@ -47,7 +49,7 @@ class Runtime:
         free: Mapping[str, Sequence[int]] | None = None,
         wide: bool = False,
     ) -> tuple[list[dict[str, np.ndarray]], dict[str, Any]]:
-        """Outputs and `watched` values by name for every case (all of one shape), and versions and seconds.
+        """Outputs and `watched` values by name for every case (all of one shape but for free axes), and versions and seconds.
 
         `free`: axes whose length the export leaves open, by input. `wide`: the program's fp16 is computed in fp32. Raises RuntimeRefused.
         """
@@ -77,4 +79,4 @@ def last_words(stderr: str) -> str:
     """The last line of a traceback that names an error."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     named = [line for line in lines if "Error" in line.split(":")[0] or "error:" in line]
-    return (named or lines or [""])[-1][:TOLD]
+    return PLACE.sub("", (named or lines or [""])[-1])[:TOLD]

@@ -32,8 +32,8 @@ def expand_dims(call: Call) -> Tensor:
 def squeeze(call: Call) -> Tensor:
     """Without the axes of length 1, all of them where none is named."""
     x = call.tensor("x")
-    axes = call.attribute("axes")
-    return x.squeeze() if axes is None else x.squeeze(tuple(a % x.dim() for a in axes))
+    axes = {a % x.dim() for a in call.attribute("axes", [i for i, n in enumerate(x.shape) if n == 1])}
+    return x.reshape([n for i, n in enumerate(x.shape) if i not in axes])
 
 
 def reshape(call: Call) -> Tensor:
