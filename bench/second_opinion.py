@@ -37,7 +37,7 @@ LIMIT_DB = 55.0  # one execution in fp16 against another: 57 to 60 of the demo v
 LIMIT_PESQ = 0.02  # int8 codes on a rounding edge part two good executions by 38 to 41 dB, which nobody hears
 SHOWN = 10
 HEADINGS = (
-    "package", "function", "precision", "output", "sentences", "agreement, dB", "against fp32: ours / Core AI's, dB", "the same, PESQ",
+    "package", "function", "precision", "output", "inputs", "agreement, dB", "against fp32: ours / Core AI's, dB", "the same, PESQ",
     "CPU s: convert, execute", "good",
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.second_opinion", description=__doc__.splitlines()[0])
     parser.add_argument("packages", nargs="+", type=Path, metavar="PKG", help=".mlpackage, or its manifest")
     parser.add_argument("--sentences", type=_count, default=1, help="so many of the tuning set (default: %(default)s)")
-    parser.add_argument("--frames", type=_count, default=20, help="of an excerpt for the vocoder, 40 a second (default: %(default)s)")
+    parser.add_argument("--frames", type=_lengths, default=(20,), help="of excerpts for the vocoder, 40 a second: 20,40 (default: 20)")
     parser.add_argument("--precision", type=_precisions, default=PRECISIONS[:1], help="declared, exact or both (default: declared)")
     parser.add_argument("--layers", type=float, metavar="DB", help="name the first operations that agree by less")
     parser.add_argument("--free", action="store_true", help="export with open lengths")
@@ -60,6 +60,10 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 1200):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1200")
     return int(text)
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
 
 
 def _precisions(text: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What a package is asked in the second opinion: real sentences of its own checkpoint, with mlprogram's answers to them.
 
-    subjects = subjects_of(Manifest.load(path), checkpoint, sentences=2, frames=20)
+    subjects = subjects_of(Manifest.load(path), checkpoint, Asked(sentences=2, frames=(20,), precision="declared"))
     subjects[0].cases[0].given["features"], subjects[0].cases[0].ours["waveform"]
 
 The chain that a user would run makes the inputs, and a recorder in the place of the package keeps them. Sentences are of the tuning set.
@@ -9,6 +9,7 @@ The chain that a user would run makes the inputs, and a recorder in the place of
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Asked:
-    """How much is compared: sentences, frames of a vocoder's excerpt, the precision of mlprogram."""
+    """How much is compared: sentences, frames of a vocoder's excerpts of each, the precision of mlprogram."""
 
     sentences: int
-    frames: int
+    frames: tuple[int, ...]
     precision: str
 
 
@@ -112,16 +113,15 @@ def subjects_of(manifest: Manifest, checkpoint: Checkpoint | None, asked: Asked)
 
 
 def _vocoder(manifest: Manifest, checkpoint: Checkpoint, asked: Asked) -> list[Subject]:
-    """Excerpts of so many sentences, in the smallest bucket that holds them."""
+    """Excerpts of so many sentences, each in the smallest bucket that holds it."""
     opened = VocoderPackage(manifest.path, opened=lambda path: Recorder(path, "main", asked.precision))
-    frames = asked.frames
-    said = [utterance for utterance in own_speech(checkpoint, TUNING) if utterance.frames >= AFTER_FRAMES + frames][: asked.sentences]
+    said = [utterance for utterance in own_speech(checkpoint, TUNING) if utterance.frames >= AFTER_FRAMES + max(asked.frames)]
     vocoder, encoder, cases = Vocoder.of(checkpoint), text_encoder(checkpoint), []
-    bucket, subject = bucket_for(frames, opened.buckets), opened.program.subject
-    for utterance in said:
+    subject = opened.program.subject
+    for utterance, frames in product(said[: asked.sentences], asked.frames):
         inputs = excerpt(vocoder_inputs(checkpoint, vocoder, encoder, utterance, seed=0), AFTER_FRAMES, frames)
         opened.render(inputs)
-        plain, join = subject.cases[-1], partial(_joined, opened.form, frames, bucket)
+        plain, join = subject.cases[-1], partial(_joined, opened.form, frames, bucket_for(frames, opened.buckets))
         cases.append(Case(plain.given, plain.ours, render_reference(vocoder, inputs), join))
     subject.cases[:] = cases
     return [subject]

@@ -275,8 +275,8 @@ def test_bad_flags_are_exit_2(given: list[str]) -> None:
 def test_the_last_words_of_a_failure_are_its_error() -> None:
     stderr = "Traceback\n  File x\nRuntimeError: no lowering\nwarning: later\n"
     assert last_words(stderr) == "RuntimeError: no lowering"
-    placed = 'RuntimeError: the pipeline: at #debuginfo.location<loc("m.py":78:0) in @main metadata = [<"a": ["B$1"]>]>:  a dimension is dynamic.'
-    assert last_words(placed) == "RuntimeError: the pipeline: a dimension is dynamic."
+    placed = 'RuntimeError: rewriting: at #debuginfo.location<loc("m.py":78:0) in @main metadata = [<"a": ["B$1"]>]>:  it is dynamic.'
+    assert last_words(placed) == "RuntimeError: rewriting: it is dynamic."
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@
     .venv-coreai/bin/python -m bench.coreai.runner FOLDER
 
 FOLDER holds request.json (package, function, watched, free, wide) and given_0.npz, given_1.npz, ... of one shape but for free axes;
-answered_0.npz, ... and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}. `wide`: fp16 values
-are computed in fp32.
+answered_0.npz, ... and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}.
+`wide`: fp16 values are computed in fp32.
 """
 
 import asyncio
