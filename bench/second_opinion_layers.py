@@ -74,20 +74,28 @@ def parted(operations: Iterable[Operation], comparison: Comparison, limit_db: fl
     return found
 
 
+def same_values(operations: Iterable[Operation]) -> dict[str, str]:
+    """What is one value twice where fp16 is computed in fp32, and a graph may give back once: what a cast reads -> what it gives."""
+    casts = [(op.inputs["x"][0], op.outputs[0].name) for op in operations if op.op_type == "cast"]
+    return dict(casts)
+
+
 def layers(subject: Subject, runtime: Runtime, limit_db: float, shown: int) -> dict[str, Any]:
     """`parted` on the first case, `shown` of them at most; every value that is computed and not only moved is watched."""
     case = subject.cases[0]
     ours: dict[str, np.ndarray] = dict(case.given)
     operations = [op for op in subject.program.operations if op.op_type != "const" and not op.op_type.startswith("constexpr_")]
     subject.program(dict(case.given), hook=lambda name, op_type, value: ours.update({name: value.numpy().copy()}))
+    same = same_values(operations) if subject.wide else {}
     watched = [value.name for op in operations if op.op_type not in MOVES for value in op.outputs if value.name in ours]
-    watched = [name for name in watched if name not in subject.program.outputs]
+    watched = [name for name in watched if name not in subject.program.outputs and name not in same]
     found = {"package": subject.package.stem, "function": subject.function, "limit_db": limit_db, "watched": len(watched)}
     try:
         answers, _ = runtime.ask(subject.package, subject.function, [case.given], watched, wide=subject.wide)
     except RuntimeRefused as problem:
         return found | {"refused": str(problem), "count": 0, "parted": []}
-    below = parted(operations, Comparison(ours, answers[0]), limit_db)
+    theirs = answers[0] | {name: answers[0][source] for name, source in same.items() if source in answers[0]}
+    below = parted(operations, Comparison(ours, theirs), limit_db)
     return found | {"refused": "", "count": len(below), "parted": below[:shown]}
 
 
