@@ -22,9 +22,10 @@ from quantize.damage import damage_db2
 from quantize.equalize import channel_sizes, equalized
 from quantize.features import excerpt
 from quantize.following import envelope_caps, following
+from quantize.gptq import Fit, fits_of
 from quantize.layers import Layer
 from quantize.methods import SCHEMES, Activations
-from quantize.plan import can_be_int8, pays
+from quantize.plan import can_be_fitted, can_be_int8, is_fitted, pays
 from quantize.simulate import input_sizes, simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
@@ -76,26 +77,31 @@ class LayerTrials:
     vocoder: Vocoder
     layers: tuple[Layer, ...]
     ready: Ready | None
+    fits: Mapping[str, Fit]
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
     settings: Activations | None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int) -> "LayerTrials":
-        """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8."""
+    def of(
+        cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int, fit: bool = False
+    ) -> "LayerTrials":
+        """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8. `fit`: measure
+        what fitted palettes need."""
         plain = Vocoder.of(checkpoint)
         sentences = list(calibration_inputs(checkpoint, plain, max(settings.clips if settings else 0, clips + SKIPPED)))
         ready = Ready.of(plain, sentences, settings) if settings else None
         chosen = tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
         references = tuple(render_reference(plain, clip) for clip in chosen)
-        return cls(checkpoint, plain, layers, ready, chosen, references, settings)
+        fits = fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)]) if fit else {}
+        return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
 
     def damage_db2(self, levels: Mapping[str, str]) -> float:
         """Mean damage over the clips with the named layers at their levels and all others in float."""
         schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
         chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
         vocoder = self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
-        with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}):
+        with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
             renders = [render_reference(vocoder, clip) for clip in self.clips]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
@@ -119,6 +125,8 @@ def changes(layer: Layer, level: str) -> bool:
     wanted = SCHEMES[level]
     if wanted.int8_input:
         return can_be_int8(layer)
+    if is_fitted(wanted.weights) and not can_be_fitted(layer):
+        return False
     return wanted.weights is not None and pays(layer, wanted.weights)
 
 

@@ -123,7 +123,7 @@ def run(argv: list[str] | None) -> int:
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
     settings = method_named("mixed").activations if kind == INT8_MACS else None
-    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips)
+    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips, kind == SIZE)
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
     found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
