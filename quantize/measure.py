@@ -17,7 +17,7 @@ from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.schema import conform
 from core.staging import parse_json
-from quantize.activations import calibration_inputs
+from quantize.activations import FIRST_SEED, calibration_inputs
 from quantize.damage import damage_db2
 from quantize.equalize import channel_sizes, equalized
 from quantize.features import excerpt
@@ -33,6 +33,7 @@ from vocoder.packing import VocoderInputs
 
 FORMAT = 2
 EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
+OTHER_NOISE = 500  # added to a sentence's seed
 SKIPPED = 13  # sentences more than are measured on, to find long ones
 
 
@@ -89,9 +90,9 @@ class LayerTrials:
         """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8. `fit`: measure
         what fitted palettes need."""
         plain = Vocoder.of(checkpoint)
-        sentences = list(calibration_inputs(checkpoint, plain, max(settings.clips if settings else 0, clips + SKIPPED)))
+        sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
         ready = Ready.of(plain, sentences, settings) if settings else None
-        chosen = tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
+        chosen = longest(sentences, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
         fits = fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)]) if fit else {}
         return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
@@ -103,6 +104,13 @@ class LayerTrials:
         vocoder = self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
         with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
             renders = [render_reference(vocoder, clip) for clip in self.clips]
+        return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+
+    def seed_damage_db2(self) -> float:
+        """The same for the vocoder unchanged with other noise: what a choice's damage is to be held against."""
+        clips = len(self.clips)
+        others = calibration_inputs(self.checkpoint, self.vocoder, drawn(self.settings, clips), first_seed=FIRST_SEED + OTHER_NOISE)
+        renders = [render_reference(self.vocoder, clip) for clip in longest(list(others), clips)]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
     def header(self) -> dict[str, Any]:
@@ -118,6 +126,16 @@ class LayerTrials:
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
         """Every (layer, level) that changes anything."""
         return [(layer.name, level) for layer in self.layers for level in levels if changes(layer, level)]
+
+
+def drawn(settings: Activations | None, clips: int) -> int:
+    """How many sentences are looked at for the longest."""
+    return max(settings.clips if settings else 0, clips + SKIPPED)
+
+
+def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
+    """The first EXCERPT_FRAMES of the `clips` longest."""
+    return tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
 
 
 def changes(layer: Layer, level: str) -> bool:
