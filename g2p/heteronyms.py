@@ -15,7 +15,7 @@ from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import US, Dialect
 from g2p.symbols import PAUSES
 from g2p.tagger.classes import Classes
-from g2p.tagger.clauses import is_verb
+from g2p.tagger.clauses import PERFECT, is_noun, is_verb
 from g2p.tagger.demonstrative import is_demonstrative
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
@@ -64,10 +64,14 @@ class Heteronyms:
             return ("VBD",) if is_habit(words, index, classes) else ()
         if words[index] == "Polish":
             return ("VERB",) if opens_command(words, index, classes) else ()
-        if word == "that" and "DT" in keys:
+        if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
+        if is_noun(words, index, classes):
+            return ("NOUN",)
+        if word == "learned" and index and words[index - 1].lower() in PERFECT:
+            return ()
         senses = SENSES.get(word)
         if senses is not None and "*" in senses.tags:
             return (sense(word, words, index),)

@@ -82,7 +82,8 @@ class Lexicon:
 
     def lists(self, word: str) -> bool:
         """Whether a list has `word` as one, in this case or in lower case: what a normalizer must not split."""
-        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in (word, word.lower()))
+        forms = (word,) if is_plural_acronym(word) else (word, word.lower())  # NGOs is no form of the name Ngo
+        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in forms)
 
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""

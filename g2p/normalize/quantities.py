@@ -245,11 +245,11 @@ def nth(scan: Scan, position: int) -> int:
 
 
 def thousands(scan: Scan, position: int) -> int:
-    """1 000 000 with spaces (SI style): at least two groups, or one before a word."""
+    """1 000 000 with spaces (SI style): at least two groups, or one before a word or a unit."""
     match = SPACED_GROUPS.match(scan.text, position)
     if (
         not match
-        or (match[0].count(" ") < 2 and not re.match(r"\s[a-z]", scan.text[match.end() : match.end() + 2]))
+        or (match[0].count(" ") < 2 and not re.match(r"\s[a-z]", scan.text[match.end() : match.end() + 2]) and not has_unit(scan, match.end()))
         or match[0][0] == "0"
         or not scan.space_before(position)
     ):

@@ -42,17 +42,35 @@ def has_verb(words: Sequence[str], start: int, classes: Callable[[str], str]) ->
     return False
 
 
+def counts_many(words: Sequence[str], start: int, classes: Callable[[str], str]) -> bool:
+    """Whether the nouns and adjectives from `start` on end in a plural: `that` cannot point at many, so it joins."""
+    last = ""
+    for word in words[start:]:
+        if classes(word)[:1] not in ("n", "N", "j"):
+            break
+        last = word
+    return classes(last)[:1] == "N" or (last[:1].isupper() and last.endswith("s") and not last.endswith("ss"))
+
+
 def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
     """Is `words[at]` (that) a demonstrative or a pronoun that points, not a conjunction, a relative or an adverb?"""
     before = words[at - 1].lower() if at else ""
     skip = 2 if words[at + 1 : at + 2] and words[at + 1] in QUOTES and words[at + 2 : at + 3] else 1
     after = words[at + skip].lower() if at + skip < len(words) else ""
     opens = not before or before in MARKS
+    left = classes(words[at - 1])[:1] if at else ""
+    if words[at].lower() != "that":  # that's: behind a noun it joins (a thing that's done)
+        return opens or not (before in ANTECEDENTS or before == "thing" or left in ("n", "N"))
     if not after or after in MARKS or after == "which":
+        return True
+    beyond = words[at + 2] if at + 2 < len(words) else "."
+    if after in ("much", "many", "far") and beyond in MARKS:  # expect that much
         return True
     if before in JOINS_BEFORE or after.split("'")[0] in SUBJECTS or after in ADVERBS:
         return False
-    kind, left = classes(words[at + skip])[:1], classes(words[at - 1])[:1] if at else ""
+    kind = classes(words[at + skip])[:1]
+    if not opens and before not in PREPOSITIONS and counts_many(words, at + skip, classes):
+        return False
     clause = has_verb(words, at + skip + 1, classes)
     if clause and (before in SAYS or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
         return False
