@@ -25,6 +25,7 @@ from g2p.tagger.words import word_set
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
+INTENSIFIERS = word_set("very extremely")  # an adjective follows
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 
@@ -68,6 +69,8 @@ class Heteronyms:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
+        if index and words[index - 1].lower() in INTENSIFIERS:
+            return ("ADJ",)
         if is_noun(words, index, classes):
             return ("NOUN",)
         if word == "learned" and index and words[index - 1].lower() in PERFECT:
