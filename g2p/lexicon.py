@@ -146,6 +146,7 @@ def _palatal(skip: int, phonemes: str) -> str:
     return phonemes[: places[skip]] + "j" + phonemes[places[skip] :]
 
 
+_DRAWN_OUT = re.compile(r"([a-z])\1\1+")  # sooo, cooool: as so, cool
 _ENDS_OPEN = re.compile("[Ai]$")
 Lists = tuple[tuple[Mapping[str, Entry], Source, float], ...]
 
@@ -158,7 +159,7 @@ def is_plural_acronym(word: str) -> bool:
 def _forms(word: str) -> list[str]:
     """Spellings to try: as written, without accents, in lower case when capitals are not just the first letter."""
     if word.isascii() and word.islower():
-        return [word]
+        return [word] if not _DRAWN_OUT.search(word) else [word, _DRAWN_OUT.sub(r"\1\1", word), _DRAWN_OUT.sub(r"\1", word)]
     folded = fold(word)
     shouted = word[1:] != word[1:].lower() and not is_plural_acronym(word)
     return list(dict.fromkeys([word, folded, *([folded.lower()] if shouted else [])]))
