@@ -67,6 +67,8 @@ class Heteronyms:
             return ("VERB",) if opens_command(words, index, classes) else ()
         if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
+        if word == "minute" and index and classes(words[index - 1].rpartition("-")[2])[:1] == "0":  # a 5 minute call
+            return ()
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
         if index and words[index - 1].lower() in INTENSIFIERS:

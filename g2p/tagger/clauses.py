@@ -11,9 +11,9 @@ from g2p.tagger.words import word_set
 OPENERS = word_set("if when unless while because although until whenever once as")
 PATHS = word_set("through around down up past along across over into between its his her their towards toward back out")
 CHAT_SUBJECTS = word_set("u i you we they")
-ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone he she it")
+ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone one he she it")
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
-DWELLING = word_set("in on at near with among under alone together longer forever there here by without within off through to")
+DWELLING = word_set("in on at near with among under alone together longer forever there here by without within off through to by therein")
 OBJECTS = word_set("to the a an your my our their his her its how what you us them him it me everyone many all both some any people")
 PERFECT = word_set("has have had having i've you've we've they've he's she's i'd he'd she'd we'd they'd who've who's")
 LENDS_VERB = word_set(
@@ -52,9 +52,10 @@ def dwells(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool
         return False
     before, kind = words[at - 1], classes(words[at - 1])
     if words[at].lower() == "lives":
-        return kind == "n" and before.islower() and not before.endswith("s") and before not in ("human", "love", "sex")
+        subject = kind == "n" or (kind[:1] == "n" and at > 1 and classes(words[at - 2])[:1] == "D")
+        return subject and before.islower() and not before.endswith("s") and before not in ("human", "love", "sex")
     plural = kind in ("N", "Nj") or (before[:1].isupper() and before.endswith("s") and kind[:1] == "n")
-    return plural or (before == "and" and words[at + 1].lower() in ("in", "near", "with", "among"))
+    return plural or (before in ("and", "or") and words[at + 1].lower() in ("in", "near", "with", "among"))
 
 
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
