@@ -68,8 +68,8 @@ MARKS = re.compile(r"[“”\"();:,.!?—…]")
 WEAK_VOWELS = re.compile("(?<![ˈˌ])[ɪᵻəɛᵊ]")
 
 
-LETTER_NAMES = "A bi si di i ɛf ʤi Aʧ I ʤA kA ɛl ɛm ɛn O pi kju ɑɹ ɛs ti ju vi dʌbᵊlju ɛks wI zi".split()
-SPELLED = re.compile(f"(?:{'|'.join(sorted(LETTER_NAMES, key=len, reverse=True))}){{2,}}[zs]?")
+_LETTER_NAMES = "A bi si di i ɛf ʤi Aʧ I ʤA kA ɛl ɛm ɛn O pi kju ɑɹ ɛs ti ju vi dʌbᵊlju ɛks wI zi"
+SPELLED = re.compile(f"(?:{'|'.join(sorted(_LETTER_NAMES.split(), key=len, reverse=True))}){{2,}}[zs]?")
 
 
 def kind_of(ours: str, others: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import Token
+from g2p.tagger.words import word_set
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -51,16 +52,16 @@ def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
 
 
 # A capital A is the letter behind these (an A, plan A) and before those (A and B, A minor); else A Crowded Fire is a title's article.
-BEFORE_LETTER = frozenset(
+BEFORE_LETTER = word_set(
     "a an the this that my your his her our their each every no one straight capital letter grade vitamin hepatitis plan type team group "
-    "class section part point option exhibit block gate level side key note from big".split()
+    "class section part point option exhibit block gate level side key note from big"
 )
-AFTER_LETTER = frozenset(
+AFTER_LETTER = word_set(
     "and or to through plus minus vs versus but was will would can has had does did means gives got goes comes with for from on by below "
-    "above sharp flat major minor student students level levels list string team side".split()
+    "above sharp flat major minor student students level levels list string team side"
 )
 
-JOINED_LETTER = frozenset("and or is was to vs versus plus".split())
+JOINED_LETTER = word_set("and or is was to vs versus plus")
 
 
 def is_article(tokens: Sequence[Token], place: int, ahead: Ahead) -> bool:

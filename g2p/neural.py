@@ -34,7 +34,7 @@ class NeuralG2P:
         alphabet: Alphabet = AMERICAN,
         confidence: tuple[float, float] = (1.0, 0.0),
     ) -> None:
-        """A PyTorch model, or any function that computes its logits (NumPy, a package); `confidence`: slope and shift of its probability."""
+        """A PyTorch model, or a function that computes its logits; `confidence`: slope and shift of its probability (g2p/decode.py)."""
         if (model is None) == (run is None):
             raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
         if model is not None:

@@ -17,9 +17,7 @@ from pipeline.tally import Tally
 from pipeline.timestamps import stamp, with_times
 from tests.test_conductor_pipeline import VOICE, FakeFunctions, FakeVocoder
 
-LONG = (
-    "The ferry crossed the harbour in the morning, and nobody on board saw the storm; in 2026 it is [Kokoro](/kˈOkəɹO/)'s turn. " * 2
-)
+LONG = "The ferry crossed the harbour in the morning, and nobody on board saw the storm; in 2026 it is [Kokoro](/kˈOkəɹO/)'s turn. " * 2
 
 
 @pytest.fixture(scope="module")

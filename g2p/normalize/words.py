@@ -26,7 +26,8 @@ BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
 CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
-BEFORE_YOU = frozenset("to for with from at see are love thank thanks miss about of than like".split())  # u behind them is no letter
+_BEFORE_YOU = "to for with from at see are love thank thanks miss about of than like"  # u behind them is no letter
+BEFORE_YOU = frozenset(_BEFORE_YOU.split())
 LONGEST_PLAIN = 80
 
 

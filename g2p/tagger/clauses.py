@@ -59,7 +59,7 @@ def dwells(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool
 
 
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
-    """Whether a base form cannot be a verb: behind one singular noun with its determiner (her birthday present), nothing lending it a verb."""
+    """Whether a base form cannot be a verb: it stands behind a singular noun with its determiner (her birthday present)."""
     if at < 2 or words[at].lower().endswith("s") or words[at].lower() in PAST:
         return False
     before = words[at - 1]

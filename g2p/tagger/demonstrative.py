@@ -29,6 +29,7 @@ SAYS = word_set(
 ANTECEDENTS = word_set("one ones those all anything something everything nothing anyone someone everyone people will")
 FINITE = word_set("is are was were am be can could will would has have had may might must should do does did don't doesn't isn't aren't")
 AFTER_POINTING = word_set("and or to in into at on for with again anymore too either")
+JOINS_CLAUSE = word_set("be not it")  # it's not that he minds
 MODIFIERS = word_set("sales sports arms savings goods customs news physics politics series")  # a singular may follow
 PLURAL_VERBS = word_set("are were have do aren't weren't haven't don't")
 LENDS_VERB = word_set("to will can could would should might may must don't didn't doesn't please")
@@ -79,7 +80,7 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     if not opens and before not in PREPOSITIONS and counts_many(words, at + skip, classes):
         return False
     clause = has_verb(words, at + skip + 1, classes, past_commas=kind == "I" and before in SAYS)
-    if clause and (before in SAYS or before in ("be", "not", "it") or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
+    if clause and (before in SAYS or before in JOINS_CLAUSE or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
         return False
     if left == "O" and kind in ("n", "j") and not clause:
         return True

@@ -80,8 +80,8 @@ MATURED = """+1:care +1:beef +1:cheese +1:cheddar +1:whisky +1:whiskey +1:rum +1
 +1:about +1:from +1:and +1:well +1:badly"""
 STUDYING = """+1:school +1:schools +1:student +1:students +1:program +1:programs +1:degree +1:degrees +1:studies +1:education +1:course
 +1:courses +1:assistant +1:assistants +1:seminar +1:life"""
-SCOOTERS = """-1:a -1:the -1:his -1:her -1:my -1:your -1:our -1:their -1:electric -1:old -1:new -1:stolen -1:by ride rides rode riding parked
-motorcycle scooter helmet engine"""
+SCOOTERS = """-1:a -1:the -1:his -1:her -1:my -1:your -1:our -1:their -1:electric -1:old -1:new -1:stolen -1:by ride rides rode riding
+parked motorcycle scooter helmet engine"""
 
 SENSES: Mapping[str, Senses] = {
     "bass": _of("*", ADJ=PLAYING, DEFAULT=FISHING),
