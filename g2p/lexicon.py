@@ -158,8 +158,10 @@ def is_plural_acronym(word: str) -> bool:
 
 def _forms(word: str) -> list[str]:
     """Spellings to try: as written, without accents, in lower case when capitals are not just the first letter."""
+    if _DRAWN_OUT.search(word):
+        return [word, _DRAWN_OUT.sub(r"\1\1", word), _DRAWN_OUT.sub(r"\1", word)]
     if word.isascii() and word.islower():
-        return [word] if not _DRAWN_OUT.search(word) else [word, _DRAWN_OUT.sub(r"\1\1", word), _DRAWN_OUT.sub(r"\1", word)]
+        return [word]
     folded = fold(word)
     shouted = word[1:] != word[1:].lower() and not is_plural_acronym(word)
     return list(dict.fromkeys([word, folded, *([folded.lower()] if shouted else [])]))
