@@ -42,6 +42,9 @@ def said(g2p: G2P, text: str, place: int) -> str:
         ("They orbit the Sun.", 3, "sˈʌn"),
         ("Noooo", 0, "nˈO"),
         ("the NGOs", 1, "ˌɛnʤˌiˈOz"),
+        ("my THOUGHTS exactly", 1, "θˈɔts"),
+        ("a GNOME came", 1, "nˈOm"),
+        ("a TSMC chip", 1, "tˌiˌɛsˌɛmsˈi"),
     ],
 )
 def test_rules(us: G2P, text: str, place: int, phonemes: str) -> None:
