@@ -52,6 +52,7 @@ def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: s
     better = [level for level in levels if level.record and level.verdict != SHIP and rank(level) < rank(best)]
     notes += [f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}" for level in sorted(better, key=rank)]
     beside = f"the next is {shipping[1].method} with {measure(shipping[1])}" if shipping[1:] else "the only one"
+    notes += [note for level in shipping if (note := _no_gain(level, levels, chip))]
     reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
     return Choice(SHIP, best.method, reason, releasable, tuple(notes), costs(best, levels), bests(shipping, levels, chip))
 
@@ -105,19 +106,31 @@ def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) 
     return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
 
 
+def _no_gain(level: JudgedLevel, levels: Sequence[JudgedLevel], chip: str) -> str:
+    """That int8 arithmetic buys no time by the forecast, where that is so; else ""."""
+    base, share = whole(level, levels), level.facts.int8_macs_share if level.facts else 0.0
+    if base is None or not share or _middle_ms(level, chip) < _middle_ms(base, chip):
+        return ""
+    bands = [f"{band['low_ms']:.0f} to {band['high_ms']:.0f}" for band in (level.forecast[chip], base.forecast[chip])]
+    told = f"{level.method} multiplies {share:.0%} of its arithmetic in int8 and is forecast no faster".replace("%", " %")
+    return f"{told}: {bands[0]} ms per second of audio on {chip.upper()}, {base.method} {bands[1]}; what it saves is size"
+
+
+def _middle_ms(level: JudgedLevel, chip: str) -> float:
+    """Geometric middle of a level's forecast, in ms per second of audio."""
+    band = level.forecast[chip]
+    return float((band["low_ms"] * band["high_ms"]) ** 0.5)
+
+
 def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
     """A sort key and a figure in words."""
     if objective == SMALLEST:
         return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
 
-    def middle_ms(level: JudgedLevel) -> float:
-        band = level.forecast[chip]
-        return (band["low_ms"] * band["high_ms"]) ** 0.5
-
     def words(level: JudgedLevel) -> str:
-        return f"{middle_ms(level):.2g} ms per second of audio, forecast for {chip.upper()}"
+        return f"{_middle_ms(level, chip):.2g} ms per second of audio, forecast for {chip.upper()}"
 
-    return lambda level: (round(middle_ms(level), 3), level.bytes), words
+    return lambda level: (round(_middle_ms(level, chip), 3), level.bytes), words
 
 
 def _why(level: JudgedLevel) -> str:

@@ -1,7 +1,7 @@
 """What a package is, read off the package and never off its manifest: size, weights, integer share, oldest iOS, forecasts.
 
-    facts = PackageFacts.read(manifest.package_path, frames=80)
-    facts.require_told(manifest)       # InputError names the first thing that the manifest says otherwise
+facts = PackageFacts.read(manifest.package_path, frames=80)
+facts.require_told(manifest)       # InputError names the first thing that the manifest says otherwise
 """
 
 from collections import Counter

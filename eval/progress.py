@@ -20,7 +20,7 @@ LOG_EVERY_S = 15.0
 
 
 def in_words(seconds: float) -> str:
-    """"45 s", "3 min 20 s", "1 h 05 min"."""
+    """ "45 s", "3 min 20 s", "1 h 05 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

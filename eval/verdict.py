@@ -45,7 +45,8 @@ class Check:
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
         span = "" if self.low is None or self.low == self.high else f" ({self.low:.4g} to {self.high:.4g})"
-        told = ", too near to tell with these clips" if self.state == STRADDLES else ""
+        moves = ", with which the limit moves too" if self.gate.in_seed_floors else ""
+        told = f", too near to tell with these clips{moves}" if self.state == STRADDLES else ""
         return f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{told}: {self.gate.reason}"
 
 

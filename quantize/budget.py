@@ -19,12 +19,13 @@ FP16_BYTES = 2
 
 @dataclass(frozen=True)
 class Found:
-    """A recipe, the curve it lies on, the measurements behind it, and its damage with all layers changed together."""
+    """A recipe, the curve it lies on, the measurements behind it, its damage with all layers changed together, and a seed's."""
 
     recipe: Recipe
     curve: tuple[Point, ...]
     entries: tuple[Entry, ...]
     together_db2: float
+    seed_db2: float  # of the vocoder unchanged, with other noise
     macs_share: Mapping[str, float]
 
 
@@ -48,7 +49,8 @@ def find_recipe(
         levels=dict(sorted(point.levels.items())),
     )
     total = sum(layer.macs for layer in layers)
-    return Found(recipe, tuple(curve), of_kind, trials.damage_db2(point.levels), {x.name: x.macs / total for x in layers})
+    shares = {x.name: x.macs / total for x in layers}
+    return Found(recipe, tuple(curve), of_kind, trials.damage_db2(point.levels), trials.seed_damage_db2(), shares)
 
 
 def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple[Entry, ...], parent_bytes: int, kind: str) -> list[Option]:

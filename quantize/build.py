@@ -23,10 +23,11 @@ from quantize.coverage import Coverage
 from quantize.equalize import channel_sizes, equalized
 from quantize.features import check_speech
 from quantize.following import envelope_caps, following
+from quantize.gptq import Fit, fits_of
 from quantize.layers import program_layers
 from quantize.methods import Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
-from quantize.plan import LayerPlan, int8_paths, plan_for
+from quantize.plan import LayerPlan, int8_paths, is_fitted, plan_for
 from quantize.recipe import Recipe
 from quantize.weights import compressed
 from vocoder.decoder import Vocoder
@@ -68,7 +69,7 @@ def build_compressed(
         before = Program(source.package)
         layers = program_layers(before, source.stage.layers)
         plan = plan_for(method, layers, recipe.levels if recipe else None)
-        save_package(compressed(source.package, plan, ranges(method, before, plan, source.stage)), aside)
+        save_package(compressed(source.package, plan, ranges(method, before, plan, source.stage), fits(plan, source.stage)), aside)
         after = Program(aside)
         coverage = Coverage.of(plan, layers, after)
         coverage.require()
@@ -136,6 +137,16 @@ def ranges(method: Method, program: Program, plan: tuple[LayerPlan, ...], stage:
     clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
     others = [layer for layer in chosen if layer.input not in fixed]
     return input_ranges(program, stage.form, others, clips, stage.buckets, settings.percentile) | fixed
+
+
+def fits(plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, Fit]:
+    """What the plan's fitted palettes need; nothing when it has none. InputError where layers are not the vocoder's own convolutions."""
+    paths = [entry.layer.name for entry in plan if is_fitted(entry.weights)]
+    if not paths:
+        return {}
+    if not isinstance(stage.layers, Vocoder):
+        raise InputError(f"recipe: palettes are fitted (gptq) in the literal form only, not in {stage.form.name}")
+    return fits_of(stage.checkpoint, stage.vocoder, paths)
 
 
 def checked(method: Method, stage: VocoderStage, before: Program, after: Program) -> Figure:

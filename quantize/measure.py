@@ -17,14 +17,15 @@ from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.schema import conform
 from core.staging import parse_json
-from quantize.activations import calibration_inputs
+from quantize.activations import FIRST_SEED, calibration_inputs
 from quantize.damage import damage_db2
 from quantize.equalize import channel_sizes, equalized
 from quantize.features import excerpt
 from quantize.following import envelope_caps, following
+from quantize.gptq import Fit, fits_of
 from quantize.layers import Layer
 from quantize.methods import SCHEMES, Activations
-from quantize.plan import can_be_int8, pays
+from quantize.plan import can_be_fitted, can_be_int8, is_fitted, pays
 from quantize.simulate import input_sizes, simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
@@ -32,6 +33,7 @@ from vocoder.packing import VocoderInputs
 
 FORMAT = 2
 EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
+OTHER_NOISE = 500  # added to a sentence's seed
 SKIPPED = 13  # sentences more than are measured on, to find long ones
 
 
@@ -76,27 +78,39 @@ class LayerTrials:
     vocoder: Vocoder
     layers: tuple[Layer, ...]
     ready: Ready | None
+    fits: Mapping[str, Fit]
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
     settings: Activations | None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int) -> "LayerTrials":
-        """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8."""
+    def of(
+        cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int, fit: bool = False
+    ) -> "LayerTrials":
+        """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8. `fit`: measure
+        what fitted palettes need."""
         plain = Vocoder.of(checkpoint)
-        sentences = list(calibration_inputs(checkpoint, plain, max(settings.clips if settings else 0, clips + SKIPPED)))
+        sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
         ready = Ready.of(plain, sentences, settings) if settings else None
-        chosen = tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
+        chosen = longest(sentences, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
-        return cls(checkpoint, plain, layers, ready, chosen, references, settings)
+        fits = fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)]) if fit else {}
+        return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
 
     def damage_db2(self, levels: Mapping[str, str]) -> float:
         """Mean damage over the clips with the named layers at their levels and all others in float."""
         schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
         chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
         vocoder = self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
-        with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}):
+        with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
             renders = [render_reference(vocoder, clip) for clip in self.clips]
+        return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+
+    def seed_damage_db2(self) -> float:
+        """The same for the vocoder unchanged with other noise: what a choice's damage is to be held against."""
+        clips = len(self.clips)
+        others = calibration_inputs(self.checkpoint, self.vocoder, drawn(self.settings, clips), first_seed=FIRST_SEED + OTHER_NOISE)
+        renders = [render_reference(self.vocoder, clip) for clip in longest(list(others), clips)]
         return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
     def header(self) -> dict[str, Any]:
@@ -114,11 +128,23 @@ class LayerTrials:
         return [(layer.name, level) for layer in self.layers for level in levels if changes(layer, level)]
 
 
+def drawn(settings: Activations | None, clips: int) -> int:
+    """How many sentences are looked at for the longest."""
+    return max(settings.clips if settings else 0, clips + SKIPPED)
+
+
+def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
+    """The first EXCERPT_FRAMES of the `clips` longest."""
+    return tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
+
+
 def changes(layer: Layer, level: str) -> bool:
     """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay."""
     wanted = SCHEMES[level]
     if wanted.int8_input:
         return can_be_int8(layer)
+    if is_fitted(wanted.weights) and not can_be_fitted(layer):
+        return False
     return wanted.weights is not None and pays(layer, wanted.weights)
 
 

@@ -57,10 +57,14 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class PaletteWeights:
-    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palette.py)."""
+    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palette.py).
+
+    gptq: fitted to the inputs of the tuning set's sentences (quantize/gptq.py); the literal form only.
+    """
 
     bits: int
     keep_up_to: int = SMALL
+    gptq: bool = False
 
     def __post_init__(self) -> None:
         _require(self.bits in (4, 6, 8), f"palette of {self.bits} bits: 4, 6 or 8 is needed")
@@ -115,6 +119,8 @@ SCHEMES = MappingProxyType(
         "w8": Scheme(LinearWeights()),
         "p6": Scheme(PaletteWeights(6)),
         "p4": Scheme(PaletteWeights(4)),
+        "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
+        "p4_gptq": Scheme(PaletteWeights(4, gptq=True)),
         "w8a8": Scheme(LinearWeights(), int8_input=True),
     }
 )

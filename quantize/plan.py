@@ -52,6 +52,16 @@ def reads_int8(layer: Layer, activations: Activations) -> bool:
     return can_be_int8(layer) and activations.takes(layer.name)
 
 
+def can_be_fitted(layer: Layer) -> bool:
+    """Whether a palette can be fitted to what a layer reads: affines read one column a sentence, depthwise ones one channel."""
+    return not layer.is_style and layer.channels > 1 and layer.outputs > 1
+
+
+def is_fitted(weights: Weights | None) -> bool:
+    """Whether weights are a palette fitted to the layer's inputs."""
+    return isinstance(weights, PaletteWeights) and weights.gptq
+
+
 def int8_paths(method: Method, paths: Iterable[str], recipe: Mapping[str, str] | None) -> frozenset[str]:
     """Those of the vocoder's convolutions whose input a method makes int8, by PyTorch path."""
     if method.activations is None:
@@ -80,6 +90,8 @@ def _by_level(layer: Layer, name: str) -> LayerPlan:
     level = SCHEMES[name]
     if level.int8_input and not can_be_int8(layer):
         raise InputError(f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input; {name!r} cannot be")
+    if is_fitted(level.weights) and not can_be_fitted(layer):
+        raise InputError(f"recipe: {layer.name} reads one column or one channel, no palette can be fitted to that; {name!r} cannot be")
     weights = level.weights if level.weights is not None and (level.int8_input or pays(layer, level.weights)) else None
     return LayerPlan(layer, weights, level.int8_input)
 

@@ -14,7 +14,7 @@ from core.errors import InputError
 
 INT8_MACS, SIZE = "int8_macs", "size"
 STARTS = {INT8_MACS: "w8", SIZE: "fp16"}  # the level every layer starts from
-LEVELS_FOR = {INT8_MACS: ("w8", "w8a8"), SIZE: ("fp16", "w8", "p6", "p4")}
+LEVELS_FOR = {INT8_MACS: ("w8", "w8a8"), SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq")}
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,11 @@ def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
     print(f"recipe: {recipe_file}, plot: {plot_file}")
     print(
         f"int8 MACs {forecast['int8_macs']:.1%}, size {forecast['size']:.3f} of fp16, log-spectral distance "
-        f"{forecast['damage_db2'] ** 0.5:.3f} dB forecast, {found.together_db2**0.5:.3f} dB with all layers together"
+        f"{forecast['damage_db2'] ** 0.5:.3f} dB forecast, {found.together_db2**0.5:.3f} dB with all layers together; another noise seed, "
+        f"nothing compressed: {found.seed_db2**0.5:.3f} dB"
     )
     fields = {"recipe": str(recipe_file), "plot": str(plot_file), "budget": dict(found.recipe.budget), "forecast": dict(forecast)}
-    print(json.dumps(fields | {"damage_together_db2": found.together_db2}))
+    print(json.dumps(fields | {"damage_together_db2": found.together_db2, "damage_of_a_seed_db2": found.seed_db2}))
 
 
 def run(argv: list[str] | None) -> int:
@@ -123,7 +124,7 @@ def run(argv: list[str] | None) -> int:
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
     settings = method_named("mixed").activations if kind == INT8_MACS else None
-    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips)
+    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips, kind == SIZE)
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
     found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)

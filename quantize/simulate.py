@@ -8,6 +8,7 @@ A figure that decides anything is measured on the executed package, never here.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from core.layers import ConvTranspose
 from quantize.equalize import watched
 from quantize.following import exceeded
+from quantize.gptq import Fit
 from quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
 from quantize.palette import palette
 from vocoder.decoder import Vocoder
@@ -38,13 +40,21 @@ def palette_grid(weight: Tensor, bits: int) -> Tensor:
     return torch.from_numpy(table[index].astype(np.float32)).view(weight.shape)
 
 
-def on_grid(weight: Tensor, weights: Weights, transposed: bool) -> Tensor:
+def fitted_grid(weight: Tensor, bits: int, fit: Fit) -> Tensor:
+    """The same, fitted to what the layer reads."""
+    table, index = fit(weight.half().numpy(), bits)
+    return torch.from_numpy(table[index].astype(np.float32)).view(weight.shape)
+
+
+def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None = None) -> Tensor:
     """A weight as a package stores it under `weights`; the output channel's axis is 1 for a transposed convolution."""
     if isinstance(weights, LinearWeights):
         return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
-    if isinstance(weights, PaletteWeights):
+    if isinstance(weights, PaletteWeights) and not weights.gptq:
         return palette_grid(weight, weights.bits)
-    raise TypeError(f"{type(weights).__name__} is not simulated: no recipe level uses it")
+    if isinstance(weights, PaletteWeights) and fit is not None:
+        return fitted_grid(weight, weights.bits, fit)
+    raise TypeError(f"{weights} is not simulated: no recipe level uses it, or nothing to fit it with was given")
 
 
 def activation_grid(x: Tensor, peak: float) -> Tensor:
@@ -66,10 +76,12 @@ def input_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: fl
 
 
 @contextmanager
-def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], ranges: Mapping[str, float]) -> Iterator[None]:
+def simulated(
+    vocoder: nn.Module, levels: Mapping[str, Scheme], ranges: Mapping[str, float], fits: Mapping[str, Fit] = MappingProxyType({})
+) -> Iterator[None]:
     """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before.
 
-    `ranges`: of what each layer reads after its own preparation (vocoder/prepared.py).
+    `ranges`: of what each layer reads after its own preparation (vocoder/prepared.py); `fits`: where palettes are fitted.
     """
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():
@@ -77,7 +89,7 @@ def simulated(vocoder: nn.Module, levels: Mapping[str, Scheme], ranges: Mapping[
             assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d), path  # as every layer that compression names
             if level.weights is not None:
                 undo.callback(layer.weight.data.copy_, layer.weight.detach().clone())
-                layer.weight.data.copy_(on_grid(layer.weight.detach(), level.weights, isinstance(layer, ConvTranspose)))
+                layer.weight.data.copy_(on_grid(layer.weight.detach(), level.weights, isinstance(layer, ConvTranspose), fits.get(path)))
             if level.int8_input:
                 undo.callback(layer.register_forward_pre_hook(partial(_rounded, ranges[path])).remove)
         yield

@@ -5,13 +5,17 @@ model = compressed(Path("build/KokoroVocoder-demo-fp16.mlpackage"), plan, peaks=
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from core.export import quiet_coremltools
 from quantize.activations import input_pass
+from quantize.layers import Layer
 from quantize.methods import BlockWeights, LinearWeights, PaletteWeights, Weights
 from quantize.palette import palette
 from quantize.plan import LayerPlan
@@ -19,9 +23,14 @@ from quantize.plan import LayerPlan
 if TYPE_CHECKING:
     import coremltools as ct
 
+    from quantize.gptq import Fit
 
-def compressed(package: Path, plan: tuple[LayerPlan, ...], peaks: Mapping[str, float]) -> "ct.models.MLModel":
-    """The model of `package` with every layer as `plan` says; `peaks`: largest magnitude of each value that a convolution reads in int8.
+
+def compressed(
+    package: Path, plan: tuple[LayerPlan, ...], peaks: Mapping[str, float], fits: Mapping[str, "Fit"] = MappingProxyType({})
+) -> "ct.models.MLModel":
+    """The model of `package` with every layer as `plan` says; `peaks`: largest magnitude of each value that a convolution reads in int8;
+    `fits`: of the layers whose palettes are fitted to their inputs.
 
     Nothing is loaded for prediction.
     """
@@ -34,31 +43,41 @@ def compressed(package: Path, plan: tuple[LayerPlan, ...], peaks: Mapping[str, f
             model = ct.models.MLModel(str(copy), skip_model_load=True)
             from quantize.scales import ScalesIntoQuantize
 
-            passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_weight_passes(plan)]
+            passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_weight_passes(plan, fits)]
             return _apply_graph_pass(model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True)
 
 
-def _weight_passes(plan: tuple[LayerPlan, ...]) -> list[Any]:
+def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"]) -> list[Any]:
     """One pass for palettes, one for integers, each told which weight constants are its own."""
     from coremltools.optimize.coreml import OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights, palettize_weights
 
     passes = []
     for make, kinds in ((palettize_weights, PaletteWeights), (linear_quantize_weights, LinearWeights | BlockWeights)):
-        configs = {e.layer.weight: _config(e.weights, e.layer.channels) for e in plan if isinstance(e.weights, kinds)}
+        configs = {e.layer.weight: _config(e.weights, e.layer, fits) for e in plan if isinstance(e.weights, kinds)}
         if configs:
             passes.append(make(OptimizationConfig(global_config=None, op_name_configs=configs), fake_compression=False))
     return passes
 
 
-def _config(weights: Weights, channels: int) -> Any:
-    """coremltools' configuration for one layer of so many input channels. The size limit was applied by the plan."""
+def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit"]) -> Any:
+    """coremltools' configuration for one layer. The size limit was applied by the plan."""
     from coremltools.optimize.coreml import OpLinearQuantizerConfig, OpPalettizerConfig
 
     if isinstance(weights, PaletteWeights):
-        return OpPalettizerConfig(mode="custom", lut_function=partial(palette, bits=weights.bits), weight_threshold=0)
+        make = partial(fits[layer.name] if weights.gptq else palette, bits=weights.bits)
+        if layer.op_type == "conv_transpose":
+            make = partial(_swapped, make=make)
+        return OpPalettizerConfig(mode="custom", lut_function=make, weight_threshold=0)
     linear = {"mode": "linear_symmetric", "dtype": f"int{weights.bits}", "weight_threshold": 0}
-    block = weights.block_of(channels) if isinstance(weights, BlockWeights) else 0
+    block = weights.block_of(layer.channels) if isinstance(weights, BlockWeights) else 0
     if block:
         return OpLinearQuantizerConfig(granularity="per_block", block_size=block, **linear)
     return OpLinearQuantizerConfig(granularity="per_channel", **linear)
+
+
+def _swapped(weight: np.ndarray, make: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """`make` for a transposed convolution, whose weight coremltools gives and takes as [O, I, 1, k] instead of [I, O, 1, k]."""
+    inner = weight.swapaxes(0, 1)
+    table, index = make(inner)
+    return table, index.reshape(inner.shape).swapaxes(0, 1).reshape(-1)

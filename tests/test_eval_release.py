@@ -26,9 +26,9 @@ from tests.builds import small_config
 from tests.release_build import release
 
 
-def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
+def level(name: str, megabytes: float, verdict: str, unfit: str | None = None, int8: float = 0.0) -> JudgedLevel:
     """A judged level; its forecast rises as its size falls."""
-    facts = PackageFacts(int(megabytes * 1e6), 0.0, {}, {}, "iOS17", {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
+    facts = PackageFacts(int(megabytes * 1e6), int8, {}, {}, "iOS17", {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
     record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
     record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
     return JudgedLevel(name, name, unfit, facts=facts, record=record)
@@ -60,6 +60,12 @@ class TestChoice:
             "w4 keeps every gate but is not chosen: for the GPU",
             "p4 would be 2.00 MB: REJECT, pesq mean",
         )
+
+    def test_int8_that_buys_no_time_is_told(self) -> None:
+        told = chosen([*LEVELS, level("w8a8", 4.1, "SHIP", int8=0.93)]).notes[-1]
+        assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8 and is forecast no faster: 0 to 1 ms per second")
+        assert told.endswith("fp16 0 to 1; what it saves is size")
+        assert not any("no faster" in note for note in chosen([*LEVELS, level("w8a8", 7.5, "SHIP", int8=0.93)]).notes)
 
     def test_nothing_ships(self) -> None:
         assert chosen([level("p4", 2.0, "REJECT")]).verdict == "REJECT"

@@ -145,7 +145,7 @@ def test_pipeline_of_folders(package: Path, tmp_path: Path) -> None:
         ("program(1.0) { func main<ios17>(tensor<fp16, [2]> x) { fp16 y = }", "line 1: '}' where a name should stand"),
         ("program(1.0)\n{ func main<ios17>(tensor<fp17, [2]> x) {} -> (x); }", "line 2: .* where an element type other than 'fp17'"),
         ("program(1.0) { func main<ios17>(tensor<fp16, [2]> x) { } -> (x)", "'end of the text' where 'func' should stand"),
-        ('program(1.0) { func main<ios17>() { fp16 a = const()[val = fp16(0xzz)]; } -> (a); }', "line 1"),
+        ("program(1.0) { func main<ios17>() { fp16 a = const()[val = fp16(0xzz)]; } -> (a); }", "line 1"),
     ],
 )
 def test_text_that_cannot_be_read(text: str, message: str) -> None:

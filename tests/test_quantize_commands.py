@@ -75,7 +75,8 @@ class TestSensitivityCommand:
             return len(layers[-1]) / 1000
 
         monkeypatch.setattr(LayerTrials, "damage_db2", damage_db2)
-        monkeypatch.setattr(measure, "calibration_inputs", lambda checkpoint, vocoder, _: calibration_inputs(checkpoint, vocoder, 2))
+        two = lambda checkpoint, vocoder, _, **more: calibration_inputs(checkpoint, vocoder, 2, **more)  # noqa: E731
+        monkeypatch.setattr(measure, "calibration_inputs", two)
         return layers
 
     def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:

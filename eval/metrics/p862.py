@@ -19,9 +19,7 @@ def pesq_positions(reference: np.ndarray, test: np.ndarray) -> tuple[float, ...]
     """PESQ at each of the three positions."""
     pieces = list(zip(*(np.split(signal, pauses_between(reference)) for signal in (reference, test)), strict=True))
     weights = [len(piece) for piece, _ in pieces]
-    return tuple(
-        float(np.average([_pesq(piece, judged, start) for piece, judged in pieces], weights=weights)) for start in PESQ_STARTS
-    )
+    return tuple(float(np.average([_pesq(piece, judged, start) for piece, judged in pieces], weights=weights)) for start in PESQ_STARTS)
 
 
 def pauses_between(signal: np.ndarray) -> list[int]:
