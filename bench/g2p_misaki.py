@@ -68,11 +68,17 @@ MARKS = re.compile(r"[“”\"();:,.!?—…]")
 WEAK_VOWELS = re.compile("(?<![ˈˌ])[ɪᵻəɛᵊ]")
 
 
+_LETTER_NAMES = "A bi si di i ɛf ʤi Aʧ I ʤA kA ɛl ɛm ɛn O pi kju ɑɹ ɛs ti ju vi dʌbᵊlju ɛks wI zi"
+SPELLED = re.compile(f"(?:{'|'.join(sorted(_LETTER_NAMES.split(), key=len, reverse=True))}){{2,}}[zs]?")
+
+
 def kind_of(ours: str, others: str) -> str:
     """What a difference is about."""
     if (ours, others) == ("tʊ", "tə"):
         return "to before a, an"
     bare, other = without_stress(ours), without_stress(others)
+    if bool(SPELLED.fullmatch(bare)) != bool(SPELLED.fullmatch(other)):
+        return "capitals: a word or letters"
     if bare == other:
         word = bare.removesuffix("s")
         return word.replace("ðæt", "that").replace("ɪn", "in") + ", stress" if word in ("ðæt", "ɪn") else "stress alone"

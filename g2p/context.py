@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import Token
+from g2p.tagger.words import word_set
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -37,7 +38,7 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "as", "when", "then", "again", "because", "if"))
+AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if"))
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
 # for WHO the tagger decides.
 _LOUD = "an as at be by do go he if in is me my no of on or so to up we who"
@@ -50,16 +51,36 @@ def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
     return loud and token.kind == "letters" and token.end - token.start == len(token.text)
 
 
-def weak_form(word: str, ahead: Ahead, first: bool, shouted: bool) -> str | None:
+# A capital A is the letter behind these (an A, plan A) and before those (A and B, A minor); else A Crowded Fire is a title's article.
+BEFORE_LETTER = word_set(
+    "a an the this that my your his her our their each every no one straight capital letter grade vitamin hepatitis plan type team group "
+    "class section part point option exhibit block gate level side key note from big"
+)
+AFTER_LETTER = word_set(
+    "and or to through plus minus vs versus but was will would can has had does did means gives got goes comes with for from on by below "
+    "above sharp flat major minor student students level levels list string team side"
+)
+
+JOINED_LETTER = word_set("and or is was to vs versus plus")
+
+
+def is_article(tokens: Sequence[Token], place: int, ahead: Ahead) -> bool:
+    """Whether a capital A is the article: it opens a clause, or stands in a title before a word that begins with a consonant."""
+    if first_word(tokens, place):
+        return ahead.word not in JOINED_LETTER
+    return ahead.vowel is False and ahead.word not in AFTER_LETTER and tokens[place - 1].text.lower() not in BEFORE_LETTER
+
+
+def weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str | None:
     """The form of a small word for what follows it, or None where the lexicon's holds.
 
-    A capital A inside a sentence is the letter (vitamin A), Am and AM keep the full form, `i` alone is the letter.
+    A capital A that is no `article` is the letter (vitamin A), Am and AM keep the full form, `i` alone is the letter.
     """
     lower = word.lower()
     forms = WEAK.get(lower)
     if word == "in" and ahead.word in AFTER_PARTICLE:
         return "ˈɪn"
-    if forms is None or (word == "A" and not first and not shouted) or (lower == "am" and word != "am") or word == "i":
+    if forms is None or (word == "A" and not article and not shouted) or (lower == "am" and word != "am") or word == "i":
         return None
     return forms[0 if ahead.vowel is None else 1 + ahead.vowel]
 

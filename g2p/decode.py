@@ -15,6 +15,22 @@ from g2p.alphabet import AMERICAN, BLANK, FRAMES, PRIMARY, Alphabet
 from g2p.result import Guess
 
 NOTHING = Guess("", 0.0)  # to be spelled out
+LEAST = 1e-4  # a probability nearer to 0 or 1 counts as this near
+
+
+def calibrated(guesses: Sequence[Guess], slope: float, shift: float) -> list[Guess]:
+    """The same answers with confidence p made sigmoid(slope * logit(p) + shift) (Platt 1999); spelled words keep 0."""
+    if (slope, shift) == (1.0, 0.0):
+        return list(guesses)
+    chances = logit(np.array([guess.confidence for guess in guesses]))
+    shares = 1 / (1 + np.exp(-(slope * chances + shift)))
+    return [Guess(guess.phonemes, float(share)) if guess.phonemes else guess for guess, share in zip(guesses, shares, strict=True)]
+
+
+def logit(chances: np.ndarray) -> np.ndarray:
+    """log(p / (1 - p)), with p kept LEAST away from 0 and 1."""
+    kept = np.clip(chances, LEAST, 1 - LEAST)
+    return np.log(kept / (1 - kept))
 
 
 @cache

@@ -15,7 +15,7 @@ from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import US, Dialect
 from g2p.symbols import PAUSES
 from g2p.tagger.classes import Classes
-from g2p.tagger.clauses import is_verb
+from g2p.tagger.clauses import PERFECT, is_noun, is_verb
 from g2p.tagger.demonstrative import is_demonstrative
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
@@ -25,6 +25,7 @@ from g2p.tagger.words import word_set
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
+INTENSIFIERS = word_set("very extremely")  # an adjective follows
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 
@@ -64,10 +65,18 @@ class Heteronyms:
             return ("VBD",) if is_habit(words, index, classes) else ()
         if words[index] == "Polish":
             return ("VERB",) if opens_command(words, index, classes) else ()
-        if word == "that" and "DT" in keys:
+        if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
+        if word == "minute" and index and classes(words[index - 1].rpartition("-")[2])[:1] == "0":  # a 5 minute call
+            return ()
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
+        if index and words[index - 1].lower() in INTENSIFIERS:
+            return ("ADJ",)
+        if is_noun(words, index, classes):
+            return ("NOUN",)
+        if word == "learned" and index and words[index - 1].lower() in PERFECT:
+            return ()
         senses = SENSES.get(word)
         if senses is not None and "*" in senses.tags:
             return (sense(word, words, index),)

@@ -82,7 +82,8 @@ class Lexicon:
 
     def lists(self, word: str) -> bool:
         """Whether a list has `word` as one, in this case or in lower case: what a normalizer must not split."""
-        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in (word, word.lower()))
+        forms = (word,) if is_plural_acronym(word) else (word, word.lower())  # NGOs is no form of the name Ngo
+        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in forms)
 
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
@@ -145,6 +146,7 @@ def _palatal(skip: int, phonemes: str) -> str:
     return phonemes[: places[skip]] + "j" + phonemes[places[skip] :]
 
 
+_DRAWN_OUT = re.compile(r"([a-z])\1\1+")  # sooo, cooool: as so, cool
 _ENDS_OPEN = re.compile("[Ai]$")
 Lists = tuple[tuple[Mapping[str, Entry], Source, float], ...]
 
@@ -156,6 +158,8 @@ def is_plural_acronym(word: str) -> bool:
 
 def _forms(word: str) -> list[str]:
     """Spellings to try: as written, without accents, in lower case when capitals are not just the first letter."""
+    if _DRAWN_OUT.search(word):
+        return [word, _DRAWN_OUT.sub(r"\1\1", word), _DRAWN_OUT.sub(r"\1", word)]
     if word.isascii() and word.islower():
         return [word]
     folded = fold(word)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from g2p.alphabet import ALPHABETS, AMERICAN, FRAMES, PADDING, Alphabet, encode, speakable
-from g2p.decode import NOTHING, decoded_batch
+from g2p.decode import NOTHING, calibrated, decoded_batch
 from g2p.result import US, Dialect, Guess
 
 if TYPE_CHECKING:
@@ -27,22 +27,29 @@ Run = Callable[["np.ndarray"], "np.ndarray"]  # ids [B, S] int32 -> logits [B, S
 class NeuralG2P:
     """Responsibilities: 1. words to ids, words of one length together; 2. logits to guesses."""
 
-    def __init__(self, model: "LetterToSound | None" = None, run: Run | None = None, alphabet: Alphabet = AMERICAN) -> None:
-        """A PyTorch model, or any function that computes its logits (NumPy, a package)."""
+    def __init__(
+        self,
+        model: "LetterToSound | None" = None,
+        run: Run | None = None,
+        alphabet: Alphabet = AMERICAN,
+        confidence: tuple[float, float] = (1.0, 0.0),
+    ) -> None:
+        """A PyTorch model, or a function that computes its logits; `confidence`: slope and shift of its probability (g2p/decode.py)."""
         if (model is None) == (run is None):
             raise ValueError("NeuralG2P reads with a model or with a function: one of the two")
         if model is not None:
             run = torch_run(model)
         assert run is not None
-        self.run, self.alphabet = run, alphabet
+        self.run, self.alphabet, self.confidence = run, alphabet, confidence
 
     @classmethod
     def load(cls, path: Path | None = None, dialect: Dialect = US) -> "NeuralG2P":
         """The bundled weights of a dialect, or those at `path`, in NumPy. Raises InputError when they are missing or changed."""
         from g2p.network import numpy_run
-        from g2p.weights import WEIGHTS_OF, load_arrays
+        from g2p.weights import WEIGHTS_OF, confidence_of, load_arrays
 
-        return cls(run=numpy_run(*load_arrays(path or WEIGHTS_OF[dialect])), alphabet=ALPHABETS[dialect])
+        path = path or WEIGHTS_OF[dialect]
+        return cls(run=numpy_run(*load_arrays(path)), alphabet=ALPHABETS[dialect], confidence=confidence_of(path))
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
         """One guess a word, in order; the same whatever else is asked at the same time, up to the rounding of float32."""
@@ -67,7 +74,7 @@ class NeuralG2P:
             row[: len(own)] = own
         rows, width = ids.shape
         logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
-        return decoded_batch(logits, [len(own) for own in symbols], self.alphabet)
+        return calibrated(decoded_batch(logits, [len(own) for own in symbols], self.alphabet), *self.confidence)
 
 
 def torch_run(model: "LetterToSound") -> Run:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from g2p.context import END, LOUD, WEAK, Ahead, first_word, is_loud, is_shouted, sense, used_to, weak_form
+from g2p.context import END, LOUD, WEAK, Ahead, is_article, is_loud, is_shouted, sense, used_to, weak_form
 from g2p.flags import REDUCED_AND, with_flags
 from g2p.lexicon import DEFAULT
 from g2p.morphology import with_clitic
@@ -101,7 +101,7 @@ class SentenceReader:
     def _in_context(self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool) -> tuple[str, Source]:
         """Phonemes and source of a small word or a heteronym."""
         word = tokens[place].text
-        weak = weak_form(word, ahead, first_word(tokens, place), shouted)
+        weak = weak_form(word, ahead, word == "A" and is_article(tokens, place, ahead), shouted)
         if weak is not None:
             return weak, "rule"
 

@@ -37,6 +37,7 @@ class WeightsManifest(TypedDict):
     sha256: str
     config: dict[str, int | float | list[int]]
     training: NotRequired[Any]
+    confidence: NotRequired[dict[str, float]]  # slope, shift and words of g2p/training/calibrate.py
 
 
 def quantized(matrix: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
@@ -103,6 +104,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise InputError(f"{path.with_suffix('.json')} is not a manifest of weights (sha256, config, training): {AGAIN}")
     conform(manifest, WeightsManifest, str(path.with_suffix(".json")))
     return manifest
+
+
+def confidence_of(path: Path) -> tuple[float, float]:
+    """Slope and shift that make the network's probability the share of right words (g2p/decode.py); 1 and 0 where none were fitted."""
+    fitted = read_manifest(path).get("confidence", {})
+    return float(fitted.get("slope", 1.0)), float(fitted.get("shift", 0.0))
 
 
 def _checked(path: Path, manifest: dict[str, Any]) -> bytes:

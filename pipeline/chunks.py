@@ -77,8 +77,12 @@ def speakable(phonemes: str) -> bool:
 
 
 def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES) -> Iterator[Chunk]:
-    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A pause that is asked for ends a chunk."""
+    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A pause that is asked for ends a chunk.
+
+    One behind the last word gives a chunk of no words, which is its silence alone; a text of pauses alone gives nothing.
+    """
     asked: float | None = None
+    said = False
     for result in results:
         for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
             chunk = replace(Chunk.of(words), before_s=asked)
@@ -86,9 +90,11 @@ def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES
                 if PARAGRAPH_BREAK.match(text, words[-1].end):
                     chunk = replace(chunk, ending="paragraph")
                 yield from cut(chunk, longest)
-                asked = None
+                asked, said = None, True
             if words[-1].pause_s:
                 asked = (asked or 0.0) + words[-1].pause_s
+    if asked is not None and said:
+        yield Chunk((), "", (), "none", before_s=asked)
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:

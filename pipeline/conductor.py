@@ -107,6 +107,8 @@ class Pipeline:
             yield result
 
     def _spoken(self, chunk: Chunk, index: int, voice: Array, options: SpeechOptions, pause: int, phonemized: float) -> Speech:
+        if not chunk.phonemes:  # silence that the text asks for behind its last word
+            return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0))
         chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
         tensors = run(STEPS, chain, begin(chunk.phonemes, options.speed, options.seed + index), self.clock, seconds)

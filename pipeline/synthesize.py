@@ -201,7 +201,8 @@ def spoken(
                 stamps.add(speech)
             if journal:
                 journal.keep(speech)
-            bar.update(task, completed=speech.chunk.words[-1].end)
+            words = speech.chunk.words  # none: the silence at the end
+            bar.update(task, completed=words[-1].end if words else len(text))
     return tally, sink
 
 

@@ -36,7 +36,7 @@ class Tally:
             self.first_audio_s = self.clock() - self.started
         for stage, spent in speech.seconds.items():
             self.seconds[stage] += spent
-        if self._before is not None:
+        if self._before is not None and len(speech.samples):  # the silence at the end has no seam
             self.worst_seam_db = max(self.worst_seam_db, seam_db(self._before, speech.samples, speech.pause))
         self._before = speech.samples
         self.chunks += 1

@@ -13,6 +13,7 @@ from g2p import G2P
 from g2p.result import Result
 from pipeline.conductor import Pipeline, Speech, SpeechOptions
 from pipeline.subtitles import LINE, Subtitles
+from pipeline.tally import Tally
 from pipeline.timestamps import stamp, with_times
 from tests.test_conductor_pipeline import VOICE, FakeFunctions, FakeVocoder
 
@@ -45,7 +46,9 @@ def spoken(g2p: G2P, text: str, speed: float = 1.0, longest: int = 300) -> list[
         ("Wait. [pause 1.5s] Now.", 2, [0, 36000]),
         ("[pause 2s] Hello.", 1, [48000]),
         ("One [pause 100ms] [pause 0.2s] two.", 2, [0, 7200]),
-        ("One. Two [pause 1s].", 2, [0, 4800]),
+        ("One. Two [pause 1s].", 3, [0, 4800, 24000]),
+        ("One. [pause 300ms]", 2, [0, 7200]),
+        ("One [pause 300ms] [pause 0.1s]", 2, [0, 9600]),
         ("One [pause 50ms] two. Three.", 3, [0, 1200, 4800]),
     ],
 )
@@ -55,7 +58,24 @@ def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(g2p: G2P, text: str, ch
     wanted = [pause if pause != 4800 else int(4800 / speed) for pause in pauses]  # the silence behind a sentence follows the pace
     assert len(found) == chunks and [speech.pause for speech in found] == wanted
     assert all(not speech.audio[: speech.pause].any() for speech in found)
+    assert all(speech.chunk.phonemes or (speech is found[-1] and len(speech.audio) == speech.pause) for speech in found)
     assert not any(" ." in speech.chunk.phonemes or " ," in speech.chunk.phonemes for speech in found)
+
+
+def test_the_silence_at_the_end_has_its_time_stamp(g2p: G2P) -> None:
+    speeches = spoken(g2p, "One [pause 2s]")
+    last = stamp(speeches[-1], len(speeches[0].audio))
+    assert (last["pause_s"], last["words"], last["phonemes"]) == (2.0, [], []) and last["end_s"] == last["start_s"]
+    assert last["end_s"] == (len(speeches[0].audio) + 48000) / 24000
+    tally = Tally()
+    for speech in speeches:
+        tally.add(speech)
+    assert tally.report()["seconds_of_audio"] == pytest.approx(last["end_s"])
+
+
+def test_a_text_of_pauses_alone_says_nothing(g2p: G2P) -> None:
+    with pytest.raises(InputError, match="nothing to say"):
+        spoken(g2p, "[pause 1s]")
 
 
 def test_a_pause_goes_in_front_of_the_first_part_of_a_cut_sentence(g2p: G2P) -> None:

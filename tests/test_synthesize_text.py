@@ -1,8 +1,10 @@
 """Text through the real g2p: the step validator and the conductor agree with it on phonemes and offsets."""
 
 import json
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
@@ -43,6 +45,17 @@ def test_speaks_text_and_says_what_was_left_out(folder: str, tmp_path: Path, cap
     assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
     assert synthesize(["😀", *flags]) == 2
     assert "nothing to say: the text holds no word (left out: 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("times", ["a.json", "a.srt"])
+def test_a_pause_at_the_end_is_silence(folder: str, tmp_path: Path, times: str, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--runtime", "torch", "--checkpoint", folder, "-o", str(tmp_path / "a.wav"), "--timestamps", str(tmp_path / times)]
+    assert synthesize(["Hello. [pause 1.5s]", *flags]) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    with wave.open(str(tmp_path / "a.wav")) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    assert report["chunks"] == 2 and len(samples) / 24000 == report["seconds_of_audio"]
+    assert not samples[-36000:].any() and samples[-36600:-36000].any()
 
 
 def test_validator_takes_text(folder: str, capsys: pytest.CaptureFixture) -> None:

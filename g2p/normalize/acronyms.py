@@ -16,7 +16,10 @@ UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
 PIECE = re.compile(rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s(?![{LOWER}]))?|[{LATIN}]")
 VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
 # Beginnings and endings that no English word has: such capitals are spelled.
-ODD = re.compile(r"^(?:[BCDFGHJKLMNPQRSTVWXZ]{4}|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$")
+ODD = re.compile(
+    r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
+    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)"
+)
 CAPITALS_NEXT = re.compile(r"[^\w\n]{1,3}([A-Z]{2,20})(?![\w])")
 
 

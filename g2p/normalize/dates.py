@@ -140,8 +140,9 @@ def weekday(scan: Scan, position: int) -> int:
     if not match or not full:
         return position
     follows = re.match(r",?\s+(?:\d|[A-Z][a-z]{2,8}\.?\s+\d)", scan.text[match.end() : match.end() + 24])
+    no_day = scan.previous_word() in ("the", "our", "that")  # around the Sun.
     if match[1] in ("Sat", "Sun", "Wed", "Mon", "Fri") and not (
-        follows or (match[2] and not scan.text[match.end() :].strip()[:1].isupper())
+        follows or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())
     ):
         return position
     scan.say(full, position, match.end())

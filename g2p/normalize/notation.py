@@ -90,10 +90,10 @@ def formula(scan: Scan, position: int) -> int:
 
 
 def enumerated(scan: Scan, position: int) -> int:
-    """a) and b) before the points of a list: the letter."""
+    """a), (b) before the points of a list: the letter."""
     match = ENUMERATED.match(scan.text, position)
     before = scan.text[position - 1 : position]
-    if not match or not (before == "" or before in " \t\n"):
+    if not match or not (before == "" or before in " \t\n("):
         return position
     scan.letters(match[1].upper(), position, position + 1, False)
     return position + 1

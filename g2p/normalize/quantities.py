@@ -77,6 +77,7 @@ PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
+LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
 _PER = "day week month year hour minute second person night head user"
 PER_NAMES = {name: name for name in _PER.split()} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
@@ -245,11 +246,11 @@ def nth(scan: Scan, position: int) -> int:
 
 
 def thousands(scan: Scan, position: int) -> int:
-    """1 000 000 with spaces (SI style): at least two groups, or one before a word."""
+    """1 000 000 with spaces (SI style): at least two groups, or one before a word or a unit."""
     match = SPACED_GROUPS.match(scan.text, position)
     if (
         not match
-        or (match[0].count(" ") < 2 and not re.match(r"\s[a-z]", scan.text[match.end() : match.end() + 2]))
+        or (match[0].count(" ") < 2 and not LOWER_NEXT.match(scan.text, match.end()) and not has_unit(scan, match.end()))
         or match[0][0] == "0"
         or not scan.space_before(position)
     ):

@@ -24,7 +24,10 @@ WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
-CHAT_LETTER = re.compile(r"([ur])(?=\s+[a-z]{1,15}(?![\w=])|[?!]|\s*$)")
+CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
+YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
+_BEFORE_YOU = "to for with from at see are love thank thanks miss about of than like"  # u behind them is no letter
+BEFORE_YOU = frozenset(_BEFORE_YOU.split())
 LONGEST_PLAIN = 80
 
 
@@ -108,14 +111,17 @@ def single(scan: Scan, position: int) -> int:
 
 
 def chat(scan: Scan, position: int) -> int:
-    """Shorthand of messages: a lower-case u before a word is `you`, an r behind it `are`."""
+    """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`."""
     match = CHAT_LETTER.match(scan.text, position)
-    if not match or not scan.space_before(position):
+    if not match or not (scan.space_before(position) or match[1] != "u"):
         return position
+    asks = YOU_NEXT.match(scan.text, position + 1) is not None
     after_you = scan.previous_word() in ("you", "they", "we", "who", "where", "how", "what")
-    if match[1] == "r" and not after_you:
+    if match[1] != "u" and not asks and not (match[1] == "r" and after_you and scan.space_before(position)):
         return position
-    scan.say("you" if match[1] == "u" else "are", position, position + 1)
+    if match[1] == "u" and scan.text[position + 1 : position + 2] in (",", ".") and scan.previous_word() not in BEFORE_YOU:
+        return position
+    scan.say({"u": "you", "r": "are", "c": "see"}[match[1]], position, position + 1)
     return position + 1
 
 

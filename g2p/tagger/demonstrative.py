@@ -29,15 +29,31 @@ SAYS = word_set(
 ANTECEDENTS = word_set("one ones those all anything something everything nothing anyone someone everyone people will")
 FINITE = word_set("is are was were am be can could will would has have had may might must should do does did don't doesn't isn't aren't")
 AFTER_POINTING = word_set("and or to in into at on for with again anymore too either")
+JOINS_CLAUSE = word_set("be not it")  # it's not that he minds
+MODIFIERS = word_set("sales sports arms savings goods customs news physics politics series")  # a singular may follow
+PLURAL_VERBS = word_set("are were have do aren't weren't haven't don't")
+LENDS_VERB = word_set("to will can could would should might may must don't didn't doesn't please")
+PEOPLE_BEFORE = word_set("them they those he she it")
 MARKS, QUOTES = frozenset('.?!;:,—…"“”()'), frozenset('"“”')
 
 
-def has_verb(words: Sequence[str], start: int, classes: Callable[[str], str]) -> bool:
+def has_verb(words: Sequence[str], start: int, classes: Callable[[str], str], past_commas: bool = False) -> bool:
     """Whether a finite verb stands between `start` and the next mark: what follows `that` is then a clause, no noun alone."""
     for word in words[start:]:
-        if word in MARKS:
+        if word in MARKS and not (past_commas and word == ","):
             return False
         if word.lower() in FINITE or classes(word)[:1] in ("z", "d", "M"):
+            return True
+    return False
+
+
+def counts_many(words: Sequence[str], start: int, classes: Callable[[str], str]) -> bool:
+    """Whether a plural is among the nouns and adjectives from `start` on: `that` cannot point at many, so it joins."""
+    for word in words[start:]:
+        if classes(word)[:1] not in ("n", "N", "j"):
+            break
+        many = classes(word)[:1] == "N" or (word[:1].isupper() and word.endswith("s") and not word.endswith("ss"))
+        if many and word not in MODIFIERS:
             return True
     return False
 
@@ -48,17 +64,30 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     skip = 2 if words[at + 1 : at + 2] and words[at + 1] in QUOTES and words[at + 2 : at + 3] else 1
     after = words[at + skip].lower() if at + skip < len(words) else ""
     opens = not before or before in MARKS
+    left = classes(words[at - 1])[:1] if at else ""
+    if words[at].lower() != "that":  # that's: behind a noun it joins (a thing that's done)
+        return opens or not (before in ANTECEDENTS | PEOPLE_BEFORE or before == "thing" or left in ("n", "N"))
+    if before == "fact" or (after in PLURAL_VERBS and before not in OPENS):
+        return False
     if not after or after in MARKS or after == "which":
+        return True
+    beyond = words[at + 2] if at + 2 < len(words) else "."
+    if after in ("much", "many", "far") and beyond in MARKS:  # expect that much
         return True
     if before in JOINS_BEFORE or after.split("'")[0] in SUBJECTS or after in ADVERBS:
         return False
-    kind, left = classes(words[at + skip])[:1], classes(words[at - 1])[:1] if at else ""
-    clause = has_verb(words, at + skip + 1, classes)
-    if clause and (before in SAYS or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
+    kind = classes(words[at + skip])[:1]
+    if not opens and before not in PREPOSITIONS and counts_many(words, at + skip, classes):
+        return False
+    clause = has_verb(words, at + skip + 1, classes, past_commas=kind == "I" and before in SAYS)
+    if clause and (before in SAYS or before in JOINS_CLAUSE or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
         return False
     if left == "O" and kind in ("n", "j") and not clause:
         return True
-    noun_before = (left in ("n", "N", "O") or before in ANTECEDENTS) and not opens
+    verb_before = at > 1 and (words[at - 2].lower() in LENDS_VERB or words[at - 2].endswith("'ll"))
+    noun_before = (left in ("n", "N", "O") or before in ANTECEDENTS) and not opens and not verb_before
+    if before == "all" and kind == "n" and not clause:
+        return True
     if after in BE or kind in ("z", "M", "d"):
         return not noun_before
     if before in PREPOSITIONS or opens or before in OPENS:

@@ -78,6 +78,10 @@ OLD_PEOPLE = """+1:man +1:woman +1:men +1:women +1:mother +1:father +1:parents +
 +1:people +1:widow"""
 MATURED = """+1:care +1:beef +1:cheese +1:cheddar +1:whisky +1:whiskey +1:rum +1:steak +1:between +1:over +1:under +1:in +1:for
 +1:about +1:from +1:and +1:well +1:badly"""
+STUDYING = """+1:school +1:schools +1:student +1:students +1:program +1:programs +1:degree +1:degrees +1:studies +1:education +1:course
++1:courses +1:assistant +1:assistants +1:seminar +1:life"""
+SCOOTERS = """-1:a -1:the -1:his -1:her -1:my -1:your -1:our -1:their -1:electric -1:old -1:new -1:stolen -1:by ride rides rode riding
+parked motorcycle scooter helmet engine"""
 
 SENSES: Mapping[str, Senses] = {
     "bass": _of("*", ADJ=PLAYING, DEFAULT=FISHING),
@@ -90,6 +94,8 @@ SENSES: Mapping[str, Senses] = {
     "row": _of("nn", DEFAULT=LINED_UP, QUARREL=QUARREL),
     "bases": _of("*", BASE=MATTRESS, DEFAULT=GROUNDS),
     "aged": _of("*", DEFAULT=MATURED, ADJ=OLD_PEOPLE),
+    "graduate": _of("vb vbp", VERB="", DEFAULT=STUDYING),
+    "moped": _of("*", VERB="around about room days", DEFAULT=SCOOTERS),
     "deserts": _of("*", DEFAULT="-1:the", VERB="-1:just"),
 }
 # What misaki's lists lack: pronunciations of ours, by the same kind of key. US and British symbols.
@@ -97,6 +103,7 @@ EXTRA: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "us": {
         "would've": {"DEFAULT": "wʊdəv", "None": "wˈʊdəv"},
         "should've": {"DEFAULT": "ʃʊdəv", "None": "ʃˈʊdəv"},
+        "that's": {"DEFAULT": "ðæts", "DT": "ðˈæts"},
         "lead": {"METAL": "lˈɛd"},
         "resume": {"NOUN": "ɹˈɛzəmˌA"},
         "resumes": {"DEFAULT": "ɹəzˈumz", "NOUN": "ɹˈɛzəmˌAz"},
@@ -110,6 +117,7 @@ EXTRA: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "gb": {
         "would've": {"DEFAULT": "wʊdəv", "None": "wˈʊdəv"},
         "should've": {"DEFAULT": "ʃʊdəv", "None": "ʃˈʊdəv"},
+        "that's": {"DEFAULT": "ðats", "DT": "ðˈats"},
         "lead": {"METAL": "lˈɛd"},
         "resume": {"NOUN": "ɹˈɛzjʊmˌA"},
         "resumes": {"DEFAULT": "ɹɪzjˈuːmz", "NOUN": "ɹˈɛzjʊmˌAz"},

