@@ -4,8 +4,11 @@ print_markdown(("chip", "ms"), [("M1", "12")])
 """
 
 
+def markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
+
+
 def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """A Markdown table, as the documents hold it."""
-    print(f"| {' | '.join(headings)} |\n| {' | '.join('---' for _ in headings)} |")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
+    """The same, printed."""
+    print(markdown(headings, rows))

@@ -1,0 +1,114 @@
+"""Execute one function of an ML program with Apple's Core AI runtime; started by bench/second_opinion.py in the environment of its own.
+
+    .venv-coreai/bin/python -m bench.coreai.runner FOLDER
+
+FOLDER holds request.json (package, function, watched, free, wide) and given_0.npz, given_1.npz, ... of one shape but for free axes;
+answered_0.npz, ... and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}.
+`wide`: fp16 values are computed in fp32.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bench.coreai.graph import read_graph
+from bench.coreai.module import Bridge
+
+
+class AppleKernels:
+    """Core AI's own operators for compressed weights and int8 tensors: the runtime decompresses and rounds."""
+
+    def __init__(self) -> None:
+        import coreai_torch._compression.custom_layers  # noqa: F401  # what registers torch.ops.coreai
+
+        self._ops = torch.ops.coreai
+
+    def blocks(self, data: Tensor, scale: Tensor, offset: Tensor | None) -> Tensor:
+        """See bench.coreai.kernels.Kernels."""
+        return self._ops.constexpr_blockwise_shift_scale(data, scale, offset)
+
+    def palette(self, indices: Tensor, lut: Tensor) -> Tensor:
+        """See bench.coreai.kernels.Kernels."""
+        return self._ops.lut_to_dense(indices, lut, 0)
+
+    def quantize(self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int) -> Tensor:
+        """See bench.coreai.kernels.Kernels."""
+        return self._ops.quantize(x, scale, dtype, offset, None, axis)
+
+    def dequantize(self, codes: Tensor, scale: Tensor, offset: Tensor | None, axis: int) -> Tensor:
+        """See bench.coreai.kernels.Kernels."""
+        return self._ops.dequantize(codes, scale, offset, None, axis)
+
+
+def convert(module: nn.Module, example: dict[str, Tensor], outputs: list[str], free: dict[str, list[int]], path: Path) -> None:
+    """Export at the example's lengths, `free` axes apart, and save as .aimodel."""
+    import coreai_torch
+
+    shapes = tuple(dict.fromkeys(free.get(name, ()), torch.export.Dim.DYNAMIC) for name in example)
+    with torch.no_grad():
+        exported = torch.export.export(module.eval(), tuple(example.values()), dynamic_shapes=(shapes,) if free else None)
+    exported = exported.run_decompositions(coreai_torch.get_decomp_table())
+    converter = coreai_torch.TorchConverter()
+    converter.add_exported_program(exported, input_names=list(example), output_names=outputs)
+    converter.to_coreai().save_asset(path)
+
+
+async def execute(path: Path, cases: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """Every case by the runtime."""
+    from coreai.authoring.asset import AIModelAsset
+    from coreai.runtime import NDArray
+
+    answers = []
+    async with AIModelAsset.load(path).executable() as model:
+        function = model.load_function("main")
+        for case in cases:
+            answer = await function({name: NDArray(array) for name, array in case.items()})
+            answers.append({name: np.array(value.numpy()) for name, value in answer.items()})
+    return answers
+
+
+def widened(array: np.ndarray, wide: bool) -> np.ndarray:
+    """fp32 in place of fp16 where that is asked for."""
+    return array.astype(np.float32) if wide and array.dtype == np.float16 else array
+
+
+def answer(folder: Path) -> dict[str, Any]:
+    """All of a request; what stands in answer.json."""
+    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    graph = read_graph(Path(request["package"]), request["function"])
+    watched = tuple(request["watched"])
+    files = sorted(folder.glob("given_*.npz"), key=lambda file: int(file.stem.split("_")[1]))
+    cases = []
+    for file in files:
+        with np.load(file) as arrays:
+            cases.append({name: widened(arrays[name], request["wide"]) for name in graph.inputs})
+    names = [f"out_{i}" for i in range(len(graph.outputs) + len(watched))]  # a program's own names need not be unique here
+    started = time.process_time()
+    module = Bridge(graph, AppleKernels(), watched, half=torch.float32 if request["wide"] else torch.float16)
+    convert(module, {name: torch.from_numpy(value) for name, value in cases[0].items()}, names, request["free"], folder / "p.aimodel")
+    converted = time.process_time()
+    for file, found in zip(files, asyncio.run(execute(folder / "p.aimodel", cases)), strict=True):
+        stored = {name: found[out] for name, out in zip((*graph.outputs, *watched), names, strict=True)}
+        np.savez(folder / file.name.replace("given", "answered"), **stored)
+    versions = {name: version(name) for name in ("coreai-core", "coreai-torch", "torch", "coremltools")}
+    return {"convert_s": converted - started, "execute_s": time.process_time() - converted, "versions": versions}
+
+
+def main(argv: list[str]) -> int:
+    """Answer the request in the folder. Any failure is a traceback, which the caller shows."""
+    folder = Path(argv[0])
+    told = answer(folder)
+    (folder / "answer.json").write_text(json.dumps(told), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
