@@ -7,9 +7,9 @@ answered_0.npz, ... and answer.json (versions, seconds) are written there. `free
 `wide`: fp16 values are computed in fp32.
 """
 
+import argparse
 import asyncio
 import json
-import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from bench.coreai.graph import read_graph
 from bench.coreai.module import Bridge
+from core.errors import EXIT_GOOD, InputError, run_cli
 
 
 class AppleKernels:
@@ -102,13 +103,22 @@ def answer(folder: Path) -> dict[str, Any]:
     return {"convert_s": converted - started, "execute_s": time.process_time() - converted, "versions": versions}
 
 
-def main(argv: list[str]) -> int:
-    """Answer the request in the folder. Any failure is a traceback, which the caller shows."""
-    folder = Path(argv[0])
+def run(argv: list[str] | None) -> int:
+    """The command itself. A failure of Apple's tools is a traceback, whose last words the caller shows."""
+    parser = argparse.ArgumentParser(prog="bench.coreai.runner", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="with request.json and given_N.npz")
+    folder = parser.parse_args(argv).folder
+    if not (folder / "request.json").is_file():
+        raise InputError(f"{folder} holds no request.json: `python -m bench.second_opinion` makes one and starts this")
     told = answer(folder)
     (folder / "answer.json").write_text(json.dumps(told), encoding="utf-8")
-    return 0
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
