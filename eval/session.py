@@ -14,6 +14,7 @@ from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.contract import JUDGED, SECOND
 from core.errors import InputError
 from eval.claims import CLAIMS, NUMERIC
+from pipeline.runtimes import DEFAULT_RUNTIME
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -43,10 +44,12 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
     from eval.corpus import Truth, judged_clips
     from eval.progress import Progress
     from eval.store import Store
+    from eval.subjects import arithmetic
     from eval.workers import Workers, shared_cores
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
+    precision = arithmetic(getattr(arguments, "runtime", DEFAULT_RUNTIME), arguments.precision)
     with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
@@ -60,7 +63,7 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
                 store=store,
                 texts=arguments.set,
                 clips=tuple(chosen),
-                precision=arguments.precision,
+                precision=precision,
                 claim=arguments.claim,
                 may_build=may_build,
                 workers=workers,

@@ -25,9 +25,9 @@ import torch
 from core.checkpoint import Checkpoint
 from core.corpus import Utterance
 from core.errors import InputError
-from eval.corpus import Truth
+from eval.corpus import Subject, Truth
 from eval.judge import ClipResult, judge_clip
-from vocoder.package import VocoderPackage
+from eval.subjects import opened
 
 THREADS = "OMP_NUM_THREADS"
 SeedFloors = Mapping[str, dict[str, float]]  # by clip id, those that are known
@@ -49,7 +49,7 @@ class Bench:
     def __init__(self, plan: Plan, truth: Truth | None = None) -> None:
         self.plan = plan
         self._truth = truth
-        self._open: dict[tuple[Path, str], VocoderPackage] = {}
+        self._open: dict[tuple[Path, str], Subject] = {}
 
     @cached_property
     def truth(self) -> Truth:
@@ -59,7 +59,7 @@ class Bench:
     def clip(self, manifest: Path, precision: str, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
         """Figures of one clip."""
         if (manifest, precision) not in self._open:
-            self._open = {(manifest, precision): VocoderPackage(manifest, precision)}
+            self._open = {(manifest, precision): opened(manifest, precision)}
         return judge_clip(self.truth, self._open[manifest, precision], clip, seed_floor)
 
 
