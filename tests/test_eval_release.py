@@ -142,7 +142,7 @@ def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], 
     with pytest.raises(InputError, match="none.json does not exist"), Workers(truth, tmp_path / "two", 2) as processes:
         two = {clip.id: result for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})}
         assert one == two and len(one) == 2
-        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))  # a worker's mistake of input ends all of them
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))  # a worker's bad input ends all
 
 
 class TestBadInput:
