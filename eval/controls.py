@@ -63,8 +63,9 @@ def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
     from eval.known_bad import CONTROLS
 
     asked = set(names.split(",")) if names else {*CONTROLS, *(change.name for change in HARMLESS)}
-    bad, harmless = [c for name, c in CONTROLS.items() if name in asked], [c for c in HARMLESS if c.name in asked]
-    unknown = sorted(asked - {c.name for c in (*bad, *harmless)})
+    bad = [control for name, control in CONTROLS.items() if name in asked]
+    harmless = [change for change in HARMLESS if change.name in asked]
+    unknown = sorted(asked - {c.name for c in bad} - {c.name for c in harmless})
     if unknown:
         raise InputError(f"--only {', '.join(unknown)}: no control is called so; there are {', '.join(CONTROLS)}")
     return bad, harmless
@@ -84,7 +85,8 @@ def run(argv: list[str] | None) -> int:
     from eval.try_controls import ControlTrials
 
     lineup = ControlTrials(Truth(checkpoint, arguments.seed, arguments.renders), judged_clips(checkpoint, count=arguments.clips))
-    shown = track([*errors, *changes], "controls", console=Console(stderr=True), transient=True)
+    everything: list[Control | Harmless] = [*errors, *changes]
+    shown = track(everything, "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
     bad, harmless = found[: len(errors)], found[len(errors) :]
     print_table("known-bad controls", bad, good=False)

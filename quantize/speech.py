@@ -80,8 +80,9 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
 
 
 def _utterance(name: str, voice: str, line: Line, stored: Mapping[str, np.ndarray], number: int) -> Utterance:
-    fields = {field: stored[f"{number}/{field}"] for field in FIELDS} | {"speed": float(stored[f"{number}/speed"])}
-    return Utterance(id=name, voice=voice, text=line.text, phonemes=dialect_phonemes(line, voice), recording=None, **fields)
+    fields = {field: stored[f"{number}/{field}"] for field in FIELDS}
+    speed, phonemes = float(stored[f"{number}/speed"]), dialect_phonemes(line, voice)
+    return Utterance(id=name, voice=voice, text=line.text, phonemes=phonemes, recording=None, speed=speed, **fields)
 
 
 def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[str, np.ndarray]:

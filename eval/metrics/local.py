@@ -50,7 +50,7 @@ def level_sway_db(trial: Trial) -> float:
     reference, test = trial.baseline.windows.level, trial.test_windows.level
     floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
     heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
-    return float(np.std(decibels((test + floor) / (reference + floor))[heard]))
+    return float(np.std(decibels((test[heard] + floor) / (reference[heard] + floor))))
 
 
 def local_pitch_cents(trial: Trial) -> float:
