@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed]
+    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed] [--features package]
     python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
 
 A package that is not built yet is built first, another runtime's file is named with its command; clips that were measured before are
@@ -20,7 +20,7 @@ import json
 from pathlib import Path
 
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
-from eval.session import session, session_arguments
+from eval.session import PYTORCH, session, session_arguments
 from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
 from quantize.methods import LEVELS
 
@@ -56,11 +56,11 @@ def run(argv: list[str] | None) -> int:
     method, manifest = judged_manifest(*asked, checkpoint, arguments.checkpoint, arguments.build)
     with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
         level = judged_package(method, manifest, context)
-    named = [part for part, usual in ((arguments.precision, "declared"), (arguments.runtime, DEFAULT_RUNTIME)) if part != usual]
-    stem = "-".join([manifest.path.stem, *(part for part in named if part not in manifest.path.stem.split("-"))])
-    out = arguments.out or arguments.build / "quality" / f"{stem}.json"
+    flags = (arguments.precision, arguments.features, arguments.runtime)
+    named = (flag for flag in flags if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-")))
+    out = arguments.out or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
     write_json(out, level.record)
-    print_judgement(level, context.precision)
+    print_judgement(level)
     print(json.dumps(short_record(level.record, out), allow_nan=False))
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(level.verdict, EXIT_UNDECIDED)
 
