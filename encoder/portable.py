@@ -3,13 +3,14 @@
 manifests = build(PortableEncoderStage(checkpoint, ONNX), Path("build"), ONNX.kind)
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from core.contract import (
     DEFAULT_BUCKETS,
@@ -31,6 +32,7 @@ from core.figures import Figure
 from core.portable import PRECISION, PortableFunction, PortableProgram
 from core.portable_stage import PortableStage, baked, dynamic
 from core.stage import MAIN, Part
+from encoder.albert import Layer
 from encoder.alignment import AlignmentLimits
 from encoder.arrays import array_functions
 from encoder.check import check_utterances, compared
@@ -43,6 +45,28 @@ from encoder.steps import EncoderBackend, encode
 EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
 LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)  # only their last ones count: the longest utterance
 UNBOUNDED = 1 << 40
+GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
+class WrittenOut(Layer):
+    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops approximate="tanh" (35 dB)."""
+
+    def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
+        """As Layer."""
+        x = self.attention(x, excluded)
+        wide = self.ffn(x)
+        curve = 0.5 * wide * (1 + torch.tanh(GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)))
+        result: Tensor = self.full_layer_layer_norm(self.ffn_output(curve) + x)
+        return result
+
+
+def plain(function: nn.Module) -> nn.Module:
+    """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written out."""
+    copied = without_lstm(function)
+    for module in copied.modules():
+        if type(module) is Layer:
+            module.__class__ = WrittenOut
+    return copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +102,7 @@ class PortableEncoderStage(PortableStage):
 
     def module(self, function: nn.Module) -> nn.Module:
         """As this kind of file takes it."""
-        return baked(without_lstm(function) if self.files.plain else function)
+        return baked(plain(function) if self.files.plain else function)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance to the longest."""
