@@ -19,7 +19,7 @@ Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
 
 @dataclass(frozen=True)
 class Run:
-    """What lasts for one call: the caller's hook, generator and states."""
+    """What lasts for one call: the caller's hook and generator, and the value of every state as last written."""
 
     hook: Hook | None = None
     generator: torch.Generator | None = None
@@ -125,9 +125,8 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
     if kind == "while_loop":
         return _loop(step, [env[s] for s in reads["loop_vars"]], env, run)
     if kind == "read_state":
-        return (run.states[reads["input"][0]].clone(),)
-    value = env[reads["data"][0]]  # write_state
-    run.states[reads["input"][0]].copy_(value)
+        return (run.states[reads["input"][0]],)
+    run.states[reads["input"][0]] = env[reads["data"][0]]  # write_state: no operation writes in place, so what was read stays
     return ()
 
 

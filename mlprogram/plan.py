@@ -24,6 +24,7 @@ from mlprogram.dtypes import DType, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.ops import CONTROL, KERNELS, Kernel
+from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
 
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
@@ -174,7 +175,8 @@ class _Planner:
                 values = [_python_value(self._known(op, n, scope).value) for n in names]
                 fixed[param] = values if many else values[0]
             else:
-                slots = tuple(self._slot(n, scope, widen, op.where()) for n in names)
+                last = op.op_type == "conv" and param == "weight" and self._rows_last(op, scope)
+                slots = tuple(self._slot(n, scope, widen, op.where(), last) for n in names)
                 bound.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in bound}
         others = tuple((param, slots) for param, slots in bound if param in host or isinstance(slots, tuple))
@@ -188,6 +190,14 @@ class _Planner:
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is wanted."""
         return not isinstance(scope[name], Constant) and self.types[name].container == "tensor" and self.types[name].dtype.name == "fp16"
+
+    def _rows_last(self, op: Operation, scope: Mapping[str, int | Constant]) -> bool:
+        """Whether the constant weight of a convolution is wanted with its channels last."""
+        weight, x, groups = scope.get(op.inputs["weight"][0]), self.types.get(op.inputs["x"][0]), op.inputs.get("groups")
+        if not isinstance(weight, Constant) or np.ndim(weight.value) != 4:
+            return False
+        height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None
+        return rows_last(weight.value.shape, height, int(self._known(op, groups[0], scope).value) if groups else 1)
 
     def _kernel(self, op: Operation) -> Kernel:
         if self._precision.ane_numerics and op.op_type in ANE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
@@ -206,7 +216,9 @@ class _Planner:
             outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, fixed))
         return tuple(outputs)
 
-    def _slot(self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str) -> int:
+    def _slot(
+        self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str, channels_last: bool = False
+    ) -> int:
         """The slot of a value; a constant gets one for each type it is wanted in, so that no run converts it."""
         if name not in scope:
             raise ProgramError(f"{where}: there is no value '{name}' at this place")
@@ -219,8 +231,9 @@ class _Planner:
         if widen is not None and working == torch.float16:
             working = widen
         place = found.value.__array_interface__["data"][0] if found.value.nbytes > _SMALL else found.value.tobytes()
-        key = (place, found.value.shape, found.dtype.name, working)
-        return self._share(key, found.value, lambda: to_torch(found.value, found.dtype).to(working))
+        key = (place, found.value.shape, found.dtype.name, working, channels_last)
+        stored = torch.channels_last if channels_last else torch.preserve_format
+        return self._share(key, found.value, lambda: to_torch(found.value, found.dtype).to(working, memory_format=stored))
 
     def _share(self, key: tuple, owner: Any, make: Callable[[], Any]) -> int:
         if key not in self._shared:
