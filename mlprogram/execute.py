@@ -123,6 +123,9 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
         run_block(branch, env, run)
         return tuple(env[s] for s in branch.outputs)
     if kind == "while_loop":
+        done = step.gru.run(env) if step.gru is not None and run.hook is None else None
+        if done is not None:
+            return done
         return _loop(step, [env[s] for s in reads["loop_vars"]], env, run)
     if kind == "read_state":
         return (run.states[reads["input"][0]],)

@@ -9,6 +9,7 @@ clears the slots of values it is the last to use.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,9 +21,10 @@ import torch
 
 from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constants import Constants
-from mlprogram.dtypes import DType, dtype_of, to_torch
+from mlprogram.dtypes import BY_NAME, DType, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
+from mlprogram.gru_loop import GATES, GruLoop, recognized
 from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
@@ -50,7 +52,7 @@ class Step:
 
     `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed over as they are, `halves` fp16 tensors
     turned into `widen` first, `others` the rest: several slots, and the Python values that `host` names. `call` is None for control
-    flow, whose `blocks` the executor runs.
+    flow, whose `blocks` the executor runs, or `gru` in their place where nobody watches the steps of the loop.
     """
 
     op: Operation
@@ -65,6 +67,7 @@ class Step:
     outputs: tuple[Output, ...]
     blocks: tuple[BlockPlan, ...] = ()
     frees: tuple[int, ...] = ()
+    gru: GruLoop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,8 @@ class _Planner:
         if op.op_type in CONTROL:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
-            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks)
+            gru = self._gru(op, scope) if op.op_type == "while_loop" and not self._precision.ane_numerics else None
+            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed: dict[str, Any] = {}
@@ -186,6 +190,23 @@ class _Planner:
         call = partial(kernel.run, **fixed) if fixed else kernel.run
         outputs = self._outputs(op, scope)
         return Step(op, call, tuple(bound), plain, halves, others, host, widen, kernel.wants_generator, outputs)
+
+    def _gru(self, op: Operation, scope: Mapping[str, int | Constant]) -> GruLoop | None:
+        """The loop as a GRU, if it is one. Its weights stand where the body's own operations read them."""
+        found = recognized(op, self.constants, self.types)
+        if found is None:
+            return None
+        known = ChainMap(dict(scope), self.constants)  # weights may be constants of the body
+        dtype = self._precision.working(BY_NAME[found.dtype])
+
+        def slot(name: str, widen: torch.dtype | None = None) -> int:
+            return self._slot(name, known, widen, op.where())
+
+        widen = torch.float32 if dtype == torch.float16 else None
+        counter, rows = (slot(n) for n in op.inputs["loop_vars"])
+        weights = tuple((slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES))
+        biases = tuple(tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES)
+        return GruLoop(slot(found.x), slot(found.end), counter, rows, weights, biases, dtype)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is wanted."""

@@ -118,7 +118,7 @@ ACTIVATION = MappingProxyType(
         "relu": kernel(relu, half=True),
         "relu6": kernel(relu6, half=True),
         "scaled_tanh": kernel(scaled_tanh),
-        "sigmoid": kernel(sigmoid),
+        "sigmoid": kernel(sigmoid, half=True),
         "sigmoid_hard": kernel(sigmoid_hard),
         "silu": kernel(silu),
         "softmax": kernel(softmax),
