@@ -7,18 +7,22 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import coremltools.optimize.coreml as cto
+import numpy as np
 
 from mlprogram import Program
 
 if TYPE_CHECKING:
     import coremltools as ct
     from torch import nn
+
+_ENDING = re.compile("(_to_fp16)?_(quantized|palettized|sparsified)$")  # how coremltools names what it compressed
 
 Compress = Callable[["ct.models.MLModel", int], "ct.models.MLModel"]
 
@@ -63,7 +67,15 @@ def twin(module: nn.Module, compressed: ct.models.MLModel, path: Path) -> nn.Mod
         cto.decompress_weights(compressed).save(str(path))
     plain, copied = Program(path), copy.deepcopy(module)
     owners = {name.replace(".", "_"): p for name, p in copied.named_parameters()}
-    for op in Program(compressed.package_path).operations:
-        name = op.outputs[0].name if op.op_type.startswith("constexpr_") else ""
-        pass
+    changed = 0
+    for op in plain.operations:
+        name = _ENDING.sub("", op.name) if op.op_type == "const" else op.name
+        if name == op.name:
+            continue
+        if name not in owners:
+            raise ValueError(f"compressed weight '{op.name}' belongs to no parameter of the module")
+        owners[name].data = torch.from_numpy(np.asarray(plain.constant(op.name), np.float32))
+        changed += 1
+    if not changed:
+        raise ValueError("nothing was compressed")
     return copied
