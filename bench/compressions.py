@@ -1,7 +1,7 @@
 """coremltools' weight compressions as bench.models applies them, and the PyTorch module with the weights they leave.
 
-    model = COMPRESSIONS["int4, blocks of 32"](model, 32)
-    module = twin(module, model, Path("plain.mlpackage"))
+model = COMPRESSIONS["int4, blocks of 32"](model, 32)
+module = twin(module, model, Path("plain.mlpackage"))
 """
 
 from __future__ import annotations

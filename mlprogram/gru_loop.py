@@ -189,8 +189,10 @@ class _Trees:
         return any(op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self._makers.values())
 
     def _is(self, name: str, value: Any) -> bool:
-        found = self._constants.get(name)
-        return found is not None and (found.value == value if isinstance(value, str) else found.value.size == 1 and found.value.item() == value)
+        if name not in self._constants:
+            return False
+        found = self._constants[name].value
+        return found == value if isinstance(value, str) else found.size == 1 and found.item() == value
 
 
 def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> GruNames | None:

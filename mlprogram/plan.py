@@ -9,7 +9,6 @@ clears the slots of values it is the last to use.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -196,16 +195,20 @@ class _Planner:
         found = recognized(op, self.constants, self.types)
         if found is None:
             return None
-        known = ChainMap(dict(scope), self.constants)  # weights may be constants of the body
+        known: dict[str, int | Constant] = {**self.constants, **scope}  # weights may be constants of the body
         dtype = self._precision.working(BY_NAME[found.dtype])
 
         def slot(name: str, widen: torch.dtype | None = None) -> int:
             return self._slot(name, known, widen, op.where())
 
+        def pair(names: tuple[str | None, str | None]) -> tuple[int | None, int | None]:
+            first, second = (None if n is None else slot(n, widen) for n in names)
+            return first, second
+
         widen = torch.float32 if dtype == torch.float16 else None
         counter, rows = (slot(n) for n in op.inputs["loop_vars"])
         weights = tuple((slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES))
-        biases = tuple(tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES)
+        biases = tuple(pair(found.biases[g]) for g in GATES)
         return GruLoop(slot(found.x), slot(found.end), counter, rows, weights, biases, dtype)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
