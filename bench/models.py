@@ -4,7 +4,7 @@
 
 Every network of bench/networks.py gets random weights of seed 0, is converted by coremltools (iOS 18) in fp32 and fp16, and is run in
 `declared` on the inputs of its case. dB: the worst of all outputs of all calls against the same module in float64. "eager fp16" is
-PyTorch's own module in fp16: a network that loses more than the limit there is held to that figure. Times: all calls of the case, in
+PyTorch's own module in fp16: a network that loses more than the limit there is held to that figure, 1 dB less. Times: all calls of the case, in
 turns with the fp32 module; the median of the rounds, in time of the processor, which other processes disturb less. The compressed
 packages are the Whisper encoder's; their reference is the module with the weights that coremltools decompressed. `--network` takes names
 separated by semicolons. The last line of stdout is one JSON object. Exit 0: the limits of agreement hold; 1: not.
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bench.networks import Case
 
 LIMITS_DB = {"fp32": 110.0, "fp16": 60.0}
+BESIDE_DB = 1.0  # two executions in fp16 round in different places
 COMPRESSED_OF = "Whisper-tiny encoder"
 
 
@@ -127,7 +128,7 @@ def measure(case: "Case", paths: dict[str, Path], rounds: int, twins: "dict[str,
     figures["db"]["eager fp16"] = agreement_db(wide[id(module)], half)
     figures["ms"] = in_turns(calls, rounds)
     figures["to_eager"] = {p: figures["ms"][p] / figures["ms"]["eager"] for p in paths}
-    limits = LIMITS_DB | {"fp16": min(LIMITS_DB["fp16"], figures["db"]["eager fp16"])}
+    limits = LIMITS_DB | {"fp16": min(LIMITS_DB["fp16"], figures["db"]["eager fp16"] - BESIDE_DB)}
     figures["holds"] = all(figures["db"][p] >= limits[p] for p in paths)
     return figures
 
