@@ -4,10 +4,10 @@
 
 Every network of bench/networks.py gets random weights of seed 0, is converted by coremltools (iOS 18) in fp32 and fp16, and is run in
 `declared` on the inputs of its case. dB: the worst of all outputs of all calls against the same module in float64. "eager fp16" is
-PyTorch's own module in fp16: a network that loses more than the limit there is held to that figure, 1 dB less. Times: all calls of the case, in
-turns with the fp32 module; the median of the rounds, in time of the processor, which other processes disturb less. The compressed
-packages are the Whisper encoder's; their reference is the module with the weights that coremltools decompressed. `--network` takes names
-separated by semicolons. The last line of stdout is one JSON object. Exit 0: the limits of agreement hold; 1: not.
+PyTorch's own module in fp16: a network that loses more than the limit there is held to that figure less 1 dB. Times: all calls of the
+case, in turns with the fp32 module; the median of the rounds, in time of the processor, which other processes disturb less. The
+compressed packages are the Whisper encoder's; their reference is the module with the weights that coremltools decompressed. `--network`
+takes names separated by semicolons. The last line of stdout is one JSON object. Exit 0: the limits of agreement hold; 1: not.
 """
 
 import argparse

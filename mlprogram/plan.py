@@ -67,6 +67,12 @@ class Step:
     blocks: tuple[BlockPlan, ...] = ()
     frees: tuple[int, ...] = ()
     gru: GruLoop | None = None
+    one: Output | None = field(init=False)  # the output, if there is only one
+    direct: bool = field(init=False)  # every parameter is plain
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "one", self.outputs[0] if len(self.outputs) == 1 else None)
+        object.__setattr__(self, "direct", not (self.halves or self.others or self.wants_generator))
 
 
 @dataclass(frozen=True, slots=True)
