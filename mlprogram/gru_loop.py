@@ -45,7 +45,7 @@ class GruLoop:
     counter: int
     rows: int
     weights: tuple[tuple[int, int], ...]  # in the order of GATES
-    biases: tuple[tuple[int | None, int | None], ...]
+    biases: tuple[tuple[int | None, ...], ...]
     dtype: torch.dtype
 
     def run(self, env: list[Any]) -> tuple[Tensor, Tensor] | None:

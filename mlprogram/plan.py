@@ -207,14 +207,10 @@ class _Planner:
         def slot(name: str, widen: torch.dtype | None = None) -> int:
             return self._slot(name, known, widen, op.where())
 
-        def pair(names: tuple[str | None, str | None]) -> tuple[int | None, int | None]:
-            first, second = (None if n is None else slot(n, widen) for n in names)
-            return first, second
-
         widen = torch.float32 if dtype == torch.float16 else None
         counter, rows = (slot(n) for n in op.inputs["loop_vars"])
         weights = tuple((slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES))
-        biases = tuple(pair(found.biases[g]) for g in GATES)
+        biases = tuple(tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES)
         return GruLoop(slot(found.x), slot(found.end), counter, rows, weights, biases, dtype)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
