@@ -39,9 +39,10 @@ def followed(vocoder: Vocoder) -> Mapping[str, int]:
 
 
 def tapped(vocoder: Vocoder) -> tuple[str, ...]:
-    """Convolutions of width three of the decoder's blocks: a column is half a frame at least, so that no smooth envelope suits them."""
-    blocks = [path for path, module in vocoder.named_modules() if isinstance(module, AdainResBlk1d)]
-    return tuple(f"{path}.{name}" for path in blocks for name in ("conv1", "conv2"))
+    """Convolutions of the decoder's blocks: a column is half a frame at least, so that kernels of three reach too far for an envelope."""
+    blocks = {path: module for path, module in vocoder.named_modules() if isinstance(module, AdainResBlk1d)}
+    names = (f"{path}.{name}" for path in blocks for name in ("conv1", "conv2", "conv1x1"))
+    return tuple(path for path in names if isinstance(vocoder.get_submodule(path), Conv))
 
 
 def reach(conv: Conv) -> int:
@@ -49,9 +50,10 @@ def reach(conv: Conv) -> int:
     return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
 
 
-def envelope_caps(vocoder: Vocoder, clips: Iterable[VocoderInputs]) -> dict[str, float]:
-    """What hardly a value exceeds, by path of what can be followed: how far a smooth envelope may rise, RANGE times how far any falls."""
-    caps = dict.fromkeys((*followed(vocoder), *tapped(vocoder)), 0.0)
+def envelope_caps(vocoder: Vocoder, clips: Iterable[VocoderInputs], columns: bool = True) -> dict[str, float]:
+    """What hardly a value exceeds, by path of what can be followed: how far a smooth envelope may rise, RANGE times how far any falls.
+    `columns`: the decoder's too."""
+    caps = dict.fromkeys((*followed(vocoder), *(tapped(vocoder) if columns else ())), 0.0)
 
     def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         if path in caps:

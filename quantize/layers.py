@@ -18,11 +18,11 @@ from core.layers import StyleAffine
 from mlprogram import Program
 from mlprogram.examine.cost import count_macs
 from mlprogram.graph import Operation
-from vocoder.prepared import Ramp, TapSum
+from vocoder.prepared import Ramp, Repeat, TapSum
 from vocoder.windowed.model import WindowedVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
-MOVERS = (Ramp, TapSum)  # modules whose constants move values
+MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
 ALL_STYLES = "styles"  # the windowed form's one product for the affines of all norms
 
 

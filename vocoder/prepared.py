@@ -41,6 +41,20 @@ class Ramp(nn.Module):
         return F.conv_transpose2d(x, self.weight, None, (1, self.rate), (0, self.rate // 2))
 
 
+class Repeat(nn.Module):
+    """Every column `rate` times: [1, 1, R, n] -> [1, 1, R, rate n]."""
+
+    weight: Tensor
+
+    def __init__(self, rate: int) -> None:
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("weight", torch.ones(1, 1, 1, rate))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(x, self.weight, None, (1, self.rate))
+
+
 class Envelope(nn.Module):
     """The logarithm of a smooth envelope over x's channels: [1, C, R, W] -> [1, 1, R, W].
 
