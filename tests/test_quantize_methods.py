@@ -94,7 +94,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("method", "setting", "message"),
         [
-            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs"),
+            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, columns, exponent, float_inputs"),
             ("w8a8", "exponent", "give KEY=VALUE"),
             ("w8a8", "exponent=much", "'much' is not a number"),
             ("w8a8", "follow=yes", "'yes' is not a number"),
