@@ -6,12 +6,15 @@ from bench.frontier import AS_BUILT, ROWS, Row, main, ready_for, simulated_row
 from bench.random_checkpoint import random_vocoder, tiny_config
 from core.config import KokoroConfig
 from quantize.following import tapped
+from quantize.measure import Ready
+from quantize.methods import Activations
 from tests.test_quantize_equalize import clip as clip
 from vocoder.packing import VocoderInputs
 
 
 def test_rows_that_differ_in_float_layers_share_what_is_measured(clip: VocoderInputs) -> None:
-    vocoder, found = random_vocoder(KokoroConfig.from_dict(tiny_config(), "test"), seed=0), {}
+    vocoder = random_vocoder(KokoroConfig.from_dict(tiny_config(), "test"), seed=0)
+    found: dict[tuple[Activations, int], Ready] = {}
     built, inside = (ready_for(ROWS[name], vocoder, [clip], found) for name in ("w8a8", "float-decoder"))
     assert built is inside and len(found) == 1
     fixed = ready_for(ROWS["decoder"], vocoder, [clip], found)

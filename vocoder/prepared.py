@@ -105,7 +105,8 @@ class TapSum(nn.Module):
         self.out, self.reach = out, taps // 2
         self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])  # [out, taps, 1, taps]
 
-    def forward(self, y: Tensor, bias: Tensor | None) -> Tensor:
+    def summed(self, y: Tensor, bias: Tensor | None) -> Tensor:
+        """See the class."""
         return F.conv2d(y, self.weight, bias, padding=(0, self.reach), groups=self.out)
 
 
@@ -126,7 +127,7 @@ def convolved(
     result = product(divided, None)  # a name of its own: coremltools finds no operation that it calls var_N itself
     y = result * torch.exp(level)
     if taps is not None:
-        return torch.as_tensor(taps(y, bias))
+        return taps.summed(y, bias)
     return y if bias is None else y + bias.view(1, -1, 1, 1)
 
 
