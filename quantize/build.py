@@ -64,6 +64,7 @@ def build_compressed(
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, None)
     with staged_together(*targets) as (aside, described), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
         stage = stage_of(checkpoint, parent)
+        method = method.in_form(form)
         method = unbalanced(method) if recipe and method.by_recipe and not recipe.multiplies_integers else method
         source = source_of(method, stage, parent, Path(work), recipe)
         before = Program(source.package)
