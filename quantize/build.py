@@ -119,7 +119,7 @@ def balanced(method: Method, stage: VocoderStage, recipe: Recipe | None) -> tupl
 
     figures = [held("with balanced channels", copy, EXACT_DB)]
     if settings.follow:
-        copy = following(copy, {path: cap for path, cap in envelope_caps(copy, clips).items() if path in chosen})
+        copy = following(copy, {path: cap for path, cap in envelope_caps(copy, clips, settings.columns).items() if path in chosen})
         figures.append(held("that also follows time", copy, RIPPLE_DB))
     return copy, tuple(figures)
 

@@ -72,8 +72,8 @@ class PaletteWeights:
 
 
 # Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
-# decoder, 5 % of the arithmetic. With all of the decoder but its first layers in int8 real Kokoro misses two gates (docs/quantization.md).
-FLOAT_INPUTS = ("encode.*", "decode.*", "asr_res.*", "residual", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
+# decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler.
+FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
 Weights = LinearWeights | BlockWeights | PaletteWeights
 
 
@@ -83,7 +83,7 @@ class Activations:
 
     exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
     all sentences is the range (100 = the largest peak). follow: blocks of short reach read values divided by an envelope that follows time
-    (quantize/following.py).
+    (quantize/following.py). columns: and the decoder's, column by column.
     float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
     fp32 tail always do.
     """
@@ -91,6 +91,7 @@ class Activations:
     exponent: float = 0.7
     percentile: float = 99.999
     follow: bool = True
+    columns: bool = True
     float_inputs: tuple[str, ...] = FLOAT_INPUTS
     clips: int = 16
 
@@ -212,7 +213,7 @@ def _truth(text: str) -> bool:
 def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
     kinds: dict[str, Callable[[str], Any]] = {
-        "exponent": float, "percentile": float, "follow": _truth, "clips": int, "float_inputs": _names,
+        "exponent": float, "percentile": float, "follow": _truth, "columns": _truth, "clips": int, "float_inputs": _names,
     }  # fmt: skip
     _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
     try:

@@ -87,14 +87,14 @@ def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
 
 class TestSettings:
     def test_replace_what_they_name(self) -> None:
-        method = with_settings(METHODS["w8a8"], ["exponent=0.25", "clips=3", "follow=0", "float_inputs=a,b.*"])
-        assert method.activations == Activations(exponent=0.25, clips=3, follow=False, float_inputs=("a", "b.*"))
+        method = with_settings(METHODS["w8a8"], ["exponent=0.25", "clips=3", "follow=0", "columns=0", "float_inputs=a,b.*"])
+        assert method.activations == Activations(exponent=0.25, clips=3, follow=False, columns=False, float_inputs=("a", "b.*"))
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
     @pytest.mark.parametrize(
         ("method", "setting", "message"),
         [
-            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs"),
+            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, columns, exponent, float_inputs"),
             ("w8a8", "exponent", "give KEY=VALUE"),
             ("w8a8", "exponent=much", "'much' is not a number"),
             ("w8a8", "follow=yes", "'yes' is not a number"),
