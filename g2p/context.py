@@ -38,7 +38,7 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if"))
+AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if", "here", "there", "through", "as", "at"))
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
 # for WHO the tagger decides.
 _LOUD = "an as at be by do go he if in is me my no of on or so to up we who"
@@ -80,6 +80,8 @@ def weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str | No
     forms = WEAK.get(lower)
     if word == "in" and ahead.word in AFTER_PARTICLE:
         return "ˈɪn"
+    if lower == "to" and ahead.word in ("a", "an"):
+        return "tə"  # as misaki says it
     if forms is None or (word == "A" and not article and not shouted) or (lower == "am" and word != "am") or word == "i":
         return None
     return forms[0 if ahead.vowel is None else 1 + ahead.vowel]

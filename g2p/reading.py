@@ -146,6 +146,8 @@ class Reader:
         weak = (
             weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]) if len(spoken) > 2 else [None] * len(spoken)
         )
+        if parts[0] in ("a", "A") and parts[1].endswith("ing"):
+            weak[0] = "ɐ"  # a-running
         full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
         pieces = _demoted(full, [part for part, _ in spoken])
         worst: Source = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")

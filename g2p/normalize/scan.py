@@ -27,7 +27,7 @@ from g2p.normalize.state import Handler, Scan
 from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 
 # White space, then a word, then what cannot change how the word is read.
-PLAIN = re.compile(rf"\s*+((?![aA]\)\s)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
+PLAIN = re.compile(rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))

@@ -23,6 +23,7 @@ SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+\S))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
+OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
 CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
@@ -101,6 +102,8 @@ def single(scan: Scan, position: int) -> int:
     text = scan.text[position]
     if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
         scan.say("by", position, position + 1)
+    elif text == "a" and OPTION.search(scan.text[max(0, position - 2) : position]):
+        scan.letters("A", position, position + 1)
     elif (
         text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^", "/") and (text != "A" or scan.previous() not in LETTERED)
     ) or not text.isascii():
