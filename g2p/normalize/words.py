@@ -10,7 +10,20 @@ import re
 from g2p.normalize.acronyms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import COUNTED, KEEP, LETTERED, MONTH_FORMS, RESPELLED, STARTERS, WEB_LETTERS, WEEKDAY_NAMES, WEEKDAYS
+from g2p.normalize.tables import (
+    AMBIGUOUS,
+    COUNTED,
+    KEEP,
+    LETTERED,
+    MONTH_FORMS,
+    PREFIXES,
+    RESPELLED,
+    SPELLED,
+    STARTERS,
+    WEB_LETTERS,
+    WEEKDAY_NAMES,
+    WEEKDAYS,
+)
 
 RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
 PLAIN_PART = (
@@ -147,9 +160,29 @@ def word(scan: Scan, position: int) -> int:
             scan.word(text, position, end)
     elif scan.known is not None and text.isalpha() and not text.isupper() and scan.known(text):
         scan.word(text, position, end)
-    elif not capitals(scan, position, end):
+    elif not capitals(scan, position, end) and not loud_compound(scan, text, position, end):
         parts(scan, position, end)
     return end
+
+
+def loud_compound(scan: Scan, text: str, position: int, end: int) -> bool:
+    """RE-WRITE, MID-WEEK, WOO-WOO: capitals with hyphens that are words in every part, or that a list has in lower case."""
+    if "-" not in text or not text.isupper() or not all(part.isalpha() for part in text.split("-")):
+        return False
+    pieces = text.split("-")
+    listed = scan.known is not None and scan.known(text.lower())
+    words = len(pieces) > 2 or all(is_common(piece) or piece.lower() in PREFIXES for piece in pieces)
+    read = words and any(map(is_common, pieces)) and all(is_loud_part(piece, len(pieces)) for piece in pieces)
+    if listed or read:
+        scan.word(text.lower(), position, end)
+    return listed or read
+
+
+def is_loud_part(piece: str, count: int) -> bool:
+    """Whether a part of a loud compound is said as a word: no letters of a list, but small words in a long one (THE-MAN-WHO-IS-IT)."""
+    if piece.lower() in AMBIGUOUS or len(piece) == 1:
+        return count > 2
+    return (is_common(piece) or piece.lower() in PREFIXES) and piece not in SPELLED
 
 
 def parts(scan: Scan, position: int, end: int) -> None:
@@ -163,6 +196,9 @@ def parts(scan: Scan, position: int, end: int) -> None:
             scan.silent(previous, first)
         previous = last
         text = match[0].strip("'")
+        if not snake and last < end and text.isupper() and text.lower() in PREFIXES and text not in SPELLED:
+            scan.word(text.lower(), first, last, True)  # NON-GMO
+            continue
         if capitals(scan, first, last, constant):
             continue
         if text in KEEP or PLAIN_WORD.fullmatch(text) or ELISION.fullmatch(text):

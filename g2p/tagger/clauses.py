@@ -15,6 +15,7 @@ ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone on
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
 DWELLING = word_set("in on at near with among under alone together longer forever there here by without within off through to by therein")
 OBJECTS = word_set("to the a an your my our their his her its how what you us them him it me everyone many all both some any people")
+DETERMINERS = word_set("the a an these those this your my his her our their its all any each every well")
 PERFECT = word_set("has have had having i've you've we've they've he's she's i'd he'd she'd we'd they'd who've who's")
 LENDS_VERB = word_set(
     "do does did don't doesn't didn't let lets make makes made making help helps helped see saw watch watched hear heard have had has "
@@ -30,6 +31,8 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
     after = words[at + 1].lower() if at + 1 < len(words) else ""
     if before == "who" and after != "," and classes(words[at])[:1] not in ("I", "W"):
         return True
+    if after in DETERMINERS and words[at].lower().endswith("s") and (at == 0 or before in ("and", "then", "which", "that", "it")):
+        return True  # Records the time. It rises and increases the load.
     if before in CHAT_SUBJECTS and at > 1 and words[at - 2].lower() in ("do", "did", "does", "don't"):
         return True
     if before in NOT_NAMED and at > 1 and words[at - 2].lower() == "to":
@@ -60,6 +63,9 @@ def dwells(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool
 
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
     """Whether a base form cannot be a verb: it stands behind a singular noun with its determiner (her birthday present)."""
+    after = words[at + 1] if at + 1 < len(words) else ""
+    if at == 0 and after == ":":  # Content: ...
+        return True
     if at < 2 or words[at].lower().endswith("s") or words[at].lower() in PAST:
         return False
     before = words[at - 1]
