@@ -77,14 +77,15 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     if before == "fact" or (after in PLURAL_VERBS and before not in OPENS):
         return False
     beyond = words[at + 2] if at + 2 < len(words) else "."
-    nounlike = left in ("n", "N") or bool(at and {*"nN"} & {*classes(words[at - 1])} and at > 1 and classes(words[at - 2])[:1] in "DSjI")
+    behind = classes(words[at - 2])[:1] if at > 1 else ""  # the fine bristles that, an object that
+    nounlike = left in ("n", "N") or (behind in ("D", "S", "j", "n") and bool({*"nN"} & {*classes(words[at - 1])})) or behind + left == "Dv"
     if beyond.lower() in SUBORDINATES and after == "," and (nounlike or before in SAYS):  # I believe that, if he comes, ...
         return False
     if before == "," and after in SUBORDINATES:
         return False
     if not after or after in MARKS or after == "which":
         return True
-    if before in ("is", "was", "isn't") and (at == 1 or words[at - 2] in MARKS):  # Is that your nose?
+    if before in ("is", "was", "isn't") and (at == 1 or (words[at - 2] in MARKS and "?" in words[at:])):  # Is that your nose?
         return True
     if before in POINTS_BEHIND and after in SUBJECTS:  # after that you can go
         return True
