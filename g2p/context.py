@@ -38,7 +38,7 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if", "here", "there", "through", "as", "at"))
+AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if", "through", "as", "at"))
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
 # for WHO the tagger decides.
 _LOUD = "an as at be by do go he if in is me my no of on or so to up we who"

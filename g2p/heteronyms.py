@@ -82,7 +82,7 @@ class Heteronyms:
             return (sense(word, words, index),)
         if word not in self.tagger.heteronyms and word.endswith(("ed", "ing")):
             return ("VERB",)  # recorded, recording: spoken as the verb, whatever their part of speech
-        if word not in PAST and senses is None and words[index + 1 : index + 2] == ["of"]:
+        if word not in PAST and not word.startswith("consist") and senses is None and words[index + 1 : index + 2] == ["of"]:
             return ("NOUN",)  # transforms of one another
         shares = self.tagger.probabilities(words, index)
         if senses is not None and max(shares, key=lambda tag: shares[tag]) in senses.tags:

@@ -15,6 +15,9 @@ ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone on
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
 DWELLING = word_set("in on at near with among under alone together longer forever there here by without within off through to by therein")
 OBJECTS = word_set("to the a an your my our their his her its how what you us them him it me everyone many all both some any people")
+OBJECTS_ALONE = word_set("it them him me us")
+HOW_TO_LIVE = word_set("with long in by free as like well together life your without within simply and up each every to")
+MARKS = frozenset(".?!;:,—…“”()")
 DETERMINERS = word_set("the a an these those this your my his her our their its all any each every well")
 PERFECT = word_set("has have had having i've you've we've they've he's she's i'd he'd she'd we'd they'd who've who's")
 LENDS_VERB = word_set(
@@ -39,6 +42,10 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
         return True
     if before in ANYBODY and words[at].endswith("s") and not words[at].endswith("ss"):
         return True
+    if after in OBJECTS_ALONE and before and classes(words[at - 1])[:1] not in ("D", "S", "j", "n", "I", "0"):
+        return True  # first increase it
+    if words[at].lower() == "live" and (at == 0 or before in MARKS or before == "or") and after in HOW_TO_LIVE:
+        return not (after == "in" and words[at + 2 : at + 3] and words[at + 2].lower() in ("concert", "studio", "the", "person"))
     if words[at].lower() in ("live", "lives"):
         return dwells(words, at, classes)
     if words[at].lower() == "affect" and after in OBJECTS:

@@ -14,7 +14,7 @@ BE = word_set(
 PREPOSITIONS = word_set(
     "of for with about like after before at on by from to into over under without than as against through during since till until"
 )
-JOINS_BEFORE = word_set("so such now given provided except")
+JOINS_BEFORE = word_set("so such now given provided except enough")
 OPENS = word_set("and but or if because when while though although unless what is was isn't wasn't does did do who why how where not")
 SUBJECTS = word_set(
     "i he she we they you it the a an my your his her its our their this these those there no every each all some any one who which what"
@@ -31,11 +31,12 @@ SAYS = word_set(
     "obvious important afraid glad happy aware convinced worried proud evident"
 )  # what a clause with that may follow
 ANTECEDENTS = word_set("one ones those all little much anything something everything nothing anyone someone everyone people will")
+ENDS_THOUGHT = word_set("but and or so yet too either because")
 ABSTRACT = word_set("truth problem fact point thing reason idea question trouble result answer difference hope news rule advantage catch")
 SUBORDINATES = word_set("if when whereas while because although though unless since once")
 POINTS_BEHIND = word_set("after before of from with for about by like to")
 FINITE = word_set("is are was were am be can could will would has have had may might must should do does did don't doesn't isn't aren't")
-AFTER_POINTING = word_set("and or to in into at on for with again anymore too either")
+AFTER_POINTING = word_set("by from up out off down away back and or to in into at on for with again anymore too either")
 JOINS_CLAUSE = word_set("be not it")  # it's not that he minds
 MODIFIERS = word_set("sales sports arms savings goods customs news physics politics series")  # a singular may follow
 PLURAL_VERBS = word_set("are were have do aren't weren't haven't don't")
@@ -81,6 +82,8 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     nounlike = left in ("n", "N") or (behind in ("D", "S", "j", "n") and bool({*"nN"} & {*classes(words[at - 1])})) or behind + left == "Dv"
     if beyond.lower() in SUBORDINATES and after == "," and (nounlike or before in SAYS):  # I believe that, if he comes, ...
         return False
+    if before in SAYS and after in (",", "…", "...") and beyond.lower() not in ENDS_THOUGHT and has_verb(words, at + 2, classes, True):
+        return False  # they decided that, this year, we celebrate
     if before == "," and after in SUBORDINATES:
         return False
     if not after or after in MARKS or after == "which":
@@ -90,6 +93,8 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     if before in POINTS_BEHIND and after in SUBJECTS:  # after that you can go
         return True
     if after in ("much", "many", "far") and beyond in MARKS:  # expect that much
+        return True
+    if before == "now" and after in BE:  # Now that should be enough.
         return True
     if before in JOINS_BEFORE or after.split("'")[0] in SUBJECTS or after in ADVERBS:
         return False
