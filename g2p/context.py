@@ -47,7 +47,7 @@ LOUD = frozenset(_LOUD.split())
 
 def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
     """Whether a token meant for letters is an everyday word in capitals (AM only behind I); with points between (I.T.) it is not."""
-    loud = token.text.lower() in LOUD or (shouted and token.text == "IT") or (token.text == "AM" and before == "I")
+    loud = token.text.lower() in LOUD or (token.text == "IT" and (shouted or before in ("PROVE", "DO", "DID", "GET", "SAY", "LOVE", "HATE", "STOP", "WANT", "THAT", "MAKE", "TAKE", "USE", "IF", "IS"))) or (token.text == "AM" and before == "I")
     return loud and token.kind == "letters" and token.end - token.start == len(token.text)
 
 

@@ -25,7 +25,7 @@ from g2p.tagger.words import word_set
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
-INTENSIFIERS = word_set("very extremely")  # an adjective follows
+INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 

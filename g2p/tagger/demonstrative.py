@@ -25,12 +25,14 @@ SAYS = word_set(
     "know knows knew think thinks thought say says said saying believe believes believed ruled predict agree suppose expect sure fact feel "
     "mention assume learn learned find found understand add added hope hoped wish claim claims show shows imply see saw notice argue admit "
     "realize remember means meant hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
+    "hear hears heard observe observed observing assure assures assured assumes assuming proving proved realizes "
     "supposing suppose suggest suggests suggested suggesting discover discovers discovered warn warns warned insist insists insisted prove "
     "proves proved ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
     "doubt deny pretend imagine guess forget forgot seems seem seemed appears appeared happens possible likely unlikely clear true certain "
     "obvious important afraid glad happy aware convinced worried proud evident"
 )  # what a clause with that may follow
-ANTECEDENTS = word_set("one ones those all little much anything something everything nothing anyone someone everyone people will")
+ANTECEDENTS = word_set("one ones those all else more little much anything something everything nothing anyone someone everyone people will")
+WAYS = word_set("way day night time morning evening afternoon year")
 ENDS_THOUGHT = word_set("but and or so yet too either because")
 ABSTRACT = word_set("truth problem fact point thing reason idea question trouble result answer difference hope news rule advantage catch")
 SUBORDINATES = word_set("if when whereas while because although though unless since once")
@@ -82,6 +84,10 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     nounlike = left in ("n", "N") or (behind in ("D", "S", "j", "n") and bool({*"nN"} & {*classes(words[at - 1])})) or behind + left == "Dv"
     if beyond.lower() in SUBORDINATES and after == "," and (nounlike or before in SAYS):  # I believe that, if he comes, ...
         return False
+    if before in ("is", "was") and after in SUBORDINATES:  # the point is that if he comes
+        return False
+    if after in WAYS and (beyond in MARKS or not has_verb(words, at + 2, classes)):  # I never did it that way before
+        return True
     if before in SAYS and after in (",", "…", "...") and beyond.lower() not in ENDS_THOUGHT and has_verb(words, at + 2, classes, True):
         return False  # they decided that, this year, we celebrate
     if before == "," and after in SUBORDINATES:
