@@ -8,6 +8,7 @@ import importlib
 import io
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import Any, NoReturn
 
 from tests.sweep_calls import CALLS, Case
 
+ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.lock$")  # .parts: finished chunks of a book, kept on purpose
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced",
@@ -41,11 +43,12 @@ class Reached(BaseException):
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code or what happened instead; what it said on stderr; the trace, if there is one."""
+    """Exit code or what happened instead; what it said on stderr; the trace, if there is one; a file it wrote under its own name."""
 
     code: int | str
     error: str = ""
     trace: str = ""
+    direct: str = ""
 
 
 def reached(*_: object, **__: object) -> NoReturn:
@@ -110,7 +113,7 @@ def _called(case: Case, root: Path) -> Ended:
     error = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
     sys.stdin, sys.stdout = io.TextIOWrapper(io.BytesIO(case.stdin)), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     sys.stderr = error
-    trace = ""
+    trace, direct = "", writes_watched(root)
     try:
         code: Any = importlib.import_module(case.module).main(case.given)
         sys.stdout.flush()
@@ -122,7 +125,22 @@ def _called(case: Case, root: Path) -> Ended:
         code, trace = TRACEBACK, traceback.format_exc()
     error.flush()
     said = error.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:])
+    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:], next(iter(direct), ""))
+
+
+def writes_watched(root: Path) -> list[str]:
+    """From now on in this process: the files below ROOT that are opened for writing and are neither aside nor temporary."""
+    found: list[str] = []
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
+            place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
+            temporary = given[2] & os.O_TMPFILE == os.O_TMPFILE or place.startswith(f"{root}/tmp/")
+            if place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
+                found.append(place.removeprefix(f"{root}/"))
+
+    sys.addaudithook(hook)
+    return found
 
 
 def _wait(child: int, limit_s: float) -> str:

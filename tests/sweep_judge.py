@@ -13,7 +13,7 @@ from tests.sweep_calls import CALLS, Case
 from tests.sweep_child import CRASH, HANG, KILLED, TRACEBACK, WORK, Ended
 from tests.sweep_world import USERS, Stat
 
-FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "unclear", "differs")
+FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear", "differs")
 ASIDE = re.compile(r"(^|/)(\.staged-|\.aside-)|\.part$")
 
 
@@ -51,6 +51,8 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
     outside = [name for name in files if name not in left and not _within(name, places) and not _own_tree(name, case)]
     if outside:
         faults["outside"] = _kind_of(sorted(outside)[0])
+    if ended.direct:
+        faults["direct"] = _kind_of(ended.direct)
     line = next((told for told in reversed(ended.error.splitlines()) if "error: " in told), "")
     if ended.code == 2 and (not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))):
         faults["unclear"] = line[:80] or ended.error[-80:]
