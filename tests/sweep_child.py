@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from tests.sweep_calls import CALLS, Case
 
-ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.lock$")  # .parts: finished chunks of a book, kept on purpose
+ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # .parts, .jsonl: chunks of a book, measured layers, as they come
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced",
