@@ -4,7 +4,6 @@ def main(argv: list[str] | None = None) -> int:
     return run_cli(run, argv)
 """
 
-import errno
 import os
 import shutil
 import signal
@@ -15,11 +14,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from mlprogram.errors import one_line
+from mlprogram.files import NO_ROOM
 from mlprogram.scratch import temporary_files_apart
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class InputError(ValueError):

@@ -20,10 +20,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
-from core.output import PREFIX, Ours, cannot_write, check_output, identity
+from core.errors import CheckFailed, InputError
+from core.output import PREFIX, PROBE_BYTES, Ours, cannot_write, check_output, identity
 from mlprogram import files
 from mlprogram.errors import ProgramError
+from mlprogram.files import NO_ROOM
 from mlprogram.scratch import claimed, left_behind, removed
 
 NEW, OLD, PLAN = "new", "old", "plan.json"
@@ -62,6 +63,10 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
             except BaseException:
                 _roll_back(folder)
                 raise
+    except (OSError, RuntimeError) as problem:
+        if _has_no_room(problem, folder):
+            raise InputError(f"cannot write {places[-1]}: no room is left there; nothing was left half-written") from problem
+        raise
     finally:
         removed(folder)
         release()
@@ -75,6 +80,16 @@ def discard(folder: Path) -> None:
     finally:
         removed(place)
         release()
+
+
+def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
+    """Whether that came from a full disk, or a quota: some libraries say OSError without a number, or RuntimeError."""
+    number, file = getattr(problem, "errno", None), getattr(problem, "filename", None)
+    if isinstance(problem, shutil.Error):  # a tree that could not be copied: texts
+        return any(os.strerror(number) in str(problem) for number in NO_ROOM)
+    if number is not None:
+        return number in NO_ROOM and (file is None or str(file).startswith(str(folder)))
+    return not isinstance(problem, CheckFailed) and shutil.disk_usage(folder).free < PROBE_BYTES
 
 
 @contextmanager

@@ -10,6 +10,7 @@ What a killed process left aside, the next one removes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any
 from mlprogram.errors import ProgramError
 
 PREFIX = ".aside-"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 MAX_TEXT_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
 
 
@@ -37,6 +39,10 @@ def aside(target: Path) -> Iterator[Path]:
         try:
             yield path
             path.replace(place)
+        except OSError as problem:
+            if problem.errno in NO_ROOM:
+                raise ProgramError(f"cannot write {target}: {problem.strerror}; nothing was left half-written") from None
+            raise
         finally:
             path.unlink(missing_ok=True)
 

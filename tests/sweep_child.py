@@ -135,7 +135,7 @@ def writes_watched(root: Path) -> list[str]:
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
             place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
-            temporary = given[2] & os.O_TMPFILE == os.O_TMPFILE or place.startswith(f"{root}/tmp/")
+            temporary = place.startswith(f"{root}/tmp/") or os.path.isdir(place)  # noqa: PTH112  a folder: O_TMPFILE
             if place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
                 found.append(place.removeprefix(f"{root}/"))
 
