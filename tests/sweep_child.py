@@ -147,10 +147,10 @@ def _wait(child: int, limit_s: float) -> str:
     """ "" when it ended by itself; else it was killed: "works" where it used its core, "waits" where it did not."""
     started, pause = time.monotonic(), 0.001
     while True:
-        ended, _ = os.waitpid(child, os.WNOHANG)
+        time.sleep(pause)
+        ended, _ = os.waitpid(child, os.WNOHANG)  # after the sleep: this process itself may have been stopped
         if ended:
             return ""
-        time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
         busy, queued = _times(child)
         if time.monotonic() - started - queued > limit_s:
