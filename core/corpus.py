@@ -46,6 +46,7 @@ class Utterance:
     f0_hz: np.ndarray  # [2F] float32, 0 where unvoiced
     energy: np.ndarray  # [2F] float32, demo.features.log_energy
     recording: np.ndarray | None  # [400 F] float32 at 16 kHz, where bundled
+    speed: float = 1.0  # that the durations were found at
 
     @property
     def frames(self) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from core.checkpoint import Checkpoint
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
+from pipeline.packages import encoder_manifests, require_made
 from quantize.methods import Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
 
@@ -33,6 +34,14 @@ def build_arguments(method: Method, form: str, source: str | None, build: Path) 
     if method.parent:
         return ["quantize.apply", "--method", method.name, "--build", str(build), *given]
     return ["pipeline.build", "vocoder", "--out", str(build), *given]
+
+
+def built_encoder(checkpoint: Checkpoint, source: str | None, build: Path, may_build: bool) -> tuple[Path, ...]:
+    """The fp16 encoder's manifests (one, or two of an iOS 17 build), after building it where it is missing and may be built."""
+    encoders = encoder_manifests(checkpoint, build)
+    if may_build and not any(path.is_file() for path in encoders):
+        _run(["pipeline.build", "encoder", "--out", str(build), *(["--checkpoint", source] if source else [])])
+    return require_made(encoders, checkpoint, build)
 
 
 def _run(arguments: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed]
+    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed] [--features package]
 
 A package that is not built yet is built first; clips that were measured before are read from BUILD/release/cache, and an interrupted run
 goes on where it stopped. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. The last
@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
-from eval.session import session, session_arguments
+from eval.session import PYTORCH, session, session_arguments
 from quantize.methods import METHODS, method_named
 
 
@@ -52,10 +52,11 @@ def run(argv: list[str] | None) -> int:
     manifest = built_package(method, arguments.form, checkpoint, arguments.checkpoint, arguments.build)
     with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
         level = judged_package(method, manifest, context)
-    stem = manifest.path.stem if arguments.precision == "declared" else f"{manifest.path.stem}-{arguments.precision}"
+    named = (manifest.path.stem, *(flag for flag in (arguments.precision, arguments.features) if flag not in ("declared", PYTORCH)))
+    stem = "-".join(named)
     out = arguments.out or arguments.build / "quality" / f"{stem}.json"
     write_json(out, level.record)
-    print_judgement(level, arguments.precision)
+    print_judgement(level)
     print(json.dumps(short_record(level.record, out), allow_nan=False))
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(level.verdict, EXIT_UNDECIDED)
 

@@ -1,6 +1,6 @@
 """The human table of a judgement.
 
-print_judgement(level, precision="declared")
+print_judgement(level)
 """
 
 from rich.box import SIMPLE_HEAD
@@ -20,7 +20,7 @@ STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yel
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
-def print_judgement(level: JudgedLevel, precision: str) -> None:
+def print_judgement(level: JudgedLevel) -> None:
     """Table of metrics, then the verdict and its reasons."""
     judgement, manifest = level.judgement, level.manifest
     if judgement is None or manifest is None:
@@ -28,7 +28,12 @@ def print_judgement(level: JudgedLevel, precision: str) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    console.print(metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {precision} precision, against fp32"))
+    made = level.record["provenance"]
+    console.print(
+        metric_table(
+            judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {made['precision']} precision, features by {made['features']}"
+        )
+    )
     verdict = judgement.decision.verdict
     console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
     for reason in judgement.decision.reasons:

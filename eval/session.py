@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
     from eval.context import JudgeContext
 
+FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")  # who computes what a level is given: PyTorch in fp32; the encoder package
 PRECISIONS = ("declared", "ane_numerics")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 MAX_WORKERS = 64
 
@@ -32,6 +33,7 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", choices=(JUDGED, SECOND), default=JUDGED, help="the texts and voices to judge on (default: %(default)s)")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
+    parser.add_argument("--features", choices=FEATURES, default=PYTORCH, help="the level's features, by whom (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes that measure clips, to the same figures (default: %(default)s)")
 
@@ -41,12 +43,15 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
     """Clips, fp32 truth, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
     from eval.context import JudgeContext
     from eval.corpus import Truth, judged_clips
+    from eval.execution import Execution
+    from eval.packages import built_encoder
     from eval.progress import Progress
     from eval.store import Store
     from eval.workers import Workers, shared_cores
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
+    package = built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build) if arguments.features == PACKAGE else ()
     with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
@@ -60,7 +65,7 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
                 store=store,
                 texts=arguments.set,
                 clips=tuple(chosen),
-                precision=arguments.precision,
+                execution=Execution.of(arguments.precision, package),
                 claim=arguments.claim,
                 may_build=may_build,
                 workers=workers,
