@@ -97,14 +97,15 @@ def part(arguments: argparse.Namespace, share: int) -> list[Verdict]:
         copies = {verdict.number: verdict for verdict in found if not verdict.alone}
         alone = {verdict.number for verdict in found if verdict.alone}
         for number in range(share, arguments.count, arguments.workers):
-            if number not in copies and time.monotonic() < ends:
+            if time.monotonic() > ends:
+                break
+            if number not in copies:
                 copies[number] = sweep.forked(number)
                 found += _kept(arguments.log, copies[number])
-        tried = [verdict for verdict in found if verdict.alone]
-        for number in sorted(copies):
-            if number not in alone and len(tried) * arguments.workers < arguments.fresh and time.monotonic() < ends:
-                tried += (one := _kept(arguments.log, sweep.alone(number, copies)))
-                found += one
+            due = len(alone) * arguments.workers * arguments.count < arguments.fresh * (number + 1)
+            if due and number not in alone and (told := _kept(arguments.log, sweep.alone(number, copies))):
+                alone.add(number)
+                found += told
         return found
     finally:
         shutil.rmtree(place, ignore_errors=True)
