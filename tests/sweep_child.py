@@ -182,8 +182,9 @@ def as_command(case: Case, root: Path, surroundings: str, limit_s: float = 20.0)
         try:
             _, error = process.communicate(case.stdin if more["stdin"] == subprocess.PIPE else None, timeout=limit_s * 6)
         except subprocess.TimeoutExpired:
+            idle_s = limit_s * 6 - sum(_times(process.pid))
             os.killpg(process.pid, signal.SIGKILL)
-            return Ended(WORK if _times(process.pid)[0] > limit_s else HANG)
+            return Ended(HANG if idle_s > limit_s * 2 else WORK, trace=KILLED)
     said = error.decode("utf-8", "replace")
     crashed = process.returncode < 0
     trace = said if "Traceback" in said or crashed else ""
