@@ -57,7 +57,7 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
     wanted = [Row.parse(text) for text in arguments.rows]
     checkpoint = open_checkpoint(arguments.checkpoint)
-    voices = tuple(name for name in checkpoint.voices if name[:1] != "b")[:VOICES]
+    voices = checkpoint.voices[:VOICES]
     texts = frozen_sentences("unseen")
     if not 1 <= arguments.sentences <= len(texts):
         raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")

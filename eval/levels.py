@@ -13,6 +13,7 @@ from typing import Any
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest, level_name
 from eval.context import JudgeContext
+from eval.file_facts import facts_of
 from eval.judge import ClipResult, Judgement, decided
 from eval.package_facts import PackageFacts
 from eval.packages import built_package, missing
@@ -69,7 +70,7 @@ def judged_level(method: Method, form: str, context: JudgeContext) -> JudgedLeve
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
     """Judge a package that is there."""
     name = f"facts-{manifest.package_sha256[:16]}"
-    kept = context.store.figures(name, lambda: PackageFacts.read(manifest.package_path, FORECAST_FRAMES).as_dict())
+    kept = context.store.figures(name, lambda: facts_of(manifest.package_path, FORECAST_FRAMES).as_dict())
     facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
     facts.require_told(manifest)
     judgement = decided(method.name, measured_clips(manifest, context), context.claim)

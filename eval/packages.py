@@ -11,8 +11,23 @@ from core.checkpoint import Checkpoint
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
 from pipeline.packages import encoder_manifests, require_made
-from quantize.methods import Method, method_named
+from pipeline.runtimes import RUNTIMES, Request, check_runtime, module_of
+from quantize.methods import METHODS, Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
+
+
+def judged_manifest(
+    runtime: str, level: str, form: str, checkpoint: Checkpoint, source: str | None, build: Path
+) -> tuple[Method, Manifest]:
+    """A level of a runtime: of packages as built_package, of other files only where they are there. Raises InputError."""
+    check_runtime(runtime, level, form=form)
+    if not RUNTIMES[runtime].files:
+        raise InputError(f"--runtime {runtime} is what levels are judged against: nothing of it can be lost")
+    if RUNTIMES[runtime].packages:
+        method = method_named(level)
+        return method, built_package(method, form, checkpoint, source, build)
+    path: Path = module_of(runtime).vocoder_path(Request(checkpoint, build, level, form))
+    return METHODS.get(level) or Method(level, f"{level}, as exported"), Manifest.load(path)
 
 
 def built_package(method: Method, form: str, checkpoint: Checkpoint, source: str | None, build: Path) -> Manifest:

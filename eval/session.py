@@ -14,6 +14,7 @@ from core.arguments import checkpoint_argument, form_argument, seed_argument
 from core.contract import BOTH, JUDGED, SECOND
 from core.errors import InputError
 from eval.claims import CLAIMS, NUMERIC
+from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -47,10 +48,15 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
     from eval.packages import built_encoder
     from eval.progress import Progress
     from eval.store import Store
+    from eval.subjects import arithmetic
     from eval.workers import Workers, shared_cores
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
+    runtime = getattr(arguments, "runtime", DEFAULT_RUNTIME)
+    if arguments.features == PACKAGE and not RUNTIMES[runtime].packages:
+        raise InputError(f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none")
+    precision = arithmetic(runtime, arguments.precision)
     package = built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build) if arguments.features == PACKAGE else ()
     with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
@@ -65,7 +71,7 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
                 store=store,
                 texts=arguments.set,
                 clips=tuple(chosen),
-                execution=Execution.of(arguments.precision, package),
+                execution=Execution.of(precision, package),
                 claim=arguments.claim,
                 may_build=may_build,
                 workers=workers,

@@ -25,10 +25,10 @@ import torch
 from core.checkpoint import Checkpoint
 from core.corpus import Utterance
 from core.errors import InputError
-from eval.corpus import Truth
+from eval.corpus import Subject, Truth
 from eval.execution import Execution, PackageFeatures
 from eval.judge import ClipResult, judge_clip
-from vocoder.package import VocoderPackage
+from eval.subjects import opened
 
 THREADS = "OMP_NUM_THREADS"
 SeedFloors = Mapping[str, dict[str, float]]  # by clip id, those that are known
@@ -50,7 +50,7 @@ class Bench:
     def __init__(self, plan: Plan, truth: Truth | None = None) -> None:
         self.plan = plan
         self._truth = truth
-        self._open: dict[tuple[Path, str], VocoderPackage] = {}
+        self._open: dict[tuple[Path, str], Subject] = {}
         self._features: dict[Execution, PackageFeatures] = {}
 
     @cached_property
@@ -60,11 +60,11 @@ class Bench:
 
     def clip(self, manifest: Path, execution: Execution, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
         """Figures of one clip."""
-        opened = manifest, execution.precision
-        if opened not in self._open:
-            self._open = {opened: VocoderPackage(*opened)}
+        wanted = manifest, execution.precision
+        if wanted not in self._open:
+            self._open = {wanted: opened(*wanted)}
         inputs = self.features(execution).of(clip) if execution.encoder else None
-        return judge_clip(self.truth, self._open[opened], clip, seed_floor, inputs=inputs)
+        return judge_clip(self.truth, self._open[wanted], clip, seed_floor, inputs=inputs)
 
     def features(self, execution: Execution) -> PackageFeatures:
         """By the encoder package, opened once."""
