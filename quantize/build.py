@@ -16,8 +16,9 @@ from core.errors import InputError
 from core.export import package_of_ours, save_package
 from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, tool_versions
-from core.staging import staged_together, temporary_files_in
+from core.staging import staged_together
 from mlprogram import Program
+from mlprogram.scratch import temporary_files_in
 from quantize.activations import calibration_inputs, input_ranges
 from quantize.coverage import Coverage
 from quantize.equalize import channel_sizes, equalized

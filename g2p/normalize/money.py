@@ -110,6 +110,10 @@ def per(scan: Scan, position: int) -> int:
         scan.say("per", position, position + 1, True)
         scan.say(per_name(unit[1], scan.dialect), position + 1, unit.end())
         return unit.end()
+    if scan.text.startswith(("/each", "/ea"), position):
+        scan.silent(position, position + 1)
+        scan.say("each", position + 1, position + (5 if scan.text.startswith("/each", position) else 3))
+        return position + (5 if scan.text.startswith("/each", position) else 3)
     if PER.match(scan.text, position):
         scan.say("per", position, position + 1, True)
         return position + 1

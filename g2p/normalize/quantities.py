@@ -37,7 +37,7 @@ DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000
 FIXED = {"24/7": "twenty-four seven", "9/11": "nine eleven", "50/50": "fifty-fifty", "7/7": "seven seven", "20/20": "twenty twenty"}
 SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]?\d{{1,4}})\)?(?!\w)")
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
-UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
+UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 DOTTED_UNITS = frozenset(
@@ -69,7 +69,7 @@ DOTTED_UNITS = frozenset(
         "oz",
     ]
 )
-DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:])")
+DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:)])")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
@@ -178,6 +178,7 @@ def unit_after(scan: Scan, position: int, many: bool) -> int:
 def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
     """The unit `has_unit` found, with its dot (2 oz. of) unless the sentence ends there."""
     end = match.end()
+    many = many and match["gap"] != "-"  # 32-oz. cans
     if match["unit"] in DOTTED_UNITS and DOT_INSIDE.match(scan.text, end):
         end += 1
     scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)
