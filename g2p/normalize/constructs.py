@@ -32,7 +32,7 @@ LASTING = re.compile(r"(\d{1,3})\s?h(?:rs?)?\.?\s?([0-5]?\d)\s?(?:m(?:ins?)?\b|(
 MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
 GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
-PORT = re.compile(r":(\d{2,5})(?![\w:.])")
+PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
 HIDDEN = re.compile(r"\.(?=[a-z][a-z_]{2,30}(?!\w))")
 SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
 NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)

@@ -8,6 +8,7 @@ A range needs no rule of its own: `to` is said for the dash (symbols.py), and ea
 
 import re
 
+from g2p.normalize.constructs import WAY_BEFORE
 from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, VERSIONED, alternation
@@ -100,6 +101,7 @@ _BEHIND = (
     "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among"
 )
 BEHIND_MEASURES = frozenset(_BEHIND.split())
+ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
 COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
 
@@ -175,6 +177,8 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
         return None
     if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC | {"by"}:  # two 2s
         return None
+    if match and len(match["unit"]) == 1 and (WAY_BEFORE.match(scan.text, match.end("gap")) or ROAD_NEXT.match(scan.text, match.end())):
+        return None  # 40 N. Oak St., 12 K St.
     if scan.previous_word() in BEFORE_DEGREES:
         match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
