@@ -31,11 +31,24 @@ ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "
 LASTING = re.compile(r"(\d{1,3})\s?h(?:rs?)?\.?\s?([0-5]?\d)\s?(?:m(?:ins?)?\b|(?=\W|$))(?:\s?([0-5]?\d)\s?s(?:ecs?)?\b)?")
 MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
-GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{4,20})(?![\w']))")
-PORT = re.compile(r":(\d{2,5})(?![\w:.])")
+GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
+PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
 HIDDEN = re.compile(r"\.(?=[a-z][a-z_]{2,30}(?!\w))")
 SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
 NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
+ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
+BOOKS = dict(
+    pair.split(":")
+    for pair in (
+        "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel Chron:Chronicles "
+        "Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel Mic:Micah Matt:Matthew Mk:Mark "
+        "Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians Phil:Philippians Col:Colossians Thess:Thessalonians "
+        "Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans "
+        "Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy Samuel:Samuel"
+    ).split()
+)
+VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
+LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
 LOOK_BACK = 32  # characters
 
 
@@ -178,3 +191,33 @@ def noon(scan: Scan, position: int) -> int:
     scan.word(match[1], position, match.end(1), True)
     scan.say("to", match.end(1), match.end(), True)
     return match.end()
+
+
+def zone(scan: Scan, position: int) -> int:
+    """UTC-5, GMT+1."""
+    match = ZONE.match(scan.text, position)
+    if not match:
+        return position
+    minutes = f" {cardinal(int(match[4]), scan.dialect)}" if match[4] else ""
+    sign = "plus" if match[2] == "+" else "minus"
+    scan.say(f"~{match[1]} {sign} {cardinal(int(match[3]), scan.dialect)}{minutes}", position, match.end())
+    return match.end()
+
+
+def verse(scan: Scan, position: int) -> int:
+    """Gen. 1:1, Matt. 5:3-12: book, chapter, verse."""
+    match = VERSE.match(scan.text, position)
+    if not match:
+        return position
+    numbers = [cardinal(int(group), scan.dialect) for group in match.groups()[2:] if group]
+    scan.say(f"{BOOKS[match[1]]} {' '.join(numbers[:2])}" + (f" to {numbers[2]}" if len(numbers) > 2 else ""), position, match.end())
+    return match.end()
+
+
+def letter(scan: Scan, position: int) -> int:
+    """1 Cor. 13: First Corinthians."""
+    match = LETTER_BOOK.match(scan.text, position)
+    if not match:
+        return position
+    scan.say(ordinal(int(match[1]), scan.dialect), position, match.end(1))
+    return match.end(1)

@@ -61,6 +61,8 @@ def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str 
 def amount(scan: Scan, position: int) -> int:
     """A currency sign or code before a number."""
     match = PREFIXED.match(scan.text, position)
+    if match and match["minus"] and position and (scan.text[position - 1].isalnum() or scan.text[position - 1] == "."):
+        return position  # $1.2M-$1.5M: the dash says `to`
     if match:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = SIGNS[match["sign"]]

@@ -34,7 +34,7 @@ SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.
-TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
+TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED) | frozenset(constructs.BOOKS) | frozenset(("UTC", "GMT"))
 
 LETTER: tuple[Handler, ...] = (
     notation.port,
@@ -44,6 +44,8 @@ LETTER: tuple[Handler, ...] = (
     notation.formula,
     words.chat,
     constructs.noon,
+    constructs.zone,
+    constructs.verse,
     constructs.direction,
     constructs.cups,
     constructs.party,
@@ -67,6 +69,7 @@ DIGIT: tuple[Handler, ...] = (
     dates.after_weekday,
     quantities.scientific,
     phones.phone,
+    constructs.letter,
     constructs.lasting,
     constructs.century,
     constructs.nths,
