@@ -1,6 +1,6 @@
 """The whole chain, text to audio: real-time factor by length, time to first audio, memory, and torch against mlprogram.
 
-    OMP_NUM_THREADS=1 python -m bench.chain --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram] [--threads 1]
+    OMP_NUM_THREADS=1 python -m bench.chain --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
     OMP_NUM_THREADS=1 python -m bench.chain --checkpoint demo --memory 1000,10000
     OMP_NUM_THREADS=1 python -m bench.chain --checkpoint demo --agreement
 
@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
-    from pipeline.conductor import Pipeline
 
 LIMIT_DB = {"fp16": 45.0, "fp32": 100.0}  # vocoder against vocoder on the same features
 MEMORY_LIMIT_MB, SEAM_LIMIT_DB, AGREEMENT_WORDS = 50.0, 0.0, 100
@@ -40,7 +38,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--method", default="fp16", help="level of the vocoder package")
     parser.add_argument("--voice", help="default: the checkpoint's first")
-    parser.add_argument("--runtimes", default="torch,mlprogram")
+    parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
     parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
     parser.add_argument("--threads", type=int, default=1)
     what = parser.add_mutually_exclusive_group()
@@ -54,73 +52,10 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def text_of(words: int) -> str:
-    """So many words of the frozen sentences, the last sentence cut where the count is full."""
-    from core.corpus import calibration, heldout
-
-    sentences = [utterance.text for utterance in (*heldout(), *calibration())]
-    found = [word for sentence in sentences for word in sentence.split()]
-    repeated = (found * (words // len(found) + 1))[:words]
-    return " ".join(repeated)
-
-
-def pipelines(checkpoint: "Checkpoint", arguments: argparse.Namespace, clock: Callable[[], float]) -> "dict[str, Pipeline]":
-    """A pipeline for each runtime, loaded."""
-    from pipeline.conductor import Pipeline
-    from pipeline.reading import TextReader
-    from pipeline.runtimes import Request, open_runtime
-
-    reader = TextReader.load("us", None)
-    found = {}
-    for runtime in arguments.runtimes.split(","):
-        method = "fp16" if runtime == "torch" else arguments.method
-        opened = open_runtime(runtime, Request(checkpoint, arguments.build, method, arguments.form))
-        found[runtime] = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)
-    return found
-
-
-def speed(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every runtime at every length."""
-    import time
-
-    import torch
-
-    from bench.executor import resident_kib
-    from pipeline.conductor import SpeechOptions
-    from pipeline.tally import Tally
-
-    torch.set_num_threads(arguments.threads)
-    voice = checkpoint.voice(arguments.voice or checkpoint.voices[0])
-    rows, clock = [], time.process_time if arguments.threads == 1 else time.perf_counter
-    for runtime, pipeline in pipelines(checkpoint, arguments, clock).items():
-        list(pipeline.speak(text_of(20), voice, SpeechOptions()))  # warm
-        for words in arguments.words:
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
-            tally = Tally(clock)
-            for speech in pipeline.speak(text_of(words), voice, SpeechOptions()):
-                tally.add(speech)
-            rows.append(
-                {"runtime": runtime, "threads": arguments.threads, "words": words, "peak_mb": resident_kib("VmHWM") / 1000} | tally.report()
-            )
-    return rows
-
-
-def print_speed(rows: list[dict[str, Any]]) -> None:
-    """As the documents hold it."""
-    shares = ("g2p", "encoder", "source", "vocoder")
-    cells = []
-    for row in rows:
-        total = sum(row["seconds_by_stage"].values())
-        parts = " / ".join(f"{row['seconds_by_stage'][stage] / total:.0%}" for stage in shares)
-        audio = f"{row['seconds_of_audio']:.1f}"
-        figures = (f"{row['real_time_factor']:.3f}", f"{row['first_audio_s']:.2f}", f"{row['peak_mb']:.0f}")
-        cells.append((row["runtime"], str(row["threads"]), str(row["words"]), audio, *figures, parts))
-    headings = ("runtime", "threads", "words", "audio s", "real-time factor", "first audio s", "peak MB", " / ".join(shares))
-    print_markdown(headings, cells)
-
-
 def memory(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The command itself at each length and runtime, one process each."""
+    from bench.chain_text import text_of
+
     rows = []
     for runtime in arguments.runtimes.split(","):
         for words in arguments.memory:
@@ -161,6 +96,7 @@ def agreement(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> dict[s
     """Both runtimes on the same chunks: vocoder on the same features, encoder by itself, and the whole chain on its own F0."""
     import numpy as np
 
+    from bench.chain_text import text_of
     from core.figures import rmse, snr_db
     from core.steps import run as run_steps
     from pipeline.chunks import chunks
@@ -216,6 +152,8 @@ def run(argv: list[str] | None) -> int:
         good = figures["durations_changed"] == 0 and figures["same_features_db_worst"] >= figures["limit_db"]
         print(json.dumps(figures | {"good": good}))
         return EXIT_GOOD if good else EXIT_REJECTED
+    from bench.chain_speed import print_speed, speed
+
     rows = speed(checkpoint, arguments)
     print_speed(rows)
     print(json.dumps({"rows": rows}))

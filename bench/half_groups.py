@@ -3,8 +3,9 @@
     python -m bench.half_groups [--checkpoint kokoro-int8] [--sentences 4]
 
 The PyTorch vocoder in its masked form, which is what a literal package holds; the tail (conv_post, inverse STFT) stays in fp32 as there.
-`alone`: only this group is rounded; `without`: everything but this group. Sentences of the tuning set of up to six seconds, voices in
-turn; dB of the mean squared error of all. The executed package has its own figure (`make vocoder`).
+`alone`: only this group is rounded; `without`: everything but this group; "before the generator" are three groups. Sentences of the
+tuning set of up to six seconds, voices in turn; dB of the mean squared error of all. The executed package has its own figure
+(`make vocoder`). One sentence layer by layer: bench/half_layers.py.
 """
 
 import argparse
@@ -27,6 +28,7 @@ WEIGHTS, INPUTS = "weights", "inputs"
 FILTERS, DECODER = "F0_conv and N_conv", "frame decoder"
 CONVOLUTIONS, STYLES, NORMS = "generator: convolutions", "generator: AdaIN's statistics and affines", "generator: AdaIN's products and sums"
 SNAKE, SUMS = "generator: Snake", "generator: residual sums"
+BEFORE = frozenset({INPUTS, FILTERS, DECODER})
 GROUPS = (INPUTS, WEIGHTS, FILTERS, DECODER, CONVOLUTIONS, STYLES, NORMS, SNAKE, SUMS)
 LONGEST_FRAMES = 240
 
@@ -104,7 +106,10 @@ def figures(vocoder: "Vocoder", clips: "list[VocoderInputs]", track: Callable[..
 
     every = frozenset(GROUPS)
     rows = {name: {"alone_db": snr(frozenset({name})), "without_db": snr(every - {name})} for name in track(GROUPS, "groups")}
-    return rows | {"all": {"alone_db": snr(every)}}
+    return rows | {
+        "all before the generator": {"alone_db": snr(BEFORE), "without_db": snr(every - BEFORE)},
+        "all": {"alone_db": snr(every)},
+    }
 
 
 def print_report(rows: Mapping[str, Mapping[str, float]], title: str) -> None:

@@ -72,15 +72,17 @@ class Said:
         return begin(self.phonemes, 1.0, self.seed)
 
 
-def said(checkpoint: Checkpoint, texts: Iterable[str], voices: tuple[str, ...]) -> list[Said]:
-    """Every sentence by PyTorch, one voice a sentence in turn. A sentence that is too long for one chunk is left out."""
+def said(checkpoint: Checkpoint, texts: Iterable[str], voices: tuple[str, ...], first: int = 0) -> list[Said]:
+    """Every sentence by PyTorch, one voice a sentence in turn, British ones in their dialect; its seed is its number, from `first` on."""
     from g2p import G2P
 
-    reader, opened = G2P.load("us"), open_runtime("torch", Request(checkpoint, Path("build")))
+    readers = {"gb" if name.startswith("b") else "us" for name in voices}
+    read, opened = {dialect: G2P.load(dialect) for dialect in readers}, open_runtime("torch", Request(checkpoint, Path("build")))
     packs = {name: VoiceLibrary(checkpoint.folder / "voices").blend_array(name) for name in voices}
     found = []
-    for index, text in enumerate(texts):
-        phonemes, voice = reader.phonemize(text).phonemes, packs[voices[index % len(voices)]]
+    for index, text in enumerate(texts, first):
+        name = voices[index % len(voices)]
+        phonemes, voice = read["gb" if name.startswith("b") else "us"].phonemize(text).phonemes, packs[name]
         chain = Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder)
         found.append(Said(phonemes, voice, index, run(STEPS, chain, begin(phonemes, 1.0, index))))
     return found

@@ -1,8 +1,8 @@
 """PyTorch module to .onnx of any length, and ONNX Runtime to run it. Writing needs torch and onnx, running onnxruntime alone.
 
-    function = OnnxFunction(module, example, inputs=("features", "style"), outputs=("waveform",), dynamic={"features": {3: "columns"}})
+    function = PortableFunction(...)                # core/portable.py
     write(function, Path("aside.onnx"))
-    waveform = open_program(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
+    waveform = OnnxProgram(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
 
 A program takes and gives NumPy arrays by name, at any length: no buckets, no padding, no mask of 0.
 The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export length into every LSTM.
@@ -12,17 +12,15 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from core.errors import InputError
+from core.portable import PortableFunction
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from core.facts import ProgramFacts
 
 NAME, SUFFIX = "onnx", ".onnx"
@@ -32,18 +30,7 @@ TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
 THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
 
 
-@dataclass(frozen=True, eq=False)
-class OnnxFunction:
-    """What is exported. `dynamic`: of every input and output that grows, axis -> name of the length; equal names are equal lengths."""
-
-    module: "nn.Module"
-    example: "tuple[Tensor, ...]"
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    dynamic: Mapping[str, Mapping[int, str]]
-
-
-def write(function: OnnxFunction, path: Path) -> None:
+def write(function: PortableFunction, path: Path) -> None:
     """Export `function` as `path` in float32."""
     import torch
 
@@ -73,6 +60,7 @@ class OnnxProgram:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(os.environ.get(THREADS) or 0)
         options.log_severity_level = 3
+        options.add_session_config_entry("session.disable_quant_qdq", "1")  # weights stored as int8 are unpacked once, when it opens
         failed = onnxruntime.capi.onnxruntime_pybind11_state
         try:
             self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

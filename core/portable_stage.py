@@ -1,37 +1,51 @@
-"""What the stages of encoder and vocoder share that become .onnx files: the builder's Kind, the stage's head, baked weights.
+"""What the stages of encoder and vocoder share that become files of other runtimes: the builder's Kind, the stage's head, baked weights.
 
-manifests = build(PortableVocoderStage(checkpoint, speeches), Path("build"), ONNX_KIND)
+manifests = build(PortableVocoderStage(checkpoint, ONNX, speeches), Path("build"), ONNX.kind)
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch.nn.functional as F
 from torch import nn
 
-from core import onnx_file
+from core import onnx_file, pte_file
 from core.checkpoint import Checkpoint
 from core.contract import DEFAULT_BUCKETS
 from core.facts import ProgramFacts, require
 from core.layers import ConvTranspose
 from core.manifest import package_name
-from core.onnx_file import OnnxProgram
+from core.portable import PRECISION, PortableFunction, PortableProgram
 from core.stage import Kind, Part
 
-PRECISION = "fp32"
-LEVEL = f"{onnx_file.NAME}-{PRECISION}"  # stands in the file's name
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """A kind of file, as its module in core describes it. `plain`: its graph is the plain one, in operations that keep their meaning."""
+
+    module: ModuleType
+    plain: bool
+    open: Callable[[Path, PortableFunction], PortableProgram]
+
+    @property
+    def kind(self) -> Kind:
+        """For core.build: one function a file."""
+        return Kind(self.module.SUFFIX, self.module.TOOLS, self._write)
+
+    def _write(self, stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+        (name,) = part.functions
+        function = stage.function(name)
+        self.module.write(function, path)
+        return {name: self.open(path, function)}
 
 
-def _write(stage: Any, part: Part, path: Path) -> dict[str, OnnxProgram]:
-    (name,) = part.functions
-    function = stage.function(name)
-    onnx_file.write(function, path)
-    return {name: OnnxProgram(path, function.outputs)}
-
-
-ONNX_KIND = Kind(onnx_file.SUFFIX, onnx_file.TOOLS, _write)  # one function a file
+ONNX = Files(onnx_file, False, lambda path, function: onnx_file.OnnxProgram(path, function.outputs))
+EXECUTORCH = Files(pte_file, True, lambda path, function: pte_file.PteProgram(path, function.inputs, function.outputs))
+FILES = {files.module.NAME: files for files in (ONNX, EXECUTORCH)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +53,7 @@ class PortableStage:
     """What both stages say alike. See core.stage.Stage."""
 
     checkpoint: Checkpoint
+    files: Files
 
     @property
     def precision(self) -> str:
@@ -48,15 +63,15 @@ class PortableStage:
     @property
     def target(self) -> str:
         """See Stage."""
-        return onnx_file.TARGET
+        return self.files.module.TARGET
 
     def file_of(self, stage: str) -> str:
         """What a file of that stage is called."""
-        return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, LEVEL)
+        return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, f"{self.files.module.NAME}-{PRECISION}")
 
-    def facts(self, name: str, program: OnnxProgram) -> ProgramFacts:
+    def facts(self, name: str, program: Any) -> ProgramFacts:
         """See Stage."""
-        facts = onnx_file.facts(program)
+        facts: ProgramFacts = self.files.module.facts(program)
         require({"no operations": facts.count > 0}, f"function {name}")
         return facts
 
@@ -82,7 +97,7 @@ def baked(module: nn.Module) -> nn.Module:
 
 
 def dynamic(*pairs: tuple[str, int, str]) -> dict[str, dict[int, str]]:
-    """(tensor, axis, length) -> OnnxFunction.dynamic."""
+    """(tensor, axis, length) -> PortableFunction.dynamic."""
     found: dict[str, dict[int, str]] = {}
     for name, axis, length in pairs:
         found.setdefault(name, {})[axis] = length

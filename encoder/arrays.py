@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from core.contract import DURATION, DURATIONS, ENERGY, F0_HZ, FRAMES, HIDDEN, INPUT_IDS, PROSODY, SPEED, STYLE, TEXT
-from core.onnx_file import OnnxProgram
+from core.portable import PortableProgram
 from encoder.functions import Functions
 
 
-def array_functions(programs: Mapping[str, OnnxProgram]) -> Functions:
+def array_functions(programs: Mapping[str, PortableProgram]) -> Functions:
     """Programs by function name."""
 
     def duration(ids: np.ndarray, style: np.ndarray, speed: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -1,6 +1,6 @@
 """The encoder for runtimes that take any length: `duration` and `prosody` as a file each, in float32, at exact length.
 
-manifests = build(PortableEncoderStage(checkpoint), Path("build"), ONNX_KIND)
+manifests = build(PortableEncoderStage(checkpoint, ONNX), Path("build"), ONNX.kind)
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import nn
 
 from core.contract import (
     DEFAULT_BUCKETS,
@@ -27,14 +28,15 @@ from core.contract import (
     TOKEN_BUCKETS,
 )
 from core.figures import Figure
-from core.onnx_file import OnnxFunction, OnnxProgram
-from core.portable_stage import PRECISION, PortableStage, baked, dynamic
+from core.portable import PRECISION, PortableFunction, PortableProgram
+from core.portable_stage import PortableStage, baked, dynamic
 from core.stage import MAIN, Part
 from encoder.alignment import AlignmentLimits
 from encoder.arrays import array_functions
 from encoder.check import check_utterances, compared
 from encoder.functions import Buckets, torch_functions
 from encoder.model import DurationFunction, Encoder, ProsodyFunction
+from encoder.scan_lstm import without_lstm
 from encoder.stage import contract_words
 from encoder.steps import EncoderBackend, encode
 
@@ -62,19 +64,23 @@ class PortableEncoderStage(PortableStage):
         stages = {function: ENCODER_NAME + function.capitalize() for function in (DURATION, PROSODY)}
         return tuple(Part(stage, self.file_of(stage), {function: MAIN}) for function, stage in stages.items())
 
-    def function(self, name: str) -> OnnxFunction:
+    def function(self, name: str) -> PortableFunction:
         """What is exported."""
         style = torch.zeros(1, self.checkpoint.config.style_dim)
         if name == DURATION:
             example: tuple[torch.Tensor, ...] = (torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32), style, torch.ones(1))
             axes = dynamic((INPUT_IDS, 1, "tokens"), (DURATIONS, 1, "tokens"), (HIDDEN, 3, "tokens"), (TEXT, 3, "tokens"))
-            module = baked(DurationFunction(self.encoder))
-            return OnnxFunction(module, example, (INPUT_IDS, STYLE, SPEED), (DURATIONS, HIDDEN, TEXT), axes)
+            inputs, outputs, longest = (INPUT_IDS, STYLE, SPEED), (DURATIONS, HIDDEN, TEXT), {"tokens": TOKEN_BUCKETS[-1]}
+            return PortableFunction(self.module(DurationFunction(self.encoder)), example, inputs, outputs, axes, longest)
         example = (torch.ones(1, self.checkpoint.config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style)
-        axes = dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values"))
-        return OnnxFunction(baked(ProsodyFunction(self.encoder)), example, (FRAMES, STYLE), (F0_HZ, ENERGY), axes)
+        axes, longest = dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values")), {"frames": DEFAULT_BUCKETS[-1]}
+        return PortableFunction(self.module(ProsodyFunction(self.encoder)), example, (FRAMES, STYLE), (F0_HZ, ENERGY), axes, longest)
 
-    def figures(self, programs: Mapping[str, OnnxProgram]) -> list[Figure]:
+    def module(self, function: nn.Module) -> nn.Module:
+        """As this kind of file takes it."""
+        return baked(without_lstm(function) if self.files.plain else function)
+
+    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance to the longest."""
         unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
         twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)

@@ -1,6 +1,6 @@
 """Everything that a level needs to be judged: where packages are, the fp32 truth, the clips, what was measured before.
 
-context.store.clip_result(package_sha256, context.precision, clip)
+context.store.clip_result(package_sha256, context.execution, clip)
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from pathlib import Path
 from core.checkpoint import Checkpoint
 from core.corpus import Utterance
 from eval.corpus import Truth
+from eval.execution import Execution
 from eval.progress import Progress
 from eval.store import Store
 from eval.workers import Workers
@@ -25,7 +26,7 @@ class JudgeContext:
     store: Store
     texts: str  # the set they are of: judged, or second
     clips: tuple[Utterance, ...]
-    precision: str
+    execution: Execution
     claim: str
     may_build: bool
     workers: Workers

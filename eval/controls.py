@@ -1,6 +1,6 @@
 """Prove that the gates reject and pass: models with a known error, and harmless changes, judged as if each were a compression level.
 
-    python -m eval.controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6]
+    python -m eval.controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
 
 Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The last line of stdout is one JSON object.
 """
@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument
-from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eval.faults import Control
+    from eval.harmless import Harmless
     from eval.try_controls import Caught
 
 WIDTH = 118  # when stdout is not a terminal
@@ -33,6 +35,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--only", help="these controls, by name, with commas (default: all)")
     parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
     return parser.parse_args(argv)
 
@@ -54,9 +57,24 @@ def print_table(title: str, found: "Sequence[Caught]", good: bool) -> None:
     console.print(table)
 
 
+def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
+    """Errors and harmless changes of these names, by comma, or all. InputError for one that is neither."""
+    from eval.harmless import HARMLESS
+    from eval.known_bad import CONTROLS
+
+    asked = set(names.split(",")) if names else {*CONTROLS, *(change.name for change in HARMLESS)}
+    bad = [control for name, control in CONTROLS.items() if name in asked]
+    harmless = [change for change in HARMLESS if change.name in asked]
+    unknown = sorted(asked - {c.name for c in bad} - {c.name for c in harmless})
+    if unknown:
+        raise InputError(f"--only {', '.join(unknown)}: no control is called so; there are {', '.join(CONTROLS)}")
+    return bad, harmless
+
+
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    errors, changes = controls_of(arguments.only)
     from core.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(arguments.checkpoint)
@@ -64,15 +82,13 @@ def run(argv: list[str] | None) -> int:
     from rich.progress import track
 
     from eval.corpus import Truth, judged_clips
-    from eval.harmless import HARMLESS, Harmless
-    from eval.known_bad import CONTROLS, Control
     from eval.try_controls import ControlTrials
 
     lineup = ControlTrials(Truth(checkpoint, arguments.seed, arguments.renders), judged_clips(checkpoint, count=arguments.clips))
-    everything: list[Control | Harmless] = [*CONTROLS.values(), *HARMLESS]
+    everything: list[Control | Harmless] = [*errors, *changes]
     shown = track(everything, "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
-    bad, harmless = found[: len(CONTROLS)], found[len(CONTROLS) :]
+    bad, harmless = found[: len(errors)], found[len(errors) :]
     print_table("known-bad controls", bad, good=False)
     print_table("harmless changes", harmless, good=True)
     rejected, passed = sum(caught.rejected for caught in bad), sum(not caught.rejected for caught in harmless)

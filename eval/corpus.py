@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from core.checkpoint import Checkpoint
-from core.contract import JUDGED, TUNING
+from core.contract import BOTH, JUDGED, SECOND, TUNING
 from core.corpus import Utterance, require_disjoint
 from core.errors import InputError
 from core.sealed import read_sealed_arrays, sealed_arrays
@@ -28,6 +28,7 @@ from eval.probe import held_vowel
 from quantize.features import text_encoder, vocoder_inputs
 from quantize.speech import own_speech
 from vocoder.decoder import Vocoder
+from vocoder.eager import EagerVocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 from vocoder.source import gaussian_noise
@@ -91,6 +92,11 @@ class Truth:
         self._spoken: dict[str, Spoken] = {}  # by clip
         self._last: tuple[Utterance, VocoderInputs] | None = None  # the clip in work
 
+    @cached_property
+    def _eager(self) -> EagerVocoder:
+        """The same network in two thirds of the time, 100 dB from it: for the other seeds."""
+        return EagerVocoder(self.vocoder)
+
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         """Features of a clip, with the noise of `seed + other_seed`."""
         said = self._said(utterance)
@@ -127,10 +133,10 @@ class Truth:
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
         """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
-        seeds = range(OTHER_SEEDS + 1)
-        sentence = np.stack([render_reference(self.vocoder, self.inputs(utterance, seed)) for seed in seeds])
-        held = [self.vowel_inputs(utterance, seed) for seed in seeds]
-        vowels = np.stack([render_reference(self.vocoder, vowel) for vowel, _ in held])
+        vocoders: list[Vocoder | EagerVocoder] = [self.vocoder, *[self._eager] * OTHER_SEEDS]
+        sentence = np.stack([render_reference(vocoder, self.inputs(utterance, seed)) for seed, vocoder in enumerate(vocoders)])
+        held = [self.vowel_inputs(utterance, seed) for seed in range(len(vocoders))]
+        vowels = np.stack([render_reference(vocoder, vowel) for vocoder, (vowel, _) in zip(vocoders, held, strict=True)])
         names = {"reference": sentence[0], "other_seeds": sentence[1:], "vowel": vowels[0], "vowel_other_seeds": vowels[1:]}
         return names | {"pitch_hz": np.asarray(held[0][1])}
 
@@ -163,7 +169,7 @@ def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]
 
 
 def judged_clips(checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None) -> list[Utterance]:
-    """The set's first `count` clips. InputError when one of its texts is tuned on, or when there are fewer."""
-    chosen = own_speech(checkpoint, name)
+    """The first `count` clips of the set, or of both that judge. InputError when a text is tuned on, or when there are fewer."""
+    chosen = [clip for part in ((JUDGED, SECOND) if name == BOTH else (name,)) for clip in own_speech(checkpoint, part)]
     require_disjoint(own_speech(checkpoint, TUNING), chosen)
     return clips(chosen, count)

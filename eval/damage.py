@@ -27,3 +27,8 @@ def dipped(signal: np.ndarray, by_db: float, samples: int = 1440, fade: int = 12
     weight = np.zeros(len(signal) + 2 * fade)
     weight[start : start + samples + 2 * fade] = np.r_[np.linspace(0, 1, fade), np.ones(samples), np.linspace(1, 0, fade)]
     return (signal * 10 ** (-by_db / 20 * weight[fade : fade + len(signal)])).astype(signal.dtype)
+
+
+def swaying(signal: np.ndarray, by_db: float, hz: float = 5.0) -> np.ndarray:
+    """The level `by_db` up and down, `hz` times a second."""
+    return signal * 10 ** (by_db / 20 * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.signal import resample
 
 from core.contract import SAMPLE_RATE_HZ
-from eval.damage import dipped, low_pass
+from eval.damage import dipped, low_pass, swaying
 
 MS = SAMPLE_RATE_HZ // 1000
 
@@ -44,10 +44,18 @@ def gained(signal: np.ndarray, by_db: float) -> np.ndarray:
     return signal * 10 ** (by_db / 20)
 
 
-def shelved(signal: np.ndarray, by_db: float, above_hz: float) -> np.ndarray:
-    """Everything above a frequency louder."""
+def shelved(signal: np.ndarray, by_db: float, from_hz: float, to_hz: float) -> np.ndarray:
+    """A band louder."""
     spectrum, hz = np.fft.rfft(signal), np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ)
-    return np.fft.irfft(spectrum * np.where(hz >= above_hz, 10 ** (by_db / 20), 1.0), len(signal))
+    return np.fft.irfft(spectrum * np.where((hz >= from_hz) & (hz < to_hz), 10 ** (by_db / 20), 1.0), len(signal))
+
+
+def _louder_band(low_khz: int, high_khz: int) -> Dial:
+    def damage(signal: np.ndarray, by_db: float) -> np.ndarray:
+        return shelved(signal, by_db, 1000.0 * low_khz, 1000.0 * high_khz)
+
+    gate, what = f"band_{low_khz}_{high_khz}_khz_db worst", f"louder from {low_khz} to {high_khz} kHz"
+    return Dial(gate, what, "dB", (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0), damage)
 
 
 def silenced(signal: np.ndarray, ms: float) -> np.ndarray:
@@ -89,6 +97,15 @@ def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
     return np.concatenate([np.zeros(late), signal[: len(signal) - late]])
 
 
+def whispered(signal: np.ndarray, ms: float) -> np.ndarray:
+    """The loudest `ms` as a whisper: noise of the same spectrum there."""
+    samples = round(ms * MS)
+    start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
+    phases = np.exp(2j * np.pi * np.random.default_rng(0).random(samples // 2 + 1))
+    noise = np.fft.irfft(np.abs(np.fft.rfft(signal[start : start + samples])) * phases, samples)
+    return np.concatenate([signal[:start], noise, signal[start + samples :]])
+
+
 def saturated(signal: np.ndarray, share: float) -> np.ndarray:
     """Cut off above `share` of the peak."""
     most = share * np.abs(signal).max()
@@ -99,16 +116,21 @@ DIALS = (
     Dial("pesq mean", "noise that follows the level, SNR", "dB", (50, 45, 42, 40, 38, 36, 34, 32, 30, 25), correlated_noise),
     Dial("pesq worst", "the same", "dB", (50, 45, 42, 40, 38, 36, 34, 32, 30, 25), correlated_noise),
     Dial("mcd_db mean", "the same", "dB", (50, 45, 40, 38, 36, 34, 32, 30, 25, 20), correlated_noise),
+    Dial("mcd_increase_db mean", "the same", "dB", (50, 45, 40, 38, 36, 34, 32, 30, 25, 20), correlated_noise),
     Dial("lsd_db mean", "white noise, SNR", "dB", (70, 65, 60, 55, 50, 45, 40, 35, 30), noisy),
     Dial("local_spectrum_db worst", "the loudest sound replaced by another", "ms", (5, 10, 15, 20, 25, 30, 40, 50, 75, 100), replaced),
     Dial("local_level_db worst", "the loudest 60 ms quieter", "dB", (1, 2, 3, 4, 5, 6, 7, 8, 9, 12), dipped),
+    Dial("level_sway_db mean", "level up and down, 5 Hz", "dB", (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.5, 2), swaying),
+    Dial("level_sway_db worst", "the same", "dB", (0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2), swaying),
     Dial("local_pitch_cents worst", "100 ms higher", "cents", (25, 50, 75, 100, 150, 200, 250, 300), glitched),
     Dial("jump_db worst", "the loudest sound silenced", "ms", (1, 2, 3, 4, 5, 7.5, 10), silenced),
     Dial("level_db worst", "louder", "dB", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0), gained),
-    Dial("band_4_8_khz_db worst", "louder above 4 kHz", "dB", (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0), lambda s, a: shelved(s, a, 4000.0)),
+    *(_louder_band(*band) for band in ((0, 2), (2, 4), (4, 8))),
     Dial("band_8_12_khz_db worst", "low-pass", "kHz", (11.5, 11, 10.5, 10, 9.5, 9, 8.5, 8, 7, 6), lambda s, a: low_pass(s, 1000 * a)),
     Dial("pause_floor_db worst", "white noise, SNR", "dB", (80, 70, 65, 60, 55, 50, 45, 40), noisy),
     Dial("f0_rmse_cents mean", "the whole clip higher", "cents", (5, 10, 15, 20, 25, 30, 40), detuned),
+    Dial("voicing_error_percent mean", "the loudest sound as a whisper", "ms", (25, 50, 75, 100, 150, 200, 300, 400), whispered),
+    Dial("thd_n_increase_db worst", "noise that follows the level, SNR", "dB", (60, 50, 40, 35, 30, 25, 20, 15), correlated_noise),
     Dial("clipping_percent worst", "cut off above this share of the peak", "", (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5), saturated),
     Dial("lag_samples worst", "late", "samples", (1, 2, 5), delayed),
     Dial("words_changed mean", "the loudest sound replaced by another", "ms", (75, 150, 300, 600, 1000), replaced),

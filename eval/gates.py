@@ -80,6 +80,8 @@ COMMON = (
     *(Gate(f"band_{band}_khz_db", WORST, 1.0, _BAND_REASON) for band in ("0_2", "2_4", "4_8", "8_12")),
     Gate("local_spectrum_db", WORST, 4.0, "one wrong phone of 75 ms: 5 to 20 dB on real Kokoro, where another seed has at most 1.9"),
     Gate("local_level_db", WORST, 4.0, "a syllable that dips is heard; a dip of 9 dB scores 8, another seed of real Kokoro at most 2.5"),
+    Gate("level_sway_db", MEAN, 0.35, "half a decibel either way, as level_db allows it; another seed of real Kokoro has 0.12"),
+    Gate("level_sway_db", WORST, 0.6, "1 dB either way in one sentence is 0.64 to 0.7; another seed of real Kokoro has 0.32 at most"),
     Gate(
         "local_pitch_cents",
         WORST,

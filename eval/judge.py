@@ -18,6 +18,7 @@ from eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
 from eval.metrics.framing import defect
 from eval.metrics.registry import METRICS, measure
 from eval.verdict import Check, Decision, Figures, decide, statistic
+from vocoder.packing import VocoderInputs
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,15 @@ def judge_clip(
     seed_floor: dict[str, float] | None = None,
     spoken: Spoken | None = None,
     only: Sequence[str] = (),
+    inputs: VocoderInputs | None = None,
 ) -> ClipResult:
     """Measure one clip. Broken output of the package is a result; a broken reference is an InputError.
 
     `seed_floor` and `spoken`: the seed floor and the fp32 renders, where the caller has them already. `only`: these metrics, not all.
+    `inputs`: the features that the package is given, if not the reference's own.
     """
     spoken = spoken or truth.of(utterance)
-    test = subject.render(truth.inputs(utterance)).astype(np.float64)
+    test = subject.render(inputs or truth.inputs(utterance)).astype(np.float64)
     vowel = subject.render(truth.vowel_inputs(utterance)[0]).astype(np.float64)
     wrong = _unlike(test, spoken.reference) or _unlike(vowel, spoken.vowel)
     figures = {} if wrong else measure(spoken.trial(test, vowel), only)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from core.contract import FRAME_SAMPLES, PROSODY_PER_FRAME, SAMPLE_RATE_HZ
+from eval.damage import swaying
 from eval.faults import Control, Faults
 from eval.shipped_errors import loudest_frame
 from vocoder.harmonics import VOICED_ABOVE_HZ
@@ -121,9 +122,7 @@ def clicked(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 def trembling(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The level sways by 2 dB either way, five times a second."""
-    signal = render_reference(faults.vocoder, inputs)
-    sway = 2 * np.sin(2 * np.pi * 5 * np.arange(len(signal)) / SAMPLE_RATE_HZ)
-    return (signal * 10 ** (sway / 20)).astype(np.float32)
+    return swaying(render_reference(faults.vocoder, inputs), 2.0).astype(np.float32)
 
 
 def echoing(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
@@ -151,7 +150,7 @@ LATER = (
     Control("constant added", "pause_floor_db", offset, "a bias lost on its way"),
     Control("hum", "pause_floor_db", hum, "the DC bin modulated"),
     Control("click in a pause", "jump_db", clicked, "one overflow"),
-    Control("level sways", "mcd_db", trembling, "a scale that depends on the block: 2 dB either way"),
+    Control("level sways", "level_sway_db", trembling, "a scale that depends on the block: 2 dB either way"),
     Control("echo at -20 dB", "lsd_db", echoing, "state kept from another call"),
     Control("8 bits", "pause_floor_db", eight_bits, "samples stored too short"),
 )

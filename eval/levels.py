@@ -13,6 +13,7 @@ from typing import Any
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest, level_name
 from eval.context import JudgeContext
+from eval.file_facts import facts_of
 from eval.judge import ClipResult, Judgement, decided
 from eval.package_facts import PackageFacts
 from eval.packages import built_package, missing
@@ -69,7 +70,7 @@ def judged_level(method: Method, form: str, context: JudgeContext) -> JudgedLeve
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
     """Judge a package that is there."""
     name = f"facts-{manifest.package_sha256[:16]}"
-    kept = context.store.figures(name, lambda: PackageFacts.read(manifest.package_path, FORECAST_FRAMES).as_dict())
+    kept = context.store.figures(name, lambda: facts_of(manifest.package_path, FORECAST_FRAMES).as_dict())
     facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
     facts.require_told(manifest)
     judgement = decided(method.name, measured_clips(manifest, context), context.claim)
@@ -80,12 +81,12 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
 def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
     """Figures of every clip, measured at most once, in the clips' order."""
     store, sha256 = context.store, manifest.package_sha256
-    found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.precision, clip)) is not None}
+    found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.execution, clip)) is not None}
     context.progress.step(manifest.level, len(found), found=True)
     open_ends = [clip for clip in context.clips if clip.id not in found]
     floors = {clip.id: kept for clip in open_ends if (kept := store.seed_floor(clip)) is not None}
-    for clip, result in context.workers.measure(manifest.path, context.precision, open_ends, floors):
-        found[clip.id] = store.keep_clip(sha256, context.precision, clip, result)
+    for clip, result in context.workers.measure(manifest.path, context.execution, open_ends, floors):
+        found[clip.id] = store.keep_clip(sha256, context.execution, clip, result)
         if clip.id not in floors:
             store.keep_seed_floor(clip, result.seed_floor)
         context.progress.step(manifest.level)

@@ -10,8 +10,24 @@ from pathlib import Path
 from core.checkpoint import Checkpoint
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
-from quantize.methods import Method, method_named
+from pipeline.packages import encoder_manifests, require_made
+from pipeline.runtimes import RUNTIMES, Request, check_runtime, module_of
+from quantize.methods import METHODS, Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
+
+
+def judged_manifest(
+    runtime: str, level: str, form: str, checkpoint: Checkpoint, source: str | None, build: Path
+) -> tuple[Method, Manifest]:
+    """A level of a runtime: of packages as built_package, of other files only where they are there. Raises InputError."""
+    check_runtime(runtime, level, form=form)
+    if not RUNTIMES[runtime].files:
+        raise InputError(f"--runtime {runtime} is what levels are judged against: nothing of it can be lost")
+    if RUNTIMES[runtime].packages:
+        method = method_named(level)
+        return method, built_package(method, form, checkpoint, source, build)
+    path: Path = module_of(runtime).vocoder_path(Request(checkpoint, build, level, form))
+    return METHODS.get(level) or Method(level, f"{level}, as exported"), Manifest.load(path)
 
 
 def built_package(method: Method, form: str, checkpoint: Checkpoint, source: str | None, build: Path) -> Manifest:
@@ -33,6 +49,14 @@ def build_arguments(method: Method, form: str, source: str | None, build: Path) 
     if method.parent:
         return ["quantize.apply", "--method", method.name, "--build", str(build), *given]
     return ["pipeline.build", "vocoder", "--out", str(build), *given]
+
+
+def built_encoder(checkpoint: Checkpoint, source: str | None, build: Path, may_build: bool) -> tuple[Path, ...]:
+    """The fp16 encoder's manifests (one, or two of an iOS 17 build), after building it where it is missing and may be built."""
+    encoders = encoder_manifests(checkpoint, build)
+    if may_build and not any(path.is_file() for path in encoders):
+        _run(["pipeline.build", "encoder", "--out", str(build), *(["--checkpoint", source] if source else [])])
+    return require_made(encoders, checkpoint, build)
 
 
 def _run(arguments: list[str]) -> None:

@@ -59,7 +59,7 @@ def is_found(gate: "Gate", dial: "Dial", amount: float, spoken: "Sequence[Spoken
 
     figures = []
     for said in spoken:
-        figures.append(measure(said.trial(dial.damage(said.reference, amount), said.vowel), (gate.metric,)))
+        figures.append(measure(said.trial(dial.damage(said.reference, amount), dial.damage(said.vowel, amount)), (gate.metric,)))
         if gate.statistic == WORST and not gate.in_seed_floors and check(gate, figures, ()).state == BROKEN:
             return True
     return check(gate, figures, floors).state == BROKEN

@@ -1,10 +1,12 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed]
+    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed] [--features package]
+    python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
 
-A package that is not built yet is built first; clips that were measured before are read from BUILD/release/cache, and an interrupted run
-goes on where it stopped. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. The last
-line of stdout is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
+A package that is not built yet is built first, another runtime's file is named with its command; clips that were measured before are
+read from BUILD/release/cache, and an interrupted run goes on where it stopped. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3:
+UNDECIDED. The last line of stdout is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is
+measured and why.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
@@ -18,14 +20,16 @@ import json
 from pathlib import Path
 
 from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
-from eval.session import session, session_arguments
-from quantize.methods import METHODS, method_named
+from eval.session import PYTORCH, session, session_arguments
+from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
+from quantize.methods import LEVELS
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
-    parser.add_argument("--method", required=True, choices=tuple(METHODS), help="compression method to judge")
+    parser.add_argument("--method", required=True, choices=LEVELS, help="level to judge")
+    parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)")
     session_arguments(parser)
     parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
     return parser.parse_args(argv)
@@ -44,18 +48,19 @@ def run(argv: list[str] | None) -> int:
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from eval.levels import judged_package
-        from eval.packages import built_package
+        from eval.packages import judged_manifest
         from eval.record import short_record
         from eval.report_terminal import print_judgement
 
-    method = method_named(arguments.method)
-    manifest = built_package(method, arguments.form, checkpoint, arguments.checkpoint, arguments.build)
+    asked = (arguments.runtime, arguments.method, arguments.form)
+    method, manifest = judged_manifest(*asked, checkpoint, arguments.checkpoint, arguments.build)
     with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
         level = judged_package(method, manifest, context)
-    stem = manifest.path.stem if arguments.precision == "declared" else f"{manifest.path.stem}-{arguments.precision}"
-    out = arguments.out or arguments.build / "quality" / f"{stem}.json"
+    flags = (arguments.precision, arguments.features, arguments.runtime)
+    named = (flag for flag in flags if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-")))
+    out = arguments.out or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
     write_json(out, level.record)
-    print_judgement(level, arguments.precision)
+    print_judgement(level)
     print(json.dumps(short_record(level.record, out), allow_nan=False))
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(level.verdict, EXIT_UNDECIDED)
 

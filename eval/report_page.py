@@ -81,7 +81,7 @@ def decision(record: Mapping[str, Any]) -> str:
     told = (
         f"{made['date']}, commit {_short(made['commit'])}, limits of commit {limits}. {made['checkpoint']}, {len(clips)} sentences of the "
         f"{made['set']} set, {voices} voices, noise seed {made['seed']} (others from {made['seed_floor_seed']} on), "
-        f"{made['precision']} precision."
+        f"{made['precision']} precision, features by {made['features']} (the player's by PyTorch)."
     )
     sentence = record["reason"]
     if record["level"]:

@@ -1,6 +1,6 @@
 """The human table of a judgement.
 
-print_judgement(level, precision="declared")
+print_judgement(level)
 """
 
 from rich.box import SIMPLE_HEAD
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import not_releasable
+from core.contract import BOTH
 from core.errors import InputError
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
@@ -20,7 +21,7 @@ STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yel
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
-def print_judgement(level: JudgedLevel, precision: str) -> None:
+def print_judgement(level: JudgedLevel) -> None:
     """Table of metrics, then the verdict and its reasons."""
     judgement, manifest = level.judgement, level.manifest
     if judgement is None or manifest is None:
@@ -28,11 +29,18 @@ def print_judgement(level: JudgedLevel, precision: str) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    console.print(metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {precision} precision, against fp32"))
+    made = level.record["provenance"]
+    console.print(
+        metric_table(
+            judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {made['precision']} precision, features by {made['features']}"
+        )
+    )
     verdict = judgement.decision.verdict
     console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
+    if made["set"] != BOTH and any(check.state == STRADDLES for check in judgement.decision.checks):
+        console.print(f"  - `--set {BOTH}` judges twice as many clips", highlight=False)
     if not level.record["releasable"]:
         shipped = "the gates hold, but " if verdict == SHIP else ""
         console.print(f"[yellow]{shipped}{not_releasable(manifest.checkpoint['name'])}[/]")

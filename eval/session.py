@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument, seed_argument
-from core.contract import JUDGED, SECOND
+from core.contract import BOTH, JUDGED, SECOND
 from core.errors import InputError
 from eval.claims import CLAIMS, NUMERIC
+from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
     from eval.context import JudgeContext
 
+FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")  # who computes what a level is given: PyTorch in fp32; the encoder package
 PRECISIONS = ("declared", "ane_numerics")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 MAX_WORKERS = 64
 
@@ -28,10 +30,11 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     checkpoint_argument(parser)
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--set", choices=(JUDGED, SECOND), default=JUDGED, help="the texts and voices to judge on (default: %(default)s)")
+    parser.add_argument("--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)")
+    parser.add_argument("--set", choices=(JUDGED, SECOND, BOTH), default=JUDGED, help="texts and voices to judge on (default: %(default)s)")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
+    parser.add_argument("--features", choices=FEATURES, default=PYTORCH, help="the level's features, by whom (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes that measure clips, to the same figures (default: %(default)s)")
 
@@ -41,12 +44,20 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
     """Clips, fp32 truth, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
     from eval.context import JudgeContext
     from eval.corpus import Truth, judged_clips
+    from eval.execution import Execution
+    from eval.packages import built_encoder
     from eval.progress import Progress
     from eval.store import Store
+    from eval.subjects import arithmetic
     from eval.workers import Workers, shared_cores
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
+    runtime = getattr(arguments, "runtime", DEFAULT_RUNTIME)
+    if arguments.features == PACKAGE and not RUNTIMES[runtime].packages:
+        raise InputError(f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none")
+    precision = arithmetic(runtime, arguments.precision)
+    package = built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build) if arguments.features == PACKAGE else ()
     with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
@@ -60,7 +71,7 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
                 store=store,
                 texts=arguments.set,
                 clips=tuple(chosen),
-                precision=arguments.precision,
+                execution=Execution.of(precision, package),
                 claim=arguments.claim,
                 may_build=may_build,
                 workers=workers,

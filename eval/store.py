@@ -1,8 +1,8 @@
 """What has been measured already, on disk: a level that was judged is not judged again, an interrupted one goes on where it stopped.
 
     store = Store.open(Path("build/release/cache"), checkpoint, seed=0)
-    found = store.clip_result(package_sha256, "declared", clip)          # None: not measured yet
-    store.keep_clip(package_sha256, "declared", clip, result)
+    found = store.clip_result(package_sha256, execution, clip)          # None: not measured yet
+    store.keep_clip(package_sha256, execution, clip, result)
 
 A figure is found again only under the same checkpoint content, seed, texts, code, libraries and thread count, the same package bytes and
 the same features of the clip. Every file carries its digest (core/sealed.py); an edited one is an InputError. Verdicts are not kept: they
@@ -24,6 +24,7 @@ from core.errors import InputError
 from core.identity import sha256_of_json
 from core.sealed import read_sealed, sealed
 from core.staging import read_json, write_json
+from eval.execution import Execution
 from eval.judge import ClipResult
 from eval.provenance import code_sha256, library_versions, limits
 
@@ -84,17 +85,17 @@ class Store:
         write_json(path, sealed({"measured": datetime.now(UTC).isoformat(timespec="seconds"), "data": data}, self._about(name, about)))
         return read_sealed(path, self._about(name, about), MISSING, AGAIN)["data"]
 
-    def clip_result(self, package_sha256: str, precision: str, clip: Utterance) -> ClipResult | None:
+    def clip_result(self, package_sha256: str, execution: Execution, clip: Utterance) -> ClipResult | None:
         """A clip's figures for a package, where they were measured."""
-        name = _clip_name(package_sha256, precision, clip)
+        name = _clip_name(package_sha256, execution, clip)
         found = self.find(name, utterance_sha256(clip))
         if found is not None and set(found) != {field.name for field in fields(ClipResult)}:
             raise InputError(f"{self.folder / name}.json is no result of clip {clip.id}{AGAIN}")
         return None if found is None else ClipResult(**found)
 
-    def keep_clip(self, package_sha256: str, precision: str, clip: Utterance, result: ClipResult) -> ClipResult:
+    def keep_clip(self, package_sha256: str, execution: Execution, clip: Utterance, result: ClipResult) -> ClipResult:
         """Keep a clip's figures."""
-        return ClipResult(**self.keep(_clip_name(package_sha256, precision, clip), asdict(result), utterance_sha256(clip)))
+        return ClipResult(**self.keep(_clip_name(package_sha256, execution, clip), asdict(result), utterance_sha256(clip)))
 
     def seed_floor(self, clip: Utterance) -> dict[str, float] | None:
         """Figures of the fp32 model under another noise seed, where they were measured."""
@@ -122,5 +123,5 @@ class Store:
         return {"key": self.key, "name": name, "about": about}
 
 
-def _clip_name(package_sha256: str, precision: str, clip: Utterance) -> str:
-    return f"{package_sha256[:16]}-{precision}/{clip.id}"
+def _clip_name(package_sha256: str, execution: Execution, clip: Utterance) -> str:
+    return f"{package_sha256[:16]}-{execution.name}/{clip.id}"

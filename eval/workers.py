@@ -1,7 +1,7 @@
 """Clips of a package measured by several processes at once: the same figures as by one, in less time.
 
     with Workers(truth, renders=folder, count=2) as workers:
-        for clip, result in workers.measure(manifest_path, "declared", clips, {}): ...
+        for clip, result in workers.measure(manifest_path, Execution.of("declared"), clips, {}): ...
 
 Each process opens the checkpoint once and a package when its first clip comes. With one worker everything stays in this process.
 """
@@ -25,9 +25,10 @@ import torch
 from core.checkpoint import Checkpoint
 from core.corpus import Utterance
 from core.errors import InputError
-from eval.corpus import Truth
+from eval.corpus import Subject, Truth
+from eval.execution import Execution, PackageFeatures
 from eval.judge import ClipResult, judge_clip
-from vocoder.package import VocoderPackage
+from eval.subjects import opened
 
 THREADS = "OMP_NUM_THREADS"
 SeedFloors = Mapping[str, dict[str, float]]  # by clip id, those that are known
@@ -49,18 +50,27 @@ class Bench:
     def __init__(self, plan: Plan, truth: Truth | None = None) -> None:
         self.plan = plan
         self._truth = truth
-        self._open: dict[tuple[Path, str], VocoderPackage] = {}
+        self._open: dict[tuple[Path, str], Subject] = {}
+        self._features: dict[Execution, PackageFeatures] = {}
 
     @cached_property
     def truth(self) -> Truth:
         """The fp32 renders."""
         return self._truth or Truth(self.plan.checkpoint, self.plan.seed, self.plan.renders)
 
-    def clip(self, manifest: Path, precision: str, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
+    def clip(self, manifest: Path, execution: Execution, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
         """Figures of one clip."""
-        if (manifest, precision) not in self._open:
-            self._open = {(manifest, precision): VocoderPackage(manifest, precision)}
-        return judge_clip(self.truth, self._open[manifest, precision], clip, seed_floor)
+        wanted = manifest, execution.precision
+        if wanted not in self._open:
+            self._open = {wanted: opened(*wanted)}
+        inputs = self.features(execution).of(clip) if execution.encoder else None
+        return judge_clip(self.truth, self._open[wanted], clip, seed_floor, inputs=inputs)
+
+    def features(self, execution: Execution) -> PackageFeatures:
+        """By the encoder package, opened once."""
+        if execution not in self._features:
+            self._features = {execution: PackageFeatures(execution, self.truth)}
+        return self._features[execution]
 
 
 _BENCHES: list[Bench] = []  # of a worker process: one, made when it starts
@@ -82,8 +92,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _clip(manifest: Path, precision: str, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
-    return _BENCHES[0].clip(manifest, precision, clip, seed_floor)
+def _clip(manifest: Path, execution: Execution, clip: Utterance, seed_floor: dict[str, float] | None) -> ClipResult:
+    return _BENCHES[0].clip(manifest, execution, clip, seed_floor)
 
 
 @contextmanager
@@ -127,17 +137,17 @@ class Workers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def measure(
-        self, manifest: Path, precision: str, clips: Sequence[Utterance], seed_floors: SeedFloors
+        self, manifest: Path, execution: Execution, clips: Sequence[Utterance], seed_floors: SeedFloors
     ) -> Iterator[tuple[Utterance, ClipResult]]:
         """Every clip with its figures, in the order in which they are done."""
         if self.count == 1 or len(clips) == 1:
             for clip in clips:
-                yield clip, self._own.clip(manifest, precision, clip, seed_floors.get(clip.id))
+                yield clip, self._own.clip(manifest, execution, clip, seed_floors.get(clip.id))
             return
         longest_first = sorted(clips, key=lambda clip: -clip.frames)  # so that the last ones to end are short
         tasks: dict[Future[Any], Utterance] = {}
         for clip in longest_first:
-            tasks[self._started().submit(_clip, manifest, precision, clip, seed_floors.get(clip.id))] = clip
+            tasks[self._started().submit(_clip, manifest, execution, clip, seed_floors.get(clip.id))] = clip
         try:
             for done in as_completed(tasks):
                 yield tasks[done], done.result()

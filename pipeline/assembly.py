@@ -19,11 +19,11 @@ from core.errors import InputError
 from core.manifest import Manifest
 from core.schema import conform
 from core.staging import read_json, sha256_of, write_json
-from pipeline.packages import package_manifests
+from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES, Request, files_of
 from pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 1, "manifest.json"
-G2P_ABSENT = f"not built: `{command_for(G2P_NAME)}` builds it; without it unknown words are spelled"
+G2P_ABSENT = f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are spelled"
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Parts:
     g2p: Path | None = None
 
     @classmethod
-    def found(cls, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> "Parts":
-        """In a build folder, beside a checkpoint. InputError names the command for what is missing."""
-        encoders, vocoder = package_manifests(checkpoint, build, method, form)
+    def found(cls, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL, runtime: str = DEFAULT_RUNTIME) -> "Parts":
+        """In a build folder, beside a checkpoint. InputError names the command for what is missing, or a runtime that opens no files."""
+        encoders, vocoder = files_of(runtime, Request(checkpoint, build, method, form))
         voices = tuple(sorted(path for path in (checkpoint.folder / "voices").iterdir() if path.stem in checkpoint.voices))
-        g2p = build / f"{G2P_NAME}.json"
+        g2p = build / f"{G2P_NAME}.json" if RUNTIMES[runtime].packages else Path()
         return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, g2p if g2p.is_file() else None)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vocoder.form import Form
     from vocoder.stage import VocoderStage
 
-CORE_ML, ONNX = "coreml", "onnx"  # who runs what is built
+CORE_ML, OTHERS = "coreml", ("onnx", "executorch")  # who runs what is built
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -42,7 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _runtime_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runtime", choices=(CORE_ML, ONNX), default=CORE_ML, help="who will run it (default: %(default)s)")
+    parser.add_argument("--runtime", choices=(CORE_ML, *OTHERS), default=CORE_ML, help="who will run it (default: %(default)s)")
 
 
 def _shared_flags(parser: argparse.ArgumentParser, target: str) -> None:
@@ -107,7 +107,7 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
 
     if arguments.runtime != CORE_ML:
         check_portable(arguments)
-        return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint))
+        return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
     if arguments.stage == "vocoder":
         from vocoder.forms import form_named
 
@@ -120,25 +120,27 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
     return EncoderStage(open_checkpoint(arguments.checkpoint), buckets, arguments.precision, arguments.target)
 
 
-def portable_stage(stage: str, checkpoint: "Checkpoint") -> "Stage":
-    """Encoder or vocoder for ONNX Runtime; the vocoder is checked with a calibration sentence, as packages are."""
+def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
+    """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence, as packages are."""
+    from core.portable_stage import FILES
+
     if stage == "encoder":
         from encoder.portable import PortableEncoderStage
 
-        return PortableEncoderStage(checkpoint)
+        return PortableEncoderStage(checkpoint, FILES[runtime])
     from quantize.features import check_speech, excerpt
     from vocoder.portable import FRAMES, PortableVocoderStage
 
     speech = check_speech(checkpoint, max(FRAMES))
-    return PortableVocoderStage(checkpoint, tuple(excerpt(speech, 0, frames) for frames in FRAMES))
+    return PortableVocoderStage(checkpoint, FILES[runtime], tuple(excerpt(speech, 0, frames) for frames in FRAMES))
 
 
 def _kind(arguments: argparse.Namespace) -> "Kind | None":
     if getattr(arguments, "runtime", CORE_ML) == CORE_ML:
         return None
-    from core.portable_stage import ONNX_KIND
+    from core.portable_stage import FILES
 
-    return ONNX_KIND
+    return FILES[arguments.runtime].kind
 
 
 def vocoder_stage(

@@ -1,6 +1,7 @@
 """The release bundle: one folder to drop into an app or to upload.
 
     python -m pipeline.bundle --method p6 [--checkpoint demo] [--build build] [--out build/bundle-demo-p6]
+    python -m pipeline.bundle --runtime onnx             # the files of ONNX Runtime instead of packages: build/bundle-demo-onnx-fp32
     python -m pipeline.bundle --verify build/bundle-demo-p6
 
 Packages with their manifests, manifest.json, voices (.pt, and .bin: raw float32), vocabulary, lexicon, test vectors, model card with the
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from core.arguments import checkpoint_argument, form_argument
 from core.config import not_releasable
 from core.errors import EXIT_GOOD, InputError, run_cli
+from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES, check_runtime, level_for
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = argparse.ArgumentParser(prog="pipeline.bundle", description=__doc__.splitlines()[0])
-    parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
+    parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help="who will run it: packages, or onnx (default: %(default)s)")
+    parser.add_argument("--method", default="", help="level of the vocoder (default: the runtime's own; fp16 of packages)")
     form_argument(parser)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
@@ -45,8 +48,10 @@ def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
     """Where the bundle goes. InputError for a name that hides that it is not releasable."""
     from core.manifest import level_name, package_name
 
-    releasable = checkpoint.releasable and arguments.method != "fp32"
-    name = package_name("bundle", checkpoint.name, releasable, level_name(arguments.method, arguments.form))
+    packages = RUNTIMES[arguments.runtime].packages
+    releasable = checkpoint.releasable and not (packages and arguments.method == "fp32")  # a reference package
+    level = level_name(arguments.method, arguments.form)
+    name = package_name("bundle", checkpoint.name, releasable, level if packages else f"{arguments.runtime}-{level}")
     out = arguments.out or arguments.build / name
     if not releasable and checkpoint.name not in out.name:
         raise InputError(f"{checkpoint.name} is not releasable and its bundle has to say so: --out {out.parent / name}")
@@ -98,12 +103,14 @@ def run(argv: list[str] | None) -> int:
         print_report(arguments.verify, data, checked)
         return EXIT_GOOD
     dialects, checkpoint = dialects_of(arguments.dialects), open_checkpoint(arguments.checkpoint)
+    arguments.method = level_for(arguments.runtime, arguments.method)
+    check_runtime(arguments.runtime, arguments.method, form=arguments.form)
     out = folder_for(arguments, checkpoint)
     from core.output import check_output
     from pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
 
     check_output(out, bundle_of_ours)
-    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, arguments.form)
+    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, arguments.form, arguments.runtime)
     data, checked = verify_bundle(out)
     print_report(out, data, checked)
     return EXIT_GOOD

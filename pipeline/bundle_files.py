@@ -18,22 +18,21 @@ from core.manifest import Manifest
 from core.output import strangers
 from core.staging import read_json, sha256_of, staged, write_json
 from core.tensor_files import read_npy
-from encoder.package import EncoderPackage
 from g2p.lists import CMUDICT
 from g2p.result import Dialect
 from pipeline.assembly import NAME, Assembly, Parts
 from pipeline.lexicon_file import write_lexicon
 from pipeline.model_card import decision_for, model_card
+from pipeline.runtimes import DEFAULT_RUNTIME, module_of, runtime_for
 from pipeline.steps import Chain
 from pipeline.vector_files import check_vectors, write_vectors
-from vocoder.package import VocoderPackage
 
 SUMS, CARD, NOTICES, VOCABULARY = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md", "vocabulary.json"
 LICENSES = Path(__file__).parent / "licenses"
 CONTENTS = [
     "| | |",
     "| --- | --- |",
-    "| packages/ | Core ML packages, each with the manifest of its contract beside it |",
+    "| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |",
     "| manifest.json | what belongs together, with shapes, buckets and hashes |",
     "| voices/ | style packs [510, 1, 256]: .pt of PyTorch, .bin raw little-endian float32 |",
     "| vocabulary.json | phoneme symbol to id |",
@@ -43,10 +42,16 @@ CONTENTS = [
 
 
 def write_bundle(
-    folder: Path, checkpoint: Checkpoint, build: Path, method: str, dialects: tuple[Dialect, ...], form: str = LITERAL
+    folder: Path,
+    checkpoint: Checkpoint,
+    build: Path,
+    method: str,
+    dialects: tuple[Dialect, ...],
+    form: str = LITERAL,
+    runtime: str = DEFAULT_RUNTIME,
 ) -> None:
     """Everything into `folder`, which appears when it is complete. CheckFailed: a rejected level. InputError: missing or mixed parts."""
-    parts = Parts.found(checkpoint, build, method, form)
+    parts = Parts.found(checkpoint, build, method, form, runtime)
     decision, level = decision_for(build / "release" / "decision.json", Manifest.load(parts.vocoder).package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled")
@@ -74,7 +79,8 @@ def _copied(parts: Parts, folder: Path) -> tuple[tuple[Path, ...], Path]:
     for path in (*parts.encoders, parts.vocoder, *([parts.g2p] if parts.g2p else [])):
         manifest = Manifest.load(path)
         manifest.verify()
-        shutil.copytree(manifest.package_path, place / manifest.package)
+        copy = shutil.copytree if manifest.package_path.is_dir() else shutil.copy
+        copy(manifest.package_path, place / manifest.package)
         shutil.copy(path, place / path.name)
     return tuple(place / path.name for path in parts.encoders), place / parts.vocoder.name
 
@@ -94,10 +100,9 @@ def _write_vectors(folder: Path, checkpoint: Checkpoint, inside: tuple[tuple[Pat
 
 
 def chain_in(manifests: tuple[tuple[Path, ...], Path], vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
-    """The packages opened from where they lie, and their hashes by name."""
-    encoder, vocoder = EncoderPackage(manifests[0]), VocoderPackage(manifests[1])
-    hashes = {manifest.path.stem: manifest.package_sha256 for manifest in (*encoder.manifests, vocoder.manifest)}
-    return Chain(vocab, voice, encoder.backend, vocoder), hashes
+    """The packages opened from where they lie by who executes them here, and their hashes by name."""
+    opened = module_of(runtime_for(Manifest.load(manifests[1]).package)).open_manifests(*manifests)
+    return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
 def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:

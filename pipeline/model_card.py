@@ -9,6 +9,7 @@ from typing import Any
 
 from core.config import not_releasable
 from pipeline.decision_file import read_decision
+from pipeline.runtimes import PACKAGE
 
 NOT_JUDGED = "Not judged: `python -m eval.release` has not seen this package. Nothing is said here about its quality."
 
@@ -39,10 +40,12 @@ def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:
 def model_card(data: dict[str, Any], decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None, contents: list[str]) -> str:
     """Markdown. data: the assembly's."""
     name, method = data["checkpoint"]["name"], data["method"]
-    head = [f"# Kokoro text-to-speech for Core ML: {name}, {method}", ""]
+    core_ml = data["vocoder"]["package"].endswith(PACKAGE)
+    head = [f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}", ""]
     if not data["releasable"]:
         head += [f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {not_releasable(name)}.", ""]
-    parts = [*((entry, "CPU and GPU; CPU on the M5") for entry in data["encoder"]), (data["vocoder"], "Neural Engine, CPU")]
+    places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
+    parts = [*((entry, places[0]) for entry in data["encoder"]), (data["vocoder"], places[1])]
     parts += [(data["g2p"], "CPU")] if "package" in data["g2p"] else []
     lines = [
         *head,

@@ -27,11 +27,24 @@ def vocoder_alone(checkpoint: Checkpoint, build: Path, method: str, form: str = 
 def package_manifests(checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> tuple[tuple[Path, ...], Path]:
     """Manifests of the encoder (one, or two of an iOS 17 build) and of the vocoder at `method`, of this checkpoint."""
     encoders, vocoder = _places(checkpoint, build, method, form)
-    for path in (*encoders, vocoder):
-        if not path.is_file():
-            raise InputError(f"{path} does not exist: run `{maker(path, checkpoint, build, method, form)}` (or speak with --runtime torch)")
-        check_same_checkpoint(path, checkpoint, build, method, form)
+    require_made((*encoders, vocoder), checkpoint, build, method, form, hint=" (or speak with --runtime torch)")
     return encoders, vocoder
+
+
+def encoder_manifests(checkpoint: Checkpoint, build: Path) -> tuple[Path, ...]:
+    """Where the fp16 encoder's manifests stand, or would: one, or the two of an iOS 17 build."""
+    return _places(checkpoint, build, "fp16")[0]
+
+
+def require_made(
+    paths: tuple[Path, ...], checkpoint: Checkpoint, build: Path, method: str = "fp16", form: str = LITERAL, hint: str = ""
+) -> tuple[Path, ...]:
+    """The paths; InputError for one that is not there (naming the command, then `hint`) or was made from another checkpoint."""
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path} does not exist: run `{maker(path, checkpoint, build, method, form)}`{hint}")
+        check_same_checkpoint(path, checkpoint, build, method, form)
+    return paths
 
 
 def _places(checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL) -> tuple[tuple[Path, ...], Path]:

@@ -93,8 +93,8 @@ def spoken_text(chain: Chain, longest: int) -> list[Speech]:
 def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
     """Run every utterance through every step and write it all; the folder appears when it is complete. Returns the index."""
     widths, frames = chain.encoder.buckets, chain.vocoder.buckets
-    if widths is None or frames is None:
-        raise InputError("test vectors are of packages: at exact length there are no buckets to pad to")
+    if (widths is None) != (frames is None) or not (frames or chain.vocoder.arrays):
+        raise InputError("test vectors are of files: encoder and vocoder in PyTorch have none")
     with staged(folder, vectors_of_ours) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
@@ -107,7 +107,7 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
             "format": FORMAT,
             "checkpoint": checkpoint,
             "packages": packages,
-            "buckets": lengths(widths) | {"vocoder_frames": list(frames)},
+            "buckets": lengths(widths) | {"vocoder_frames": list(frames)} if widths and frames else {},  # none at exact length
             "voice": {"file": VOICE, "sha256": sha256_of(aside / VOICE)},
             "steps": [step.as_dict() for step in STEPS],
             "utterances": utterances,

@@ -2,6 +2,7 @@
 
     python -m quantize.apply --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
     python -m quantize.apply --method mixed --recipe my_recipe.json
+    python -m quantize.apply --method w8 --runtime onnx        # of ONNX Runtime's file
     python -m quantize.apply --method w8a8 --form windowed     # of the package that `pipeline.build vocoder --form windowed` built
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument
 from core.config import not_releasable
+from core.contract import LITERAL
 from core.errors import EXIT_GOOD, InputError, run_cli
 from quantize.methods import METHODS, Method, method_named, with_settings
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
     from core.manifest import Manifest
     from quantize.recipe import Recipe
+
+
+PACKAGES = "coreml"
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -38,6 +43,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")
     form_argument(parser)
+    parser.add_argument("--runtime", choices=(PACKAGES, "onnx"), default=PACKAGES, help="whose file (default: %(default)s)")
     parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
     parser.add_argument(
         "--set",
@@ -95,6 +101,14 @@ def run(argv: list[str] | None) -> int:
     check_output(arguments.build / "x.json")
     method, checkpoint = with_settings(method_named(arguments.method), arguments.settings), open_checkpoint(arguments.checkpoint)
     recipe = recipe_for(method, checkpoint, arguments.recipe)
+    if arguments.runtime != PACKAGES:
+        if arguments.form != LITERAL:
+            raise InputError(f"--form {arguments.form} belongs to a package: files for {arguments.runtime} have one form")
+        from quantize.onnx_weights import build_file
+
+        parent, manifest = build_file(method, checkpoint, arguments.build)
+        print_report(manifest, parent.package_bytes)
+        return EXIT_GOOD
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from quantize.build import build_compressed
 

@@ -39,7 +39,7 @@ SPEAKERS = ("af_heart", "am_michael", "bf_emma", "am_adam", "af_bella", "bm_geor
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
 LOADED_NS = time.time_ns()  # what this process runs is at least as old
 FASTER = 1.4  # a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
-FIELDS = ("input_ids", "durations", "f0_hz", "energy")
+FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
 
 
 def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
@@ -81,7 +81,8 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
 
 def _utterance(name: str, voice: str, line: Line, stored: Mapping[str, np.ndarray], number: int) -> Utterance:
     fields = {field: stored[f"{number}/{field}"] for field in FIELDS}
-    return Utterance(id=name, voice=voice, text=line.text, phonemes=dialect_phonemes(line, voice), recording=None, **fields)
+    speed, phonemes = float(stored[f"{number}/speed"]), dialect_phonemes(line, voice)
+    return Utterance(id=name, voice=voice, text=line.text, phonemes=phonemes, recording=None, speed=speed, **fields)
 
 
 def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[str, np.ndarray]:
@@ -99,7 +100,7 @@ def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[st
 
 
 def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: "Tensor", speed: float) -> dict[str, np.ndarray]:
-    """input_ids [T], durations [T], f0_hz [2F], energy [2F]."""
+    """input_ids [T], durations [T], f0_hz [2F], energy [2F]; speed, a scalar."""
     ids, style = input_ids(phonemes, checkpoint.config.vocab), style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :]
     try:
         encoded = encode(backend, ids, style, speed)
@@ -108,7 +109,7 @@ def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pa
             raise
         print(f"{problem}; said {FASTER} times as fast", file=sys.stderr)
         return _features(backend, checkpoint, phonemes, pack, min(speed * FASTER, MAX_SPEED))
-    prosody = {"f0_hz": encoded.f0_hz[0].numpy(), "energy": encoded.energy[0].numpy()}
+    prosody = {"f0_hz": encoded.f0_hz[0].numpy(), "energy": encoded.energy[0].numpy(), "speed": np.asarray(speed)}
     return {"input_ids": np.array(ids, np.int32), "durations": encoded.durations.numpy().astype(np.int32)} | prosody
 
 

@@ -33,7 +33,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Clips are found perfect without being rendered; the list of those that were asked for."""
     asked: list[str] = []
 
-    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float] | None) -> ClipResult:
+    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float] | None, **_: object) -> ClipResult:
         asked.append(utterance.id)
         return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
 

@@ -66,7 +66,7 @@ def made_up(damages: dict[str, float], withheld: str | None = "the demo voice is
     spread = {"fp32, another noise seed": floor | {f"{name}_worst": value for name, value in floor.items()}}
     made = {
         "checkpoint": DEMO_NAME, "checkpoint_sha256": "0" * 64, "commit": "0123456789abcdef+", "date": "2026-11-22", "seed": 0,
-        "set": "judged", "seed_floor_seed": 1, "precision": "declared",
+        "set": "judged", "seed_floor_seed": 1, "precision": "declared", "features": "PyTorch fp32",
         "limits": [{"commit": "fedcba9876543210"}], "libraries": {"torch": "2"},
         "clips": [clip.id for clip in clips(0.0)],
     }  # fmt: skip

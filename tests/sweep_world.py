@@ -160,7 +160,7 @@ def unmeasured(patch: "pytest.MonkeyPatch") -> None:
     from eval.judge import ClipResult
     from tests.release_build import PERFECT
 
-    def judge_clip(_truth: object, _package: object, utterance: Any, seed_floor: dict[str, float] | None) -> ClipResult:
+    def judge_clip(_truth: object, _package: object, utterance: Any, seed_floor: dict[str, float] | None, **_: object) -> ClipResult:
         return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
 
     patch.setattr(workers, "judge_clip", judge_clip)

@@ -36,3 +36,19 @@ def test_without_a_group_nothing_is_rounded_and_no_hook_stays(speech: tuple[Voco
     assert not np.array_equal(plain, rendered(vocoder, clip, frozenset({INPUTS})))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in vocoder.modules())
     assert snr_db(plain, rendered(vocoder, clip, frozenset({"generator: residual sums"}))) > 20
+
+
+def test_layers_show_the_frames_that_an_error_is_in(speech: tuple[Vocoder, VocoderInputs]) -> None:
+    from bench.half_layers import compared, traced
+
+    vocoder, clip = speech
+    exact = traced(vocoder, clip, frozenset())
+    assert exact[-1][0] == "generator" and {"F0_conv", "decode.0", "generator.ups.1"} <= {path for path, _ in exact}
+    wrong = [(path, value.clone()) for path, value in exact]
+    columns = wrong[-1][1].shape[-1]
+    wrong[-1][1][..., columns * 5 // clip.frames : columns * 8 // clip.frames] *= 1.01
+    row = compared(exact, wrong, clip.frames, slice(5, 8))[-1]
+    assert 39 < row["local_db"] < 41 and row["rest_db"] > 200
+    rounded = compared(exact, traced(vocoder, clip, frozenset({INPUTS})), clip.frames, slice(5, 8))
+    assert all(20 < entry["local_db"] < 140 for entry in rounded)
+    assert not any(module._forward_hooks for module in vocoder.modules())

@@ -9,6 +9,7 @@ import pytest
 
 from core.checkpoint import open_checkpoint
 from core.corpus import Utterance, heldout
+from eval.controls import controls_of, main
 from eval.corpus import Truth
 from eval.faults import Control, Faults, KnownBad, rounded
 from eval.gates import COMMON, FEWEST_CLIPS, gates_for
@@ -185,3 +186,15 @@ def test_renders_are_kept_whole(truth: Truth, phrase: Utterance, tmp_path: Path)
         assert (kept.heard.dnsmos, kept.heard.distillmos) == (made.baseline.heard.dnsmos, made.baseline.heard.distillmos)
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
     assert again.seed_floor(only) == made.seed_floor(only) and set(made.seed_floor(only)) == {*only, *(f"{name} worst" for name in only)}
+
+
+def test_a_control_of_no_such_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--checkpoint", "demo", "--only", "level sways,hom"]) == 2
+    said = capsys.readouterr().err
+    assert "--only hom: no control is called so" in said and "hum" in said
+
+
+def test_only_the_asked_controls_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    errors, changes = controls_of("level sways,polarity")
+    assert [c.name for c in errors] == ["level sways"] and [c.name for c in changes] == ["polarity"]
+    assert len(controls_of(None)[0]) == len(CONTROLS) and len(controls_of(None)[1]) == len(HARMLESS)

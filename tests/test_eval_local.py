@@ -7,12 +7,12 @@ import pytest
 
 from core.corpus import heldout
 from demo.features import resampled
-from eval.damage import dipped
+from eval.damage import dipped, swaying
 from eval.dials import delayed, glitched, replaced
 from eval.gates import COMMON
 from eval.metrics.baseline import Baseline
 from eval.metrics.level import jump_db, lag_samples, polarity, snr_db
-from eval.metrics.local import ALLOWED_DB, local_level_db, local_pitch_cents, local_spectrum_db
+from eval.metrics.local import ALLOWED_DB, level_sway_db, local_level_db, local_pitch_cents, local_spectrum_db
 from eval.metrics.registry import METRICS, measure
 from eval.metrics.spectral import literature_mcd_db, mcd_db
 from eval.metrics.trial import Tone, Trial
@@ -48,6 +48,14 @@ def test_one_wrong_sound_breaks_the_gate_and_no_mean(known: Baseline) -> None:
 def test_a_dip_of_9_db_breaks_the_gate(known: Baseline) -> None:
     assert local_level_db(trial(known, dipped(known.reference, 9.0))) > LIMITS["local_level_db"]
     assert local_level_db(trial(known, dipped(known.reference, 9.0))) == pytest.approx(9.0, abs=0.6)
+
+
+@pytest.mark.parametrize("hz", [0.7, 2.0, 5.0, 8.0])
+def test_a_level_that_sways_is_found_and_a_gain_is_not(known: Baseline, hz: float) -> None:
+    assert level_sway_db(trial(known, swaying(known.reference, 2.0, hz))) > LIMITS["level_sway_db"]
+    assert level_sway_db(trial(known, swaying(known.reference, 0.3, hz))) < LIMITS["level_sway_db"] / 2
+    assert level_sway_db(trial(known, known.reference * 1.3)) == pytest.approx(0, abs=0.05)
+    assert level_sway_db(trial(known, known.other_seeds[0])) < LIMITS["level_sway_db"] / 2
 
 
 def test_a_pitch_glitch_breaks_the_gate(known: Baseline) -> None:

@@ -28,6 +28,10 @@ def test_a_gain_is_found_just_above_the_limit(spoken: list[Spoken]) -> None:
     assert smallest_found(Dial("level_db worst", "louder", "dB", (0.1, 0.3), gained), spoken) is None
 
 
+def test_every_gate_has_a_dial() -> None:
+    assert {dial.gate for dial in DIALS} == {gate.name for gate in COMMON}
+
+
 @pytest.mark.parametrize("dial", DIALS, ids=lambda dial: dial.gate)
 def test_dials_name_gates_and_keep_the_length(dial: Dial) -> None:
     assert dial.gate in {gate.name for gate in COMMON}

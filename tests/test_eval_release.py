@@ -14,6 +14,7 @@ from core.errors import InputError
 from eval import workers
 from eval.choose import Choice, choose
 from eval.corpus import Truth
+from eval.execution import Execution
 from eval.judge import ClipResult
 from eval.levels import JudgedLevel
 from eval.package_facts import PackageFacts
@@ -101,7 +102,7 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = workers.judge_clip
 
-    def interrupted(truth: object, package: object, utterance, seed_floor: dict[str, float]) -> ClipResult:
+    def interrupted(truth: object, package: object, utterance, seed_floor: dict[str, float], **_: object) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
         return honest(truth, package, utterance, seed_floor)
@@ -137,11 +138,11 @@ def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], 
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]  # the tiny package's longest input is 16 s
     manifest, truth = placed[1] / "KokoroVocoder-tiny-fp16.json", Truth(placed[0], 0)
     with Workers(truth, tmp_path / "one", 1) as alone:
-        one = {clip.id: result for clip, result in alone.measure(manifest, "declared", short, {})}
+        one = {clip.id: result for clip, result in alone.measure(manifest, Execution.of("declared"), short, {})}
     with pytest.raises(InputError, match="none.json does not exist"), Workers(truth, tmp_path / "two", 2) as processes:
-        two = {clip.id: result for clip, result in processes.measure(manifest, "declared", short, {})}
+        two = {clip.id: result for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})}
         assert one == two and len(one) == 2
-        list(processes.measure(placed[1] / "none.json", "declared", short, {}))  # a worker's mistake of input ends all of them
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))  # a worker's bad input ends all
 
 
 class TestBadInput:

@@ -8,7 +8,7 @@ import pytest
 
 from core import sources
 from core.checkpoint import DEMO_FOLDER, Checkpoint
-from core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
+from core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
 from core.corpus import letters, require_disjoint, speech_lines
 from core.errors import InputError
 from core.sealed import read_sealed_arrays
@@ -80,6 +80,15 @@ def test_what_is_judged_is_never_tuned_on(demo: Checkpoint, monkeypatch: pytest.
 def test_the_bundled_sets_pass(demo: Checkpoint) -> None:
     require_disjoint(own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)])
     assert len(judged_clips(demo, count=5)) == 5
+    both = judged_clips(demo, BOTH)
+    assert [clip.id for clip in both] == [clip.id for name in (JUDGED, SECOND) for clip in own_speech(demo, name)] and len(both) == 48
+
+
+def test_the_speed_comes_with_them(demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executed encoder is asked for the same one (eval.execution)."""
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
+    monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
+    assert {utterance.speed for utterance in own_speech(demo, JUDGED)} == {1.25}
 
 
 def test_other_code_has_another_file(demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,4 +134,5 @@ def test_processes_at_once_leave_one_whole_file(demo: Checkpoint, tmp_path: Path
 def stand_in() -> dict[str, np.ndarray]:
     """Features of 24 lines, as long as they have to be."""
     fields = {"input_ids": np.zeros(3, np.int32), "durations": np.ones(3, np.int32), "f0_hz": np.zeros(6, np.float32)}
-    return {f"{line}/{name}": value for line in range(24) for name, value in (fields | {"energy": np.full(6, 0.5, np.float32)}).items()}
+    fields |= {"energy": np.full(6, 0.5, np.float32), "speed": np.asarray(1.25)}
+    return {f"{line}/{name}": value for line in range(24) for name, value in fields.items()}

@@ -210,7 +210,7 @@ def measured_as(defect):
     """A judge_clip that finds every clip perfect, or without audio."""
     perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
-    def judge_clip(_truth, _subject, utterance, _seed_floor) -> ClipResult:
+    def judge_clip(_truth, _subject, utterance, _seed_floor, **_: object) -> ClipResult:
         return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)
 
     return judge_clip

@@ -225,3 +225,51 @@ def test_parity_table_of_a_runtime(tiny_checkpoint: Checkpoint, build: Path) -> 
     assert page.startswith("before\n") and page.endswith("\nafter") and "| onnx | fp32 |" in page and "old" not in page
     with pytest.raises(InputError, match="unknown runtime 'onyx'"):
         Row.parse("onyx:fp32")
+
+
+def test_quality_judges_what_onnx_runtime_renders(tiny_checkpoint: Checkpoint, build: Path) -> None:
+    """Its vocoder alone, opened from the manifest; figures of another version or precision have another name."""
+    from eval.packages import judged_manifest
+    from eval.subjects import arithmetic, opened
+    from quantize.features import check_speech
+    from vocoder.decoder import Vocoder
+    from vocoder.package import render_reference
+
+    method, manifest = judged_manifest("onnx", "fp32", "literal", tiny_checkpoint, None, build)
+    speech = check_speech(tiny_checkpoint, 40)
+    how = arithmetic("onnx", "declared")
+    assert method.name == "fp32" and how.startswith("onnx-1.") and arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
+    assert snr_db(render_reference(Vocoder.of(tiny_checkpoint), speech), opened(manifest.path, how).render(speech)) >= 100
+    with pytest.raises(InputError, match="--precision ane_numerics is of the executed packages"):
+        arithmetic("onnx", "ane_numerics")
+    with pytest.raises(InputError, match="--runtime torch is what levels are judged against"):
+        judged_manifest("torch", "fp32", "literal", tiny_checkpoint, None, build)
+
+
+def test_facts_of_a_file_are_its_own(tiny_checkpoint: Checkpoint, build: Path) -> None:
+    import dataclasses
+
+    from core.manifest import Manifest
+    from eval.file_facts import facts_of
+
+    manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-fp32.json")
+    facts = facts_of(manifest.package_path, 80)
+    facts.require_told(manifest)
+    assert facts.int8_macs_share == 0 and facts.operations["Conv"] > 10 and facts.stored_bytes["float"] > 0.9 * facts.bytes / 2
+    with pytest.raises(InputError, match="says package_bytes"):
+        facts.require_told(dataclasses.replace(manifest, package_bytes=manifest.package_bytes + 1))
+
+
+def test_bundle_of_onnx_files(tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    from pipeline.bundle import main as bundle
+
+    out = tmp_path / "tiny-onnx"
+    assert bundle(["--runtime", "onnx", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "--out", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["tensors"] > 40
+    assert len(list((out / "packages").glob("*.onnx"))) == 3
+    assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (out / "MODEL_CARD.md").read_text(encoding="utf-8")
+    manifest = out / "packages" / "KokoroVocoder-tiny-onnx-fp32.onnx"
+    manifest.write_bytes(manifest.read_bytes()[:-1] + b"\0\0")
+    assert bundle(["--verify", str(out)]) == 2 and "was changed after the bundle was written" in capsys.readouterr().err
+    assert bundle(["--runtime", "torch", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(tmp_path / "tiny-t")]) == 2
+    assert "--runtime torch has no files: it reads the checkpoint" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from core.errors import InputError
 from core.manifest import Manifest, described
 from mlprogram import Program, ProgramError
 from vocoder.decoder import Vocoder
+from vocoder.eager import EagerVocoder
 from vocoder.form import Form
 from vocoder.forms import form_recorded
 from vocoder.inputs import require_finite
@@ -71,7 +72,7 @@ class VocoderPackage:
 
 
 @torch.no_grad()
-def render_reference(vocoder: Vocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32) -> np.ndarray:
+def render_reference(vocoder: Vocoder | EagerVocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32) -> np.ndarray:
     """The PyTorch render at exact length, no mask: [600 F] in `dtype`."""
     asr, f0, energy = inputs.asr[:, :, None], inputs.f0_hz[:, None, None], inputs.energy[:, None, None]
     tensors = (asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None])

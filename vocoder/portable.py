@@ -1,9 +1,9 @@
 """The vocoder for runtimes that take any length: one function of (features, style), in float32, at exact length, without a mask.
 
-    manifests = build(PortableVocoderStage(checkpoint, speeches), Path("build"), ONNX_KIND)
+    manifests = build(PortableVocoderStage(checkpoint, ONNX, speeches), Path("build"), ONNX.kind)
 
-The graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two elementwise operations. `features` are those of the
-literal form in a bucket of their own length, so that one page describes both.
+The graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two elementwise operations; or, for files that need a plain
+one, the vocoder's own with norms written out. `features` are those of the literal form in a bucket of their own length.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.contract import FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
+from core.contract import DEFAULT_BUCKETS, FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
 from core.figures import Figure, snr_db
-from core.layers import NORM_EPSILON
-from core.onnx_file import OnnxFunction, OnnxProgram
-from core.portable_stage import PortableStage, dynamic
+from core.layers import NORM_EPSILON, AdaIN1d, Mask
+from core.portable import PortableFunction, PortableProgram
+from core.portable_stage import PortableStage, baked, dynamic
 from core.stage import MAIN, Part
 from vocoder.decoder import Vocoder
 from vocoder.eager import EagerVocoder, Norm
@@ -58,6 +58,34 @@ class PortableVocoder(nn.Module):
         return self.eager(asr, f0, energy, style, spectrum)
 
 
+class CenteredNorm(AdaIN1d):
+    """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative for a constant."""
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+        """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
+        gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
+        centered = x - x.mean(dim=3, keepdim=True)
+        variance = (centered * centered).mean(dim=3, keepdim=True)
+        return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
+
+
+class PlainVocoder(nn.Module):
+    """What is exported where the fused graph is not taken."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        super().__init__()
+        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, baked(vocoder)
+        for module in self.vocoder.modules():
+            if isinstance(module, AdaIN1d):
+                module.__class__ = CenteredNorm
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As PortableVocoder."""
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
+        return waveform
+
+
 @dataclass(frozen=True, eq=False)
 class PortableVocoderStage(PortableStage):
     """See core.stage.Stage. `speeches`: utterances that the file is checked with."""
@@ -73,15 +101,16 @@ class PortableVocoderStage(PortableStage):
         """See Stage."""
         return (Part(VOCODER_NAME, self.file_of(VOCODER_NAME)),)
 
-    def function(self, name: str = MAIN) -> OnnxFunction:
+    def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""
         config = self.checkpoint.config
-        module = PortableVocoder(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
+        graph = PlainVocoder if self.files.plain else PortableVocoder
+        module = graph(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
         example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
         axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
-        return OnnxFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes)
+        return PortableFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes, {"columns": DEFAULT_BUCKETS[-1] + 1})
 
-    def figures(self, programs: Mapping[str, OnnxProgram]) -> list[Figure]:
+    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:
         """The waveform against PyTorch at several lengths."""
         figures = []
         for speech in self.speeches:
@@ -106,6 +135,6 @@ class PortableVocoderStage(PortableStage):
         }
 
 
-def rendered(program: OnnxProgram, features: Any, style: Any) -> Any:
+def rendered(program: PortableProgram, features: Any, style: Any) -> Any:
     """Waveform [600F]."""
     return program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)

@@ -6,7 +6,7 @@ names = [metric.name for metric in HEARING]
 from functools import partial
 
 from core.errors import InputError
-from eval.metrics.local import local_level_db, local_pitch_cents, local_spectrum_db
+from eval.metrics.local import level_sway_db, local_level_db, local_pitch_cents, local_spectrum_db
 from eval.metrics.metric import HIGHER, LOWER, Metric
 from eval.metrics.perceptual import distillmos_loss, dnsmos_loss, pesq_worst_position, speaker_distance
 from eval.metrics.spectral import literature_mcd_db
@@ -85,6 +85,18 @@ HEARING = (
         limits="blind to what keeps the level",
         function=local_level_db,
         needs_other_seed=True,
+    ),
+    Metric(
+        "level_sway_db",
+        "level sway",
+        "dB",
+        LOWER,
+        0.0,
+        formula="standard deviation over 60 ms windows of the level difference",
+        silence="windows within 25 dB of the reference's loudest; floored 30 dB below the mean power",
+        source="definition",
+        limits="blind to a steady gain and to what keeps the level",
+        function=level_sway_db,
     ),
     Metric(
         "local_pitch_cents",

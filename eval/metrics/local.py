@@ -1,4 +1,4 @@
-"""The worst 60 ms of a clip: spectrum, level and pitch there, less what other seeds do at the same place.
+"""The worst 60 ms of a clip: spectrum, level and pitch there, less what other seeds do at the same place; and how far its level sways.
 
     local_spectrum_db(Trial(reference, test, other_seeds))
 
@@ -16,6 +16,7 @@ from eval.metrics.windows import WINDOW, Windows
 
 MEL_FLOOR_DB, LEAST_BAND_DB = -30.0, -60.0  # of a band's own mean power over the reference, and of the mean over all bands
 LEVEL_FLOOR_DB = -25.0  # of the reference's mean power
+SWAY_RANGE_DB, SWAY_FLOOR_DB = -25.0, -30.0  # of the reference's loudest window; of its mean power
 ALLOWED_DB, ALLOWED_CENTS = 3.0, 50.0
 GROSS_CENTS = 1200 * np.log2(1 + GROSS_SHARE)  # what a lost or wrong pitch counts as
 SURE_STRENGTH = 0.65  # periodicity from which a step's pitch is beyond doubt
@@ -42,6 +43,14 @@ def local_level_db(trial: Trial) -> float:
         return np.abs(decibels((windows.level + floor) / (reference + floor)))
 
     return _excess(distance(trial.test_windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
+
+
+def level_sway_db(trial: Trial) -> float:
+    """Standard deviation, over windows within 25 dB of the reference's loudest, of the level difference to it: a steady gain is 0."""
+    reference, test = trial.baseline.windows.level, trial.test_windows.level
+    floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
+    heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
+    return float(np.std(decibels((test[heard] + floor) / (reference[heard] + floor))))
 
 
 def local_pitch_cents(trial: Trial) -> float:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.staging import scratch
 from encoder.functions import package_functions
 from encoder.package import EncoderPackage
 from encoder.steps import EncoderBackend
 from mlprogram.dtypes import BY_NAME
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
+from mlprogram.scratch import scratch
 from pipeline.packages import package_manifests
 from pipeline.runtimes import Opened, Request
 from vocoder.package import VocoderPackage
@@ -74,12 +74,26 @@ class CoreMLProgram:
 
 def open_chain(request: Request) -> Opened:
     """See pipeline.runtimes: the encoder where its manifest says, the vocoder on the Neural Engine where that can take it."""
-    encoders, path = package_manifests(request.checkpoint, request.build, request.method, request.form)
+    return open_manifests(*manifest_paths(request))
+
+
+def manifest_paths(request: Request) -> tuple[tuple[Path, ...], Path]:
+    """Of the encoder and of the vocoder. InputError: not built, of another checkpoint."""
+    return package_manifests(request.checkpoint, request.build, request.method, request.form)
+
+
+def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
+    """Packages that belong together, wherever they lie."""
     package = EncoderPackage(encoders)
     units = units_for(package.manifests[0].compute_units, chip())
     places = {name: (found.package_path, inside) for found in package.manifests for name, inside in found.functions.items()}
     programs = {name: CoreMLProgram(where, inside, units) for name, (where, inside) in places.items()}
     encoder = EncoderBackend(package_functions(programs), package.limits, package.buckets)
-    vocoder = VocoderPackage(path, opened=lambda where: CoreMLProgram(where, "main", "CPU_AND_NE"))
+    vocoder = open_vocoder(path)
     hashes = {manifest.path.stem: manifest.package_sha256 for manifest in (*package.manifests, vocoder.manifest)}
     return Opened(encoder, vocoder, hashes)
+
+
+def open_vocoder(path: Path) -> VocoderPackage:
+    """The vocoder alone, on the Neural Engine where that can take it."""
+    return VocoderPackage(path, opened=lambda where: CoreMLProgram(where, "main", "CPU_AND_NE"))

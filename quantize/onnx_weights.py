@@ -1,0 +1,158 @@
+"""The vocoder's .onnx file with int8 weights, one scale per output channel, and float arithmetic: what is saved is the file.
+
+    parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))      # quantize.apply --method w8 --runtime onnx
+
+A weight becomes int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its input channels (vocoder/eager.py), a
+multiplication that puts it back: quantized with it, a row holds channels of very different sizes (16.6 dB on real Kokoro). ONNX Runtime
+folds both when it opens the file. conv_post and the inverse STFT stay in float.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.build import all_held
+from core.checkpoint import Checkpoint
+from core.commands import build_command
+from core.contract import FEATURES, STYLE, VOCODER_NAME, WAVEFORM
+from core.errors import CheckFailed, InputError
+from core.figures import Figure, snr_db
+from core.manifest import Manifest, describe_package, package_name, tool_versions
+from core.onnx_file import NAME, SUFFIX, TOOLS, OnnxProgram
+from core.portable import PRECISION
+from core.staging import staged_together
+from quantize.features import check_speech
+from quantize.methods import LinearWeights, Method
+from vocoder.decoder import Vocoder
+from vocoder.inputs import packed
+
+if TYPE_CHECKING:
+    import onnx
+
+PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}  # operation -> axis of the output channels in its weight
+TAIL = ("conv_post", "stft")
+LARGEST = 127.0
+CHECK_FRAMES = 40
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight that becomes int8: its name, the axis of its output channels."""
+
+    name: str
+    axis: int
+
+
+def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight, ...]:
+    """Every float weight of a product outside the tail that is larger than the method keeps."""
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = {}
+    for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
+        tensor = stored.get(node.input[1])
+        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in tensor.name for part in TAIL):
+            depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
+            turned = node.op_type == "Gemm" and not any(entry.name == "transB" and entry.i for entry in node.attribute)
+            found[tensor.name] = Weight(tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type])
+    return tuple(found.values())
+
+
+def alphas(vocoder: Vocoder) -> dict[str, np.ndarray]:
+    """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the file."""
+    generator, found = vocoder.generator, {}
+    blocks = {f"noise_res.{index}": block for index, block in enumerate(generator.noise_res)}
+    for index, block in enumerate(generator.resblocks):
+        blocks["stages.{}.{}".format(*divmod(index, generator.blocks_per_stage))] = block
+    for place, block in blocks.items():
+        for name, snakes in (("first", block.alpha1), ("second", block.alpha2)):
+            for index, snake in enumerate(snakes):
+                found[f"eager.generator.{place}.{name}.{index}.conv.weight"] = snake.alpha.detach().numpy()
+    return found
+
+
+def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]) -> tuple[Weight, ...]:
+    """Change the model in place; what was compressed. `folded`: see alphas."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    weights = weights_of(model, method)
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    for weight in weights:
+        tensor = stored[weight.name]
+        values = numpy_helper.to_array(tensor).astype(np.float64) * folded.get(weight.name, 1.0)
+        sizes = np.abs(values).max(axis=tuple(axis for axis in range(values.ndim) if axis != weight.axis), keepdims=True)
+        scale = (np.where(sizes > 0, sizes, 1.0) / LARGEST).astype(np.float32)
+        whole = np.clip(np.round(values / scale), -LARGEST, LARGEST).astype(np.int8)
+        model.graph.initializer.remove(tensor)
+        pairs = (
+            (f"{weight.name}_int8", whole),
+            (f"{weight.name}_scale", scale.ravel()),
+            (f"{weight.name}_zero", np.zeros(scale.size, np.int8)),
+        )
+        model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in pairs)
+        names, back = [name for name, _ in pairs], weight.name in folded
+        middle = f"{weight.name}_plain" if back else weight.name
+        nodes = [helper.make_node("DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=weight.axis)]
+        if back:
+            inverse = (1 / folded[weight.name].astype(np.float64)).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(inverse, f"{weight.name}_inverse"))
+            nodes.append(helper.make_node("Mul", [middle, f"{weight.name}_inverse"], [weight.name], f"{weight.name}_mul"))
+        for node in reversed(nodes):
+            model.graph.node.insert(0, node)
+    onnx.checker.check_model(model)
+    return weights
+
+
+def build_file(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[Manifest, Manifest]:
+    """Compress the exported file aside, run it, rename, write the manifest last: the parent's manifest and the new one.
+
+    Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where the SNR limit is missed.
+    """
+    if not isinstance(method.weights, LinearWeights) or method.activations is not None:
+        raise InputError(f"--runtime {NAME} has no {method.name}: there is w8 (docs/runtimes.md#onnx)")
+    import onnx
+
+    def place(level: str) -> Path:
+        return build / f"{package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, f'{NAME}-{level}')}.json"
+
+    if not place(PRECISION).is_file():
+        raise InputError(f"{place(PRECISION)} does not exist: run `{build_command('vocoder', out=build, runtime=NAME)}`")
+    parent = Manifest.load(place(PRECISION))
+    parent.require_made_from(checkpoint, build_command("vocoder", out=build, runtime=NAME))
+    parent.verify()
+    path = place(method.name)
+    with staged_together((path.with_suffix(SUFFIX), None), (path, None)) as (aside, described):
+        model = onnx.load(parent.package_path)
+        weights = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
+        onnx.save(model, aside)
+        figure = checked(method, checkpoint, parent, aside)
+        child = _manifest(parent, method, aside, model, weights, figure).save(described)
+    return parent, replace(child, path=path)
+
+
+def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Figure:
+    """SNR of a calibration sentence against the parent's. Raises CheckFailed below the method's limit."""
+    speech = check_speech(checkpoint, CHECK_FRAMES)
+    given = {FEATURES: packed(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
+    value = snr_db(*(OnnxProgram(where, (WAVEFORM,))(given)[WAVEFORM].reshape(-1) for where in (parent.package_path, path)))
+    if not np.isfinite(value):
+        raise CheckFailed(f"{path.name} gives what its parent gives, or nothing: no weight was compressed")
+    return all_held(
+        [Figure(f"SNR against fp32, {speech.frames} frames of a calibration sentence", value, method.check_snr_db, True, "dB")]
+    )[0]
+
+
+def _manifest(
+    parent: Manifest, method: Method, path: Path, model: "onnx.ModelProto", weights: tuple[Weight, ...], figure: Figure
+) -> Manifest:
+    """The parent's contract with this method's provenance, counts and figures."""
+    counts = Counter(node.op_type for node in model.graph.node if node.op_type != "Constant")
+    kept = sum(node.op_type in PRODUCTS for node in model.graph.node) - len(weights)
+    compression: dict[str, Any] = {"weights": asdict(method.weights) if method.weights else None, "activations": None, "recipe": None}
+    compression |= {"unfit_for_engine": None, "compressed_ops": len(weights), "kept_ops": kept, "int8_inputs": 0, "int8_macs_share": 0.0}
+    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "tools": tool_versions(TOOLS)}
+    own |= {"checks": {"figures": [asdict(figure)]}, "operations": dict(sorted(counts.items())), "compression": compression}
+    return replace(parent, **own, **describe_package(path))
