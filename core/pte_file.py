@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
 TOOLS: tuple[str, ...] = ("torch", "executorch", "numpy")
-METHOD, SHORTEST = "forward", 2
+METHOD, SHORTEST, GIVEN = "forward", 2, "given_"  # what ByName.forward's arguments are called in a graph
 
 __all__ = ["NAME", "PRECISION", "SUFFIX", "TARGET", "TOOLS", "PteProgram", "facts", "write"]
 
@@ -35,7 +35,6 @@ def write(function: PortableFunction, path: Path) -> None:
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
-    from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEvalPass
 
     function = by_name(function)
     axes = {name: torch.export.Dim(name, min=SHORTEST, max=longest) for name, longest in function.longest.items()}
@@ -45,8 +44,30 @@ def write(function: PortableFunction, path: Path) -> None:
         exported = torch.export.export(function.module.eval(), function.example, dynamic_shapes=shapes, strict=False)
         config = EdgeCompileConfig(_check_ir_validity=False)
         edge = to_edge_transform_and_lower({METHOD: exported}, partitioner=[XnnpackPartitioner()], compile_config=config)
-        plan = ExecutorchBackendConfig(sym_shape_eval_pass=ConstraintBasedSymShapeEvalPass())
-        path.write_bytes(edge.to_executorch(plan).buffer)
+        path.write_bytes(edge.to_executorch(ExecutorchBackendConfig(sym_shape_eval_pass=planned(function))).buffer)
+
+
+def planned(function: PortableFunction) -> Any:
+    """ExecuTorch's pass that plans memory by the ranges of lengths; told again, because lowering an encoder loses them."""
+    from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEvalPass
+    from sympy import Symbol
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    class Planned(ConstraintBasedSymShapeEvalPass):
+        """With the ranges of the inputs' lengths."""
+
+        def call(self, graph_module: Any) -> Any:
+            """The pass."""
+            for node in graph_module.graph.nodes:
+                place = node.name.removeprefix(GIVEN) if node.op == "placeholder" else ""
+                name = function.inputs[int(place)] if place.isdigit() else ""
+                for axis, length in function.dynamic.get(name, {}).items():
+                    size = node.meta["val"].shape[axis]
+                    if not isinstance(size, int) and isinstance(size.node.expr, Symbol):
+                        size.node.shape_env.var_to_range[size.node.expr] = ValueRanges(SHORTEST, function.longest[length])
+            return super().call(graph_module)
+
+    return Planned()
 
 
 def by_name(function: PortableFunction) -> PortableFunction:

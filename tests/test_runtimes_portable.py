@@ -273,3 +273,55 @@ def test_bundle_of_onnx_files(tiny_checkpoint: Checkpoint, build: Path, tmp_path
     assert bundle(["--verify", str(out)]) == 2 and "was changed after the bundle was written" in capsys.readouterr().err
     assert bundle(["--runtime", "torch", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(tmp_path / "tiny-t")]) == 2
     assert "--runtime torch has no files: it reads the checkpoint" in capsys.readouterr().err
+
+
+def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
+    """Every Snake's convolution is known by name; the small file is opened, judged and refused as the large one is."""
+    import onnx
+
+    from eval.file_facts import facts_of
+    from quantize.apply import main as quantize
+    from quantize.onnx_weights import alphas
+    from vocoder.decoder import Vocoder
+
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    names = {tensor.name for tensor in onnx.load(copy / "KokoroVocoder-tiny-onnx-fp32.onnx").graph.initializer}
+    assert set(alphas(Vocoder.of(tiny_checkpoint))) <= names
+    flags = ["--method", "w8", "--runtime", "onnx", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+    assert quantize(flags) == 0
+    facts = facts_of(copy / "KokoroVocoder-tiny-onnx-w8.onnx", 80)
+    assert facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4 and facts.int8_macs_share == 0
+    reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
+    small = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8")).vocoder
+    waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
+    assert 20 < snr_db(reference["waveform"], waveform) < 80
+    (copy / "KokoroVocoder-tiny-onnx-w8.json").unlink()
+    with pytest.raises(InputError, match="run `kokoro-ane quantize --method w8 .*--runtime onnx`"):
+        open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
+    assert quantize([*flags[:1], "w8a8", *flags[2:]]) == 2
+
+
+def test_a_row_of_channels_that_snake_divided_is_quantized_without_it(tiny_checkpoint: Checkpoint, build: Path) -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    from quantize.methods import LinearWeights
+    from quantize.onnx_weights import compress
+
+    model = onnx.load(build / "KokoroVocoder-tiny-onnx-fp32.onnx")
+    node = next(node for node in model.graph.node if node.op_type == "Conv" and "stages" in node.name)
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == node.input[1])
+    alpha = np.geomspace(0.01, 100, tensor.dims[1], dtype=np.float32).reshape(1, -1, 1, 1)
+    plain = numpy_helper.to_array(tensor) * 1.0
+    tensor.CopyFrom(numpy_helper.from_array(plain / alpha, tensor.name))
+
+    def kept(folded: dict[str, np.ndarray]) -> float:
+        copied = onnx.ModelProto()
+        copied.CopyFrom(model)
+        compress(copied, LinearWeights(keep_up_to=0), folded)
+        found = {entry.name: numpy_helper.to_array(entry) for entry in copied.graph.initializer if entry.name.startswith(tensor.name)}
+        scale = found[f"{tensor.name}_scale"].reshape(-1, 1, 1, 1)
+        weight = found[f"{tensor.name}_int8"] * scale * found.get(f"{tensor.name}_inverse", 1.0)
+        return snr_db(plain, weight * alpha)
+
+    assert kept({tensor.name: alpha}) > 40 > kept({})
