@@ -26,10 +26,12 @@ ADVERBS = word_set("much many far long big bad good high low often easy hard")
 SAYS = word_set(
     "know knows knew think thinks thought say says said saying believe believes believed ruled predict agree suppose expect sure fact feel "
     "mention assume learn learned find found understand add added hope hoped wish claim claims show shows imply see saw notice argue admit "
-    "realize remember means meant hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
+    "realize remember means meant "
+    "hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
     "hear hears heard observe observed observing assure assures assured assumes assuming proving proved realizes "
     "supposing suppose suggest suggests suggested suggesting discover discovers discovered warn warns warned insist insists insisted prove "
-    "proves proved ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
+    "proves proved "
+    "ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
     "doubt deny pretend imagine guess forget forgot seems seem seemed appears appeared happens possible likely unlikely clear true certain "
     "obvious important afraid glad happy aware convinced worried proud evident"
 )  # what a clause with that may follow
