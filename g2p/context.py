@@ -38,7 +38,9 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if", "through", "as", "at"))
+AFTER_PARTICLE = frozenset(
+    ("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if", "through", "as", "at")
+)
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
 # for WHO the tagger decides.
 _LOUD = "an as at be by do go he if in is me my no of on or so to up we who"
@@ -47,7 +49,17 @@ LOUD = frozenset(_LOUD.split())
 
 def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
     """Whether a token meant for letters is an everyday word in capitals (AM only behind I); with points between (I.T.) it is not."""
-    loud = token.text.lower() in LOUD or (token.text == "IT" and (shouted or before in ("PROVE", "DO", "DID", "GET", "SAY", "LOVE", "HATE", "STOP", "WANT", "THAT", "MAKE", "TAKE", "USE", "IF", "IS"))) or (token.text == "AM" and before == "I")
+    loud = (
+        token.text.lower() in LOUD
+        or (
+            token.text == "IT"
+            and (
+                shouted
+                or before in ("PROVE", "DO", "DID", "GET", "SAY", "LOVE", "HATE", "STOP", "WANT", "THAT", "MAKE", "TAKE", "USE", "IF", "IS")
+            )
+        )
+        or (token.text == "AM" and before == "I")
+    )
     return loud and token.kind == "letters" and token.end - token.start == len(token.text)
 
 

@@ -26,6 +26,7 @@ PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
 INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
+BROADCAST = word_set("from on at music coverage updates tv now")
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 
@@ -69,6 +70,8 @@ class Heteronyms:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
         if word == "minute" and index and classes(words[index - 1].rpartition("-")[2])[:1] == "0":  # a 5 minute call
             return ()
+        if word == "live" and index == 0 and " ".join(words[1:2]).lower() in BROADCAST:
+            return ("ADJ",)  # Live from New York
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
         if index and words[index - 1].lower() in INTENSIFIERS:

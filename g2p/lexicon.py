@@ -99,7 +99,8 @@ class Lexicon:
                 found = self._with_ending(form, lists)
                 if found is not None:
                     return found
-        return None
+        capitals = word.upper()  # hvac, when nothing knows it in small letters
+        return _listed(capitals, self._edited) if word.islower() and len(word) > 2 and capitals in self._edited[-1][0] else None
 
     def _with_ending(self, word: str, lists: "Lists") -> Found | None:
         """The dogs', John's, who've, then walked; None without a known stem."""

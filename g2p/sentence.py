@@ -16,7 +16,6 @@ from g2p.reading import Reader, Reading, starts_with_vowel
 from g2p.result import Normalized, Source, Token, Word
 from g2p.symbols import KNOWN, PAUSES, restress
 
-
 DECIMAL_POINT = "pYnt"  # misaki says the point of 3.1 without stress, and the voice was trained on it
 
 

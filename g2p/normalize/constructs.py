@@ -16,9 +16,11 @@ WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast",
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
-WAY_BEFORE = re.compile(rf"(NE|NW|SE|SW|[NSEW])(\.?)\s+(?=(?:[A-Z][a-z]{{1,15}}|\d{{1,3}}(?:st|nd|rd|th))\s+(?:{_ROADS.replace(' ', '|')})\b)")
+WAY_BEFORE = re.compile(
+    rf"(NE|NW|SE|SW|[NSEW])(\.?)\s+(?=(?:[A-Z][a-z]{{1,15}}|\d{{1,3}}(?:st|nd|rd|th))\s+(?:{_ROADS.replace(' ', '|')})\b)"
+)
 WAY_AFTER = re.compile(r"(NE|NW|SE|SW|[NSEW])(\.?)(?![\w'&.-])")
-ROADS = frozenset("street avenue road boulevard drive lane court place parkway highway way terrace circle".split())
+ROADS = frozenset(_ROADS.lower().split())
 CUPS = re.compile(r"([cT])\.(?=\s+[a-z(])")
 ONE_BEFORE = re.compile(r"(?:/\d{1,2}|(?:^|\s)1)\s*$")
 SPOONS = {"c": "cup", "T": "tablespoon"}
@@ -40,12 +42,13 @@ ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
 BOOKS = dict(
     pair.split(":")
     for pair in (
-        "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel Chron:Chronicles "
-        "Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel Mic:Micah Matt:Matthew Mk:Mark "
-        "Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians Phil:Philippians Col:Colossians Thess:Thessalonians "
-        "Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans "
-        "Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy Samuel:Samuel"
-    ).split()
+        "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel "
+        "Chron:Chronicles Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel "
+        "Mic:Micah Matt:Matthew Mk:Mark Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians "
+        "Phil:Philippians Col:Colossians Thess:Thessalonians Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John "
+        "Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy "
+        "Samuel:Samuel"
+    ).split()  # fmt: skip
 )
 VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
 LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
@@ -71,7 +74,9 @@ def cups(scan: Scan, position: int) -> int:
     match = CUPS.match(scan.text, position)
     if not match or scan.previous_word() not in NUMERIC | {"third", "half", "halves", "cups"}:
         return position
-    many = scan.text[max(0, position - 4) : position].strip()[-1:].isdigit() and not ONE_BEFORE.search(scan.text[max(0, position - 8) : position])
+    many = scan.text[max(0, position - 4) : position].strip()[-1:].isdigit() and not ONE_BEFORE.search(
+        scan.text[max(0, position - 8) : position]
+    )
     scan.say(SPOONS[match[1]] + "s" * many, position, match.end())
     return match.end()
 
@@ -154,7 +159,9 @@ def genus(scan: Scan, position: int) -> int:
 def port(scan: Scan, position: int) -> int:
     """The port behind an address of four numbers or localhost."""
     match = PORT.match(scan.text, position)
-    address = scan.tokens and scan.tokens[-1][2] == position and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
+    address = (
+        scan.tokens and scan.tokens[-1][2] == position and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
+    )
     if not match or not address:
         return position
     from g2p.normalize.acronyms import number_piece

@@ -41,40 +41,8 @@ POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
-DOTTED_UNITS = frozenset(
-    [
-        "Tbsp",
-        "Tsp",
-        "bbl",
-        "pts",
-        "fl. oz",
-        "tsp",
-        "tbsp",
-        "oz",
-        "lb",
-        "lbs",
-        "ft",
-        "in",
-        "yd",
-        "yds",
-        "mi",
-        "gal",
-        "qt",
-        "min",
-        "mins",
-        "sec",
-        "secs",
-        "hr",
-        "hrs",
-        "yr",
-        "yrs",
-        "sq",
-        "deg",
-        "ft",
-        "fl",
-        "oz",
-    ]
-)
+_DOTTED = "Tbsp Tsp bbl pts tsp tbsp oz lb lbs ft in yd yds mi gal qt min mins sec secs hr hrs yr yrs sq deg fl"
+DOTTED_UNITS = frozenset(("fl. oz", *_DOTTED.split()))
 DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:)])")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")

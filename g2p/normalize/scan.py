@@ -28,13 +28,23 @@ from g2p.normalize.state import Handler, Scan
 from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 
 # White space, then a word, then what cannot change how the word is read.
-PLAIN = re.compile(rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
+PLAIN = re.compile(
+    rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+)
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.
-TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED) | frozenset(constructs.BOOKS) | frozenset(("UTC", "GMT"))
+TRIGGERS = (
+    abbreviations.KNOWN
+    | SINGLE
+    | LOWER_ROMAN
+    | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES
+    | frozenset(RESPELLED)
+    | frozenset(constructs.BOOKS)
+    | frozenset(("UTC", "GMT"))
+)
 
 LETTER: tuple[Handler, ...] = (
     notation.port,

@@ -19,15 +19,19 @@ OPENS = word_set("and but or if because when while though although unless what i
 SUBJECTS = word_set(
     "i he she we they you it the a an my your his her its our their this these those there no every each all some any one who which what"
 )
-SUBJECTS |= word_set("nothing thou ye nobody everybody everyone everything anybody anyone anything somebody someone something none such men people today")
+SUBJECTS |= word_set(
+    "nothing thou ye nobody everybody everyone everything anybody anyone anything somebody someone something none such men people today"
+)
 ADVERBS = word_set("much many far long big bad good high low often easy hard")
 SAYS = word_set(
     "know knows knew think thinks thought say says said saying believe believes believed ruled predict agree suppose expect sure fact feel "
     "mention assume learn learned find found understand add added hope hoped wish claim claims show shows imply see saw notice argue admit "
-    "realize remember means meant hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
+    "realize remember means meant "
+    "hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
     "hear hears heard observe observed observing assure assures assured assumes assuming proving proved realizes "
     "supposing suppose suggest suggests suggested suggesting discover discovers discovered warn warns warned insist insists insisted prove "
-    "proves proved ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
+    "proves proved "
+    "ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
     "doubt deny pretend imagine guess forget forgot seems seem seemed appears appeared happens possible likely unlikely clear true certain "
     "obvious important afraid glad happy aware convinced worried proud evident"
 )  # what a clause with that may follow
@@ -108,7 +112,12 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     if not opens and before not in PREPOSITIONS and counts_many(words, at + skip, classes):
         return False
     clause = has_verb(words, at + skip + 1, classes, past_commas=kind == "I" and before in SAYS)
-    if clause and (before in SAYS or before in JOINS_CLAUSE or (before in ("is", "was") and at > 1 and words[at - 2].lower() in ABSTRACT) or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
+    if clause and (
+        before in SAYS
+        or before in JOINS_CLAUSE
+        or (before in ("is", "was") and at > 1 and words[at - 2].lower() in ABSTRACT)
+        or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))
+    ):
         return False
     if left == "O" and kind in ("n", "j") and not clause:
         return True
