@@ -130,7 +130,7 @@ DIALS = (
     Dial("pause_floor_db worst", "white noise, SNR", "dB", (80, 70, 65, 60, 55, 50, 45, 40), noisy),
     Dial("f0_rmse_cents mean", "the whole clip higher", "cents", (5, 10, 15, 20, 25, 30, 40), detuned),
     Dial("voicing_error_percent mean", "the loudest sound as a whisper", "ms", (25, 50, 75, 100, 150, 200, 300, 400), whispered),
-    Dial("thd_n_increase_db worst", "noise that follows the level, SNR", "dB", (60, 50, 40, 35, 30, 25, 20, 15), correlated_noise),
+    Dial("thd_n_increase_db worst", "noise that follows the level, SNR", "dB", (40, 30, 20, 15, 10, 5, 0, -5), correlated_noise),
     Dial("clipping_percent worst", "cut off above this share of the peak", "", (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5), saturated),
     Dial("lag_samples worst", "late", "samples", (1, 2, 5), delayed),
     Dial("words_changed mean", "the loudest sound replaced by another", "ms", (75, 150, 300, 600, 1000), replaced),
