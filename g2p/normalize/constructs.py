@@ -39,17 +39,15 @@ HIDDEN = re.compile(r"\.(?=[a-z][a-z_]{2,30}(?!\w))")
 SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
 NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
 ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
-BOOKS = dict(
-    pair.split(":")
-    for pair in (
-        "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel "
-        "Chron:Chronicles Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel "
-        "Mic:Micah Matt:Matthew Mk:Mark Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians "
-        "Phil:Philippians Col:Colossians Thess:Thessalonians Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John "
-        "Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy "
-        "Samuel:Samuel"
-    ).split()  # fmt: skip
+_BOOKS = (
+    "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel "
+    "Chron:Chronicles Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel "
+    "Mic:Micah Matt:Matthew Mk:Mark Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians "
+    "Phil:Philippians Col:Colossians Thess:Thessalonians Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John "
+    "Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy "
+    "Samuel:Samuel"
 )
+BOOKS = dict(pair.split(":") for pair in _BOOKS.split())
 VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
 LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
 LOOK_BACK = 32  # characters
