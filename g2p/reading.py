@@ -144,9 +144,9 @@ class Reader:
     def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
         """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens)."""
         spoken = [(part, reading) for part, reading in zip(parts, readings, strict=True) if reading.phonemes]
-        weak = (
-            weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]) if len(spoken) > 2 else [None] * len(spoken)
-        )
+        weak: list[str | None] = [None] * len(spoken)
+        if len(spoken) > 2:
+            weak = list(weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]))
         if parts[0].lower() in PREFIX_SOUNDS:  # re-write: the lists have the preposition
             weak[0] = PREFIX_SOUNDS[parts[0].lower()] + "ː" * (self.lexicon.dialect == GB)
         if parts[0] in ("a", "A") and parts[1].endswith("ing"):

@@ -122,7 +122,8 @@ def rounded(scan: Scan, position: int) -> int:
 def lasting(scan: Scan, position: int) -> int:
     """2h 30m, 2h30, 1h 5m 10s, 4m 30s."""
     match = LASTING.match(scan.text, position)
-    numbers, names = (match.groups() if match else ()), ("hour", "minute", "second")
+    names: tuple[str, ...] = ("hour", "minute", "second")
+    numbers = match.groups() if match else ()
     if not match:
         match = MINUTES.match(scan.text, position)
         if not match:
