@@ -66,8 +66,8 @@ def silenced(signal: np.ndarray, ms: float) -> np.ndarray:
 
 
 def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
-    """The loudest `ms` replaced by the sound half a clip away, at the same level, faded over 2 ms."""
-    samples, fade = round(ms * MS), 2 * MS
+    """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same level, faded over 2 ms."""
+    samples, fade = min(round(ms * MS), len(signal) // 2), 2 * MS
     start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
     other = np.roll(signal, -(len(signal) // 2))[start : start + samples]
     here = signal[start : start + samples]
@@ -99,7 +99,7 @@ def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
 
 def whispered(signal: np.ndarray, ms: float) -> np.ndarray:
     """The loudest `ms` as a whisper: noise of the same spectrum there."""
-    samples = round(ms * MS)
+    samples = min(round(ms * MS), len(signal) // 2)
     start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
     phases = np.exp(2j * np.pi * np.random.default_rng(0).random(samples // 2 + 1))
     noise = np.fft.irfft(np.abs(np.fft.rfft(signal[start : start + samples])) * phases, samples)
