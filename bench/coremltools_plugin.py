@@ -63,6 +63,7 @@ class Proxy:
             except ProgramError as error:
                 case["errors"].append(f"load: {error}")
                 raise RuntimeError(f"Error reading the model: {error}") from error
+            case["half"] |= any(spec.dtype == "fp16" for program in self._model.programs for spec in program.inputs.values())
             for op in (op for program in self._model.programs for op in program.operations):
                 case["operations"].add(op.op_type)
                 case["half"] |= any(value.dtype.name == "fp16" for value in op.outputs)

@@ -25,12 +25,6 @@ class Red:
 
 RULES = (
     Red(
-        r"TestTorchInputs::",
-        r"Regex pattern did not match.*allowed: ",
-        "both",
-        "an input that Core ML refuses is refused with the same exception in other words",
-    ),
-    Red(
         r"TestLinear::test_linear_fp16|test_batchnorm_fp16_weight_with_fp32_param|TestConv::test_convolution_fp16",
         r"^AssertionError: \s*Not equal to tolerance",
         "both",

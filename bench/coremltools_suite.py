@@ -30,6 +30,9 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.coremltools_red import explanation
+from core.errors import InputError, run_cli
+from core.output import check_output
+from core.staging import write_json
 
 SUITES = MappingProxyType(
     {
@@ -140,17 +143,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
+def run(argv: list[str] | None) -> int:
     """Run, print the tables and the JSON line."""
     arguments = build_parser().parse_args(argv)
     if min(arguments.files, arguments.sample, arguments.minutes) < 0:
-        print("error: --files, --sample and --minutes are 0 or more", file=sys.stderr)
-        return 2
+        raise InputError("--files, --sample and --minutes are 0 or more")
+    if arguments.out:
+        check_output(arguments.out)
     try:
         results = [run_suite(suite, arguments) for suite in arguments.suite or SUITES]
     except RuntimeError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
+        raise InputError(str(problem)) from None
     print_tables(results)
     judged = sum(row["judged"] for row in results)
     agree = sum(row["counts"].get(kind, 0) for row in results for kind in ("agrees", "agrees to fp16"))
@@ -158,11 +161,16 @@ def main(argv: list[str] | None = None) -> int:
     for case in unexplained[:20]:
         print(f"unexplained: {case}", file=sys.stderr)
     if arguments.out:
-        arguments.out.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        write_json(arguments.out, results)
     share = agree / judged if judged else 0.0
     summary = {"judged": judged, "agree": agree, "share": round(share, 5), "unexplained": len(unexplained), "seed": arguments.seed}
     print(json.dumps(summary | {"suites": {row["suite"]: row["counts"] for row in results}}, allow_nan=False))
     return 0 if judged and not unexplained and (share >= WANTED_SHARE or judged < FROM_CASES) else 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

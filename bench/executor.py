@@ -25,6 +25,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.errors import run_cli
+
 if TYPE_CHECKING:
     import torch
 
@@ -130,7 +132,7 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
     }
 
 
-def main(argv: list[str] | None = None) -> int:
+def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
     parser = argparse.ArgumentParser(prog="bench.executor", description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, default=80, help="length in frames, 40 a second")
@@ -148,6 +150,11 @@ def main(argv: list[str] | None = None) -> int:
     print(json.dumps(figures, allow_nan=False))
     ratios = (("speed_ratio", SPEED_LIMIT), ("memory_ratio", MEMORY_LIMIT))
     return int(any(figures[key][name] > limit for key, limit in ratios for name in ("fp32 declared", "fp16 declared")))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

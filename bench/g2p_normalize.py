@@ -26,6 +26,7 @@ FIRST_RUN = {
     "held4": (45, 81),
     "held5": (43, 81),
     "held6": (159, 166),
+    "held7": (136, 143),
 }  # unfixed
 PLAIN = "The quick brown fox jumps over the lazy dog, and nobody in the small town was surprised by what it did then. "
 HOSTILE = [

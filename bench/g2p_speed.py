@@ -1,6 +1,7 @@
 """Words per second of the whole path on text whose words are in the lists, start-up time, and memory on long text; others in the same run.
 
     OMP_NUM_THREADS=1 python -m bench.g2p_speed [--runs 5] [--megabytes 10]
+    python -m bench.g2p_speed --start    # only what one unknown word costs a fresh process; exit 1 over 0.6 s of CPU or 120 MB
 
 CPU seconds of one thread, best of the runs (the machine is shared); `cold` is the first pass, before any reading is remembered. misaki is
 its own front end over the stand-in tokenizer (bench/misaki_stand_in.py) and its Lexicon alone, word by word; espeak-ng runs through
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ROOT / "core" / "data"
 LEAST = 20_000  # words a second
+START_LIMITS = {"cpu_s": 0.6, "most_mb": 120.0}  # one unknown word, a process of its own
+UNKNOWN = "from g2p import phonemize; phonemize('a blorptangle here')"
 LISTED = ("rule", "gold", "silver", "morphology", "punctuation")
 MEASURED = """
 import resource, subprocess, sys
@@ -97,16 +100,34 @@ def others(text: str, spoken: list[str], runs: int) -> dict[str, float]:
     return {name: round(rate) for name, rate in rates.items()}
 
 
+def measured(command: list[str]) -> tuple[float, float]:
+    """CPU seconds and most memory (MB) of a command in a process of its own, one thread."""
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", MEASURED, *command], cwd=ROOT, capture_output=True, text=True, check=True, env=alone)
+    seconds, most = map(float, done.stdout.split())
+    return seconds, most
+
+
+def start(runs: int) -> int:
+    """The cost of one unknown word from a cold start, by call and by command: least of the runs; printed, judged."""
+    commands = {"call": ["-c", UNKNOWN], "command": ["-m", "g2p", "a blorptangle here"], "listed words alone": ["-m", "g2p", "a cat"]}
+    found = {}
+    for name, arguments in commands.items():
+        seconds, most = (min(column) for column in zip(*(measured([sys.executable, *arguments]) for _ in range(runs)), strict=True))
+        found[name] = {"cpu_s": round(seconds, 3), "most_mb": round(most, 1)}
+        print(f"{name:20s} {seconds:.2f} s of CPU, at most {most:.0f} MB")
+    good = all(figures[key] <= limit for figures in found.values() for key, limit in START_LIMITS.items())
+    print(json.dumps({"start": found, "limits": START_LIMITS, "good": good}))
+    return EXIT_GOOD if good else EXIT_REJECTED
+
+
 def streamed(megabytes: float) -> tuple[float, float]:
     """CPU seconds and most memory (MB) of the command on a file of that size, in a process of its own."""
     line = (ROOT / "docs" / "log.md").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "long.txt"
         path.write_text((line + "\n\n") * max(round(megabytes * 1e6 / len(line.encode())), 1), encoding="utf-8")
-        command = [sys.executable, "-m", "g2p", "--file", str(path)]
-        done = subprocess.run([sys.executable, "-c", MEASURED, *command], cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds, most = map(float, done.stdout.split())
-    return seconds, most
+        return measured([sys.executable, "-m", "g2p", "--file", str(path)])
 
 
 def run(argv: list[str] | None) -> int:
@@ -114,7 +135,10 @@ def run(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="bench.g2p_speed", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--megabytes", type=float, default=10.0, help="size of the long text; 0 leaves it out")
+    parser.add_argument("--start", action="store_true", help="only the cost of one unknown word from a cold start")
     arguments = parser.parse_args(argv)
+    if arguments.start:
+        return start(arguments.runs)
     rates, text, spoken = ours(arguments.runs)
     found = {"ours": rates, "others": others(text, spoken, arguments.runs), "threads": os.environ.get("OMP_NUM_THREADS", "default")}
     print(f"{rates['words']} words, {rates['load_s']:.2f} s to load")

@@ -21,6 +21,7 @@ from typing import Any
 
 from core.arguments import checkpoint_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from core.staging import staged
 
 LIMIT_DB = 100.0
 VOICES = 5
@@ -130,7 +131,8 @@ def run(argv: list[str] | None) -> int:
     rows = measured(arguments)
     print(table(rows))
     if arguments.write:
-        DOCUMENT.write_text(placed(DOCUMENT.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        with staged(DOCUMENT) as aside:
+            aside.write_text(placed(DOCUMENT.read_text(encoding="utf-8"), rows), encoding="utf-8")
     kept = all(good(row) for row in rows)
     print(json.dumps({"rows": rows, "good": kept}, default=str))
     return EXIT_GOOD if kept else EXIT_REJECTED

@@ -20,8 +20,9 @@ from core.facts import ProgramFacts
 from core.figures import Figure
 from core.manifest import PACKAGE_TOOLS, Manifest, describe_package, tool_versions
 from core.stage import Function, Kind, PackageStage, Part, Stage
-from core.staging import staged_together, temporary_files_in
+from core.staging import staged_together
 from mlprogram import Program
+from mlprogram.scratch import temporary_files_in
 
 if TYPE_CHECKING:
     import coremltools as ct

@@ -20,6 +20,7 @@ HARMONICS = 9  # fundamental and eight overtones
 
 VOCODER_NAME = "KokoroVocoder"
 TUNING, JUDGED, SECOND = "tuning", "judged", "second"  # sets of texts, core/data/speech
+BOTH = "both"  # the two that judge, one after the other
 LITERAL, WINDOWED, WINDOWED_POLYNOMIAL = "literal", "windowed", "windowed-poly"
 WHOLE_FORMS = (LITERAL, WINDOWED, WINDOWED_POLYNOMIAL)
 HOST = "host"  # the tail on the host: a form of its own, `host` or `windowed-host`

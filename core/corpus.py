@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from core.errors import InputError
+from core.staging import staged
 
 DATA = Path(__file__).parent / "data"
 VOICES = ("slt", "rms", "awb")
@@ -118,14 +119,13 @@ def load(file: Path) -> Utterance:
 
 
 def save(utterance: Utterance, folder: Path) -> None:
-    """Write folder/ID.flac (16 bit) if there is a recording, then folder/ID.npz by rename: an .npz is never half an utterance."""
+    """Write folder/ID.flac (16 bit) if there is a recording, then folder/ID.npz: both by rename."""
     import soundfile
 
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: getattr(utterance, name) for name in ("id", "voice", "text", "phonemes", "input_ids", "durations", "f0_hz", "energy")}
     if utterance.recording is not None:
-        soundfile.write(folder / f"{utterance.id}.flac", utterance.recording, RECORDING_RATE_HZ, subtype="PCM_16")
-    aside = folder / f"{utterance.id}.part"
-    with aside.open("wb") as stream:
+        with staged(folder / f"{utterance.id}.flac") as aside:
+            soundfile.write(aside, utterance.recording, RECORDING_RATE_HZ, subtype="PCM_16")
+    with staged(folder / f"{utterance.id}.npz") as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, **arrays)
-    aside.rename(folder / f"{utterance.id}.npz")

@@ -4,7 +4,6 @@ def main(argv: list[str] | None = None) -> int:
     return run_cli(run, argv)
 """
 
-import errno
 import os
 import shutil
 import signal
@@ -15,10 +14,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from mlprogram.errors import one_line
+from mlprogram.files import NO_ROOM
+from mlprogram.scratch import temporary_files_apart
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class InputError(ValueError):
@@ -39,7 +39,7 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     A file that cannot be read or written, too little memory, and a Python without the dependencies are a user's mistake too. SIGTERM
     ends as Ctrl-C does. Anything else is a bug and keeps its traceback.
     """
-    with _terminated_as_interrupted():
+    with _terminated_as_interrupted(), temporary_files_apart():
         _any_character()
         try:
             code = main(argv)

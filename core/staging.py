@@ -15,18 +15,19 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
-from core.output import PREFIX, Ours, cannot_write, check_output, identity
+from core.errors import CheckFailed, InputError
+from core.output import PREFIX, PROBE_BYTES, Ours, cannot_write, check_output, identity
+from mlprogram import files
+from mlprogram.errors import ProgramError
+from mlprogram.files import NO_ROOM
+from mlprogram.scratch import claimed, left_behind, removed
 
-LOCK, NEW, OLD, PLAN, SCRATCH = "owner.lock", "new", "old", "plan.json", "kokoro-ane"
-MAX_JSON_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
+NEW, OLD, PLAN = "new", "old", "plan.json"
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     with cannot_write(places[0]):
         parent.mkdir(parents=True, exist_ok=True)
         recover(parent)
-        folder, release = _claimed(parent)
+        folder, release = claimed(parent, PREFIX)
     try:
         (folder / NEW).mkdir()
         seen = [identity(place) for place in places]
@@ -62,80 +63,33 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
             except BaseException:
                 _roll_back(folder)
                 raise
+    except (OSError, RuntimeError) as problem:
+        if _has_no_room(problem, folder):
+            raise InputError(f"cannot write {places[-1]}: no room is left there; nothing was left half-written") from problem
+        raise
     finally:
-        _removed(folder)
+        removed(folder)
         release()
 
 
 def discard(folder: Path) -> None:
     """Remove a folder of ours: gone from its name at once, so that a killed process never leaves half of it there."""
-    place, release = _claimed(folder.parent)
+    place, release = claimed(folder.parent, PREFIX)
     try:
         folder.rename(place / OLD)
     finally:
-        _removed(place)
+        removed(place)
         release()
 
 
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder for what only this process needs, where temporary files go. What killed processes left there is removed."""
-    parent = Path(tempfile.gettempdir()) / f"{SCRATCH}-{os.getuid()}"
-    with cannot_write(parent):
-        parent.mkdir(mode=0o700, exist_ok=True)
-        if parent.is_symlink() or parent.stat().st_uid != os.getuid():
-            raise InputError(f"{parent} is not a folder of yours: remove it, or choose another TMPDIR")
-        recover(parent)
-        folder, release = _claimed(parent)
-    try:
-        yield folder
-    finally:
-        _removed(folder)
-        release()
-
-
-@contextmanager
-def temporary_files_in(folder: Path) -> Iterator[None]:
-    """Temporary files of libraries go there until the block ends, so that they are removed with it: coremltools' copies of packages."""
-    before = tempfile.tempdir
-    tempfile.tempdir = str(folder)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-
-
-def _claimed(parent: Path) -> tuple[Path, Callable[[], None]]:
-    """A new folder in `parent`, and what gives its lock back. The lock says that the owner lives: a killed one's is free."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        with suppress(FileNotFoundError):  # another process took the empty folder for a leftover
-            held = _locked(folder / LOCK, os.O_RDWR | os.O_CREAT)
-            if held is not None:
-                return folder, partial(os.close, held)
-
-
-def _removed(folder: Path) -> None:
-    """The lock goes last: a folder without one is empty, whenever its owner was killed."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != LOCK:
-                path.unlink()
-        (folder / LOCK).unlink()
-        folder.rmdir()
-
-
-def _locked(path: Path, flags: int = os.O_RDWR) -> int | None:
-    """The open lock file, or None where another process holds it, or has removed it since it was opened."""
-    number = os.open(path, flags, 0o600)
-    with suppress(BlockingIOError):
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(number).st_nlink:
-            return number
-    os.close(number)
-    return None
+def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
+    """Whether that came from a full disk, or a quota: some libraries say OSError without a number, or RuntimeError."""
+    number, file = getattr(problem, "errno", None), getattr(problem, "filename", None)
+    if isinstance(problem, shutil.Error):  # a tree that could not be copied: texts
+        return any(os.strerror(number) in str(problem) for number in NO_ROOM)
+    if number is not None:
+        return number in NO_ROOM and (file is None or str(file).startswith(str(folder)))
+    return not isinstance(problem, CheckFailed) and shutil.disk_usage(folder).free < PROBE_BYTES
 
 
 @contextmanager
@@ -186,20 +140,14 @@ def _roll_back(folder: Path) -> list[str]:
 def recover(parent: Path) -> None:
     """Finish what killed processes left in `parent`: old packages come back, half-written things go; a line on stderr for each."""
     for folder in sorted(parent.glob(f"{PREFIX}*")):
-        if folder.is_symlink() or not folder.is_dir():
-            continue
-        if not (folder / LOCK).is_file():
-            with suppress(OSError):
-                folder.rmdir()  # empty: killed before it had a lock, or about to get one, which then takes another folder
-            continue
         with suppress(OSError, ValueError):  # gone meanwhile, or not ours to touch
-            held = _locked(folder / LOCK)
+            held = left_behind(folder)
             if held is None:
                 continue  # its owner lives
             try:
                 with _alone_in(parent):
                     back = _roll_back(folder)
-                _removed(folder)
+                removed(folder)
             finally:
                 os.close(held)
             told = f"{', '.join(back)} put back" if back else "half-written files removed"
@@ -220,16 +168,14 @@ def _rights_by_umask(folder: Path) -> None:
 def read_json(path: Path, missing: str, again: str = "") -> Any:
     """Parsed JSON. InputError says `missing` when there is no such file, and `again` after what is wrong with one that is not JSON.
 
-    Limits: MAX_JSON_BYTES, MAX_INTEGER_DIGITS, and the depth that Python parses.
+    Limits: those of mlprogram.files.parse_json, and its MAX_TEXT_BYTES.
     """
     try:
         if not path.is_file():
             raise InputError(f"{path} does not exist: {missing}" if not path.exists() else f"{path} is not a file: {missing}")
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise InputError(f"{path} has {path.stat().st_size} bytes, more than {MAX_JSON_BYTES}{again}")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as problem:
-        raise InputError(f"{path} is not JSON: {problem}{again}") from None
+        text = files.read_text(path)
+    except ProgramError as problem:
+        raise InputError(f"{problem}{again}") from None
     except (OSError, ValueError) as problem:
         if isinstance(problem, InputError):
             raise
@@ -237,20 +183,12 @@ def read_json(path: Path, missing: str, again: str = "") -> Any:
     return parse_json(text, str(path), again)
 
 
-def parse_json(text: str, where: str, again: str = "") -> Any:
-    """JSON from text that nobody vouches for; `where` names it in the InputError."""
+def parse_json(text: str, where: str, again: str = "", pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """JSON from text that nobody vouches for; `where` names it in the InputError. `pairs`: instead of a dict, from its pairs."""
     try:
-        return json.loads(text, parse_int=_integer)
-    except RecursionError:
-        raise InputError(f"{where} is not JSON that can be read: brackets nested too deep{again}") from None
-    except ValueError as problem:
-        raise InputError(f"{where} is not JSON: {str(problem)[:200]}{again}") from None
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > MAX_INTEGER_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
+        return files.parse_json(text, where, pairs)
+    except ProgramError as problem:
+        raise InputError(f"{problem}{again}") from None
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from core.checkpoint import DEMO_FOLDER, Checkpoint
 from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from core.staging import staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +82,8 @@ def _main(argv: list[str] | None) -> int:
     }
     print_table(figures)
     print(f"rendered at {spent / sum(u.frames / FRAMES_PER_SECOND for u in utterances):.2f} s for a second of audio", file=sys.stderr)
-    (args.out or args.checkpoint / FIGURES_NAME).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    with staged(args.out or args.checkpoint / FIGURES_NAME) as aside:
+        aside.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     reached = all(figures["all"][name]["mean"] >= target for name, target in TARGETS.items())
     print(json.dumps({"reached": reached, **{key: figures[key] for key in ("all", "prosody", "seed", "targets")}}))
     return EXIT_GOOD if reached else EXIT_REJECTED
@@ -144,13 +146,13 @@ def picture(utterance: "Utterance", wave: "np.ndarray", folder: Path) -> None:
 
     from core.corpus import RECORDING_RATE_HZ
 
-    folder.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(14, 8), layout="constrained")
     FigureCanvasAgg(figure)
     for axis, samples, name in zip(figure.subplots(2, 1), (utterance.recording, wave), ("recording", "render"), strict=True):
         axis.specgram(samples + 1e-6, NFFT=512, noverlap=384, Fs=RECORDING_RATE_HZ, vmin=-120, vmax=-35, cmap="magma")
         axis.set(title=f"{name}: {utterance.id}: {utterance.text}", ylabel="Hz")
-    figure.savefig(folder / f"{utterance.id}.png", dpi=70)
+    with staged(folder / f"{utterance.id}.png") as aside:
+        figure.savefig(aside, dpi=70)
 
 
 def _both(scores: list[Score]) -> dict[str, dict[str, float]]:

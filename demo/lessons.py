@@ -65,6 +65,7 @@ def _one(folder: Path, name: str, text: str, voice: str, spell: "Speller") -> st
     from dataclasses import replace
 
     from core.corpus import save
+    from core.staging import staged
     from demo.corpus import LARGEST_COST, spelled
 
     left_out = folder / f"{name}.left_out"
@@ -78,8 +79,8 @@ def _one(folder: Path, name: str, text: str, voice: str, spell: "Speller") -> st
         if cost <= LARGEST_COST:
             save(replace(utterance, recording=None), folder / SPELLED)
             return "kept"
-    folder.mkdir(parents=True, exist_ok=True)
-    left_out.write_text(verdict, encoding="utf-8")
+    with staged(left_out) as aside:
+        aside.write_text(verdict, encoding="utf-8")
     return verdict
 
 

@@ -13,6 +13,7 @@ from core.checkpoint import Checkpoint
 from core.config import KokoroConfig
 from core.corpus import VOICES, Utterance
 from core.layers import Conv, StyleAffine, upstream_state
+from core.staging import staged
 from core.tensor_files import read_tensors
 from encoder.text_encoder import TextEncoder, aligned
 from vocoder.decoder import Vocoder
@@ -67,10 +68,12 @@ class DemoVoice(nn.Module):
         (folder / "voices").mkdir(parents=True, exist_ok=True)
         states = {name: upstream_state(getattr(self, name)) for name in PARTS}
         state = {name: {PREFIX + key: tensor.half() for key, tensor in part.items()} for name, part in states.items()}
-        torch.save(state, folder / WEIGHTS)
+        with staged(folder / WEIGHTS) as aside:
+            torch.save(state, aside)
         for voice, style in zip(VOICES, self.styles.detach(), strict=True):
             row = torch.cat([style, torch.zeros_like(style)]).half()  # [256]: decoder style, prosody style
-            torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), folder / "voices" / f"{voice}.pt")
+            with staged(folder / "voices" / f"{voice}.pt") as aside:
+                torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), aside)
 
     @classmethod
     def load(cls, folder: Path) -> "DemoVoice":
@@ -88,7 +91,8 @@ def put_parts(folder: Path, parts: dict[str, nn.Module]) -> None:
     state = read_tensors(folder / WEIGHTS)
     for name, module in parts.items():
         state[name] = {PREFIX + key: tensor.half() for key, tensor in upstream_state(module).items()}
-    torch.save(state, folder / WEIGHTS)
+    with staged(folder / WEIGHTS) as aside:
+        torch.save(state, aside)
 
 
 def put_styles(folder: Path, styles: Tensor, columns: slice) -> None:
@@ -97,7 +101,8 @@ def put_styles(folder: Path, styles: Tensor, columns: slice) -> None:
         path = folder / "voices" / f"{voice}.pt"
         row = read_tensors(path)[0, 0].clone()  # [256]: decoder style, prosody style
         row[columns] = style.half()
-        torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), path)
+        with staged(path) as aside:
+            torch.save(row.view(1, 1, -1).expand(PACK_ROWS, 1, -1), aside)
 
 
 def unit_gains(module: nn.Module) -> None:

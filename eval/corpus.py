@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from core.checkpoint import Checkpoint
-from core.contract import JUDGED, TUNING
+from core.contract import BOTH, JUDGED, SECOND, TUNING
 from core.corpus import Utterance, require_disjoint
 from core.errors import InputError
 from core.sealed import read_sealed_arrays, sealed_arrays
@@ -169,7 +169,7 @@ def clips(utterances: Sequence[Utterance], count: int | None) -> list[Utterance]
 
 
 def judged_clips(checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None) -> list[Utterance]:
-    """The set's first `count` clips. InputError when one of its texts is tuned on, or when there are fewer."""
-    chosen = own_speech(checkpoint, name)
+    """The first `count` clips of the set, or of both that judge. InputError when a text is tuned on, or when there are fewer."""
+    chosen = [clip for part in ((JUDGED, SECOND) if name == BOTH else (name,)) for clip in own_speech(checkpoint, part)]
     require_disjoint(own_speech(checkpoint, TUNING), chosen)
     return clips(chosen, count)

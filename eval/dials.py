@@ -66,8 +66,8 @@ def silenced(signal: np.ndarray, ms: float) -> np.ndarray:
 
 
 def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
-    """The loudest `ms` replaced by the sound half a clip away, at the same level, faded over 2 ms."""
-    samples, fade = round(ms * MS), 2 * MS
+    """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same level, faded over 2 ms."""
+    samples, fade = min(round(ms * MS), len(signal) // 2), 2 * MS
     start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
     other = np.roll(signal, -(len(signal) // 2))[start : start + samples]
     here = signal[start : start + samples]
@@ -99,7 +99,7 @@ def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
 
 def whispered(signal: np.ndarray, ms: float) -> np.ndarray:
     """The loudest `ms` as a whisper: noise of the same spectrum there."""
-    samples = round(ms * MS)
+    samples = min(round(ms * MS), len(signal) // 2)
     start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
     phases = np.exp(2j * np.pi * np.random.default_rng(0).random(samples // 2 + 1))
     noise = np.fft.irfft(np.abs(np.fft.rfft(signal[start : start + samples])) * phases, samples)
@@ -130,7 +130,7 @@ DIALS = (
     Dial("pause_floor_db worst", "white noise, SNR", "dB", (80, 70, 65, 60, 55, 50, 45, 40), noisy),
     Dial("f0_rmse_cents mean", "the whole clip higher", "cents", (5, 10, 15, 20, 25, 30, 40), detuned),
     Dial("voicing_error_percent mean", "the loudest sound as a whisper", "ms", (25, 50, 75, 100, 150, 200, 300, 400), whispered),
-    Dial("thd_n_increase_db worst", "noise that follows the level, SNR", "dB", (60, 50, 40, 35, 30, 25, 20, 15), correlated_noise),
+    Dial("thd_n_increase_db worst", "noise that follows the level, SNR", "dB", (40, 30, 20, 15, 10, 5, 0, -5), correlated_noise),
     Dial("clipping_percent worst", "cut off above this share of the peak", "", (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5), saturated),
     Dial("lag_samples worst", "late", "samples", (1, 2, 5), delayed),
     Dial("words_changed mean", "the loudest sound replaced by another", "ms", (75, 150, 300, 600, 1000), replaced),

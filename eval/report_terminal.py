@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.config import not_releasable
+from core.contract import BOTH
 from core.errors import InputError
 from eval.gates import MEAN, WORST
 from eval.judge import Judgement
@@ -38,6 +39,8 @@ def print_judgement(level: JudgedLevel) -> None:
     console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
+    if made["set"] != BOTH and any(check.state == STRADDLES for check in judgement.decision.checks):
+        console.print(f"  - `--set {BOTH}` judges twice as many clips", highlight=False)
     if not level.record["releasable"]:
         shipped = "the gates hold, but " if verdict == SHIP else ""
         console.print(f"[yellow]{shipped}{not_releasable(manifest.checkpoint['name'])}[/]")

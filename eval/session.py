@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.arguments import checkpoint_argument, form_argument, seed_argument
-from core.contract import JUDGED, SECOND
+from core.contract import BOTH, JUDGED, SECOND
 from core.errors import InputError
 from eval.claims import CLAIMS, NUMERIC
 from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
@@ -30,8 +30,8 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     checkpoint_argument(parser)
     form_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many clips (default: all 24; a verdict needs 24)")
-    parser.add_argument("--set", choices=(JUDGED, SECOND), default=JUDGED, help="the texts and voices to judge on (default: %(default)s)")
+    parser.add_argument("--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)")
+    parser.add_argument("--set", choices=(JUDGED, SECOND, BOTH), default=JUDGED, help="texts and voices to judge on (default: %(default)s)")
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
     parser.add_argument("--features", choices=FEATURES, default=PYTORCH, help="the level's features, by whom (default: %(default)s)")

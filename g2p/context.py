@@ -38,7 +38,9 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if"))
+AFTER_PARTICLE = frozenset(
+    ("and", "or", "but", "to", "with", "from", "on", "for", "when", "then", "again", "because", "if", "through", "as", "at")
+)
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
 # for WHO the tagger decides.
 _LOUD = "an as at be by do go he if in is me my no of on or so to up we who"
@@ -47,7 +49,17 @@ LOUD = frozenset(_LOUD.split())
 
 def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
     """Whether a token meant for letters is an everyday word in capitals (AM only behind I); with points between (I.T.) it is not."""
-    loud = token.text.lower() in LOUD or (shouted and token.text == "IT") or (token.text == "AM" and before == "I")
+    loud = (
+        token.text.lower() in LOUD
+        or (
+            token.text == "IT"
+            and (
+                shouted
+                or before in ("PROVE", "DO", "DID", "GET", "SAY", "LOVE", "HATE", "STOP", "WANT", "THAT", "MAKE", "TAKE", "USE", "IF", "IS")
+            )
+        )
+        or (token.text == "AM" and before == "I")
+    )
     return loud and token.kind == "letters" and token.end - token.start == len(token.text)
 
 
@@ -80,6 +92,8 @@ def weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str | No
     forms = WEAK.get(lower)
     if word == "in" and ahead.word in AFTER_PARTICLE:
         return "ˈɪn"
+    if lower == "to" and ahead.word in ("a", "an"):
+        return "tə"  # as misaki says it
     if forms is None or (word == "A" and not article and not shouted) or (lower == "am" and word != "am") or word == "i":
         return None
     return forms[0 if ahead.vowel is None else 1 + ahead.vowel]

@@ -15,7 +15,7 @@ from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import US, Dialect
 from g2p.symbols import PAUSES
 from g2p.tagger.classes import Classes
-from g2p.tagger.clauses import PERFECT, is_noun, is_verb
+from g2p.tagger.clauses import PAST, PERFECT, is_noun, is_verb
 from g2p.tagger.demonstrative import is_demonstrative
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
@@ -25,7 +25,8 @@ from g2p.tagger.words import word_set
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
-INTENSIFIERS = word_set("very extremely")  # an adjective follows
+INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
+BROADCAST = word_set("from on at music coverage updates tv now")
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 
@@ -69,6 +70,8 @@ class Heteronyms:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
         if word == "minute" and index and classes(words[index - 1].rpartition("-")[2])[:1] == "0":  # a 5 minute call
             return ()
+        if word == "live" and index == 0 and " ".join(words[1:2]).lower() in BROADCAST:
+            return ("ADJ",)  # Live from New York
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
         if index and words[index - 1].lower() in INTENSIFIERS:
@@ -82,6 +85,8 @@ class Heteronyms:
             return (sense(word, words, index),)
         if word not in self.tagger.heteronyms and word.endswith(("ed", "ing")):
             return ("VERB",)  # recorded, recording: spoken as the verb, whatever their part of speech
+        if word not in PAST and not word.startswith("consist") and senses is None and words[index + 1 : index + 2] == ["of"]:
+            return ("NOUN",)  # transforms of one another
         shares = self.tagger.probabilities(words, index)
         if senses is not None and max(shares, key=lambda tag: shares[tag]) in senses.tags:
             return (sense(word, words, index),)

@@ -57,7 +57,7 @@ class Lexicon:
         ours: Mapping[str, str] | None = None,
         cmudict: Mapping[str, str] | None = None,
     ) -> None:
-        self.dialect = dialect
+        self.dialect, self._silver = dialect, silver
         ours, cmudict = {} if ours is None else ours, {} if cmudict is None else cmudict
         self._names: Lists = ((cmudict, "cmudict", CMUDICT_CONFIDENCE),)
         self._edited: Lists = ((user or {}, "user", 1.0), (ours, "ours", 1.0), (gold, "gold", 1.0))
@@ -93,12 +93,14 @@ class Lexicon:
             for form, among in ((form, among) for among in direct for form in forms):
                 found = _listed(form, among)
                 if found is not None:
+                    found = self._as_heard(form, found) if found.source == "cmudict" else found
                     return accented(found, word) if form != word and not word.isascii() else found
             for form in forms:
                 found = self._with_ending(form, lists)
                 if found is not None:
                     return found
-        return None
+        capitals = word.upper()  # hvac, when nothing knows it in small letters
+        return _listed(capitals, self._edited) if word.islower() and len(word) > 2 and capitals in self._edited[-1][0] else None
 
     def _with_ending(self, word: str, lists: "Lists") -> Found | None:
         """The dogs', John's, who've, then walked; None without a known stem."""
@@ -107,15 +109,28 @@ class Lexicon:
             return self._inflected(word, lists)
         if not stem or (clitic and not is_clitic(clitic)):
             return None
-        found = _listed(stem, lists) or self._with_ending(stem, lists)
+        found = _listed(stem, lists)
+        found = (self._as_heard(stem, found) if found.source == "cmudict" else found) if found else self._with_ending(stem, lists)
         return found and found.changed(lambda phonemes: with_clitic(phonemes, clitic, self.dialect) if clitic else phonemes, "morphology")
 
     def _inflected(self, word: str, lists: "Lists") -> Found | None:
         for suffix, stem in stems(word):
             found = _listed(stem, lists) if len(stem) > 1 else None
             if found is not None:
-                return _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology")
+                return self._as_heard(word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology"))
         return None
+
+    def _as_heard(self, word: str, built: Found) -> Found:
+        """A built form with silver's weak vowels where nothing else differs: the voice was trained on them (replied, hardest)."""
+        entry = self._silver.get(word, self._silver.get(word.lower()))
+        if built.senses is None and isinstance(entry, str) and _weakened(to_kokoro(entry)) == _weakened(built.phonemes):
+            return replace(built, phonemes=to_kokoro(entry))
+        return built
+
+
+def _weakened(phonemes: str) -> str:
+    """Phonemes with one sign for every weak vowel."""
+    return _WEAK_VOWEL.sub("ə", phonemes)
 
 
 def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
@@ -147,6 +162,7 @@ def _palatal(skip: int, phonemes: str) -> str:
 
 
 _DRAWN_OUT = re.compile(r"([a-z])\1\1+")  # sooo, cooool: as so, cool
+_WEAK_VOWEL = re.compile("(?<![ˈˌ])[ɪᵻəɛᵊʊ]")
 _ENDS_OPEN = re.compile("[Ai]$")
 Lists = tuple[tuple[Mapping[str, Entry], Source, float], ...]
 

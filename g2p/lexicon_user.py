@@ -7,13 +7,13 @@ A lower-case word also holds for its capitalised form; possessives and inflectio
 it is said so wherever it stands, before anything else is read. A mapping from Python takes the place of a file.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import InputError
+from core.staging import parse_json
 from g2p.alphabet import to_kokoro
 from g2p.symbols import unknown_symbol
 
@@ -87,10 +87,7 @@ def _tsv_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _json_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    try:
-        content = json.loads(text, object_pairs_hook=list)
-    except (ValueError, RecursionError) as problem:  # ValueError: also a number of 5,000 digits
-        raise InputError(f"{path} is not JSON: {problem}") from None
+    content = parse_json(text, str(path), pairs=list)
     pairs: Iterable[object] = content if isinstance(content, list) else ()
     found = [pair for pair in pairs if isinstance(pair, tuple)]
     if not found:

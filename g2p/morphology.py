@@ -110,7 +110,7 @@ def _ing_stems(word: str) -> Iterator[str]:
     if len(word) < 5 or not word.endswith("ing"):
         return
     stem = word[:-3]
-    if _SILENT_E.search(stem):
+    if _SILENT_E.search(stem) and not (len(stem) > 4 and stem.endswith("er")):  # severing, not severe
         yield stem + "e"
     if len(word) > 5:
         yield stem

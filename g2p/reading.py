@@ -14,12 +14,13 @@ from g2p.alphabet import MAX_LETTERS, PRIMARY, readable
 from g2p.context import weak_parts
 from g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from g2p.morphology import is_clitic, with_clitic, with_s
-from g2p.result import Guess, Source
+from g2p.result import GB, Guess, Source
 from g2p.spell import fold, spell
 from g2p.symbols import VOWELS, restress, unknown_symbol, weight
 
 CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
 ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
+PREFIX_SOUNDS = {"re": "ɹˌi", "de": "dˌi"}
 REMEMBERED = 50_000  # readings kept
 _LETTERS_ENDING = re.compile(r"(?<=[A-Z0-9])'?s'?$")
 _ORDER: tuple[Source, ...] = (
@@ -143,9 +144,13 @@ class Reader:
     def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
         """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens)."""
         spoken = [(part, reading) for part, reading in zip(parts, readings, strict=True) if reading.phonemes]
-        weak = (
-            weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]) if len(spoken) > 2 else [None] * len(spoken)
-        )
+        weak: list[str | None] = [None] * len(spoken)
+        if len(spoken) > 2:
+            weak = list(weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]))
+        if parts[0].lower() in PREFIX_SOUNDS:  # re-write: the lists have the preposition
+            weak[0] = PREFIX_SOUNDS[parts[0].lower()] + "ː" * (self.lexicon.dialect == GB)
+        if parts[0] in ("a", "A") and parts[1].endswith("ing"):
+            weak[0] = "ɐ"  # a-running
         full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
         pieces = _demoted(full, [part for part, _ in spoken])
         worst: Source = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")

@@ -16,6 +16,8 @@ from g2p.reading import Reader, Reading, starts_with_vowel
 from g2p.result import Normalized, Source, Token, Word
 from g2p.symbols import KNOWN, PAUSES, restress
 
+DECIMAL_POINT = "pYnt"  # misaki says the point of 3.1 without stress, and the voice was trained on it
+
 
 class Heteronyms(Protocol):
     """Who decides between the senses of a word of a sentence, by the lexicon's keys."""
@@ -61,7 +63,9 @@ class SentenceReader:
                 reading = self._reading(token, kind, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
-                if kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
+                if spoken == "point" and kind == "word" and sentence.marked.text[token.start : token.end] != spoken:
+                    phonemes, source = DECIMAL_POINT, "rule"
+                elif kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
                     phonemes, source = self._in_context(tokens, place, reading, Ahead(vowel, following), shouted)
                 if override is not None and override.stress is not None:
                     phonemes = restress(phonemes, override.stress)

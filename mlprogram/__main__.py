@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mlprogram.errors import ProgramError, one_line
+from mlprogram.scratch import temporary_files_apart
 
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -78,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
     arguments = build_parser().parse_args(argv)
     try:
-        return import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
+        with temporary_files_apart():
+            return import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
     except ProgramError as problem:
         print(f"error: {one_line(str(problem))}", file=sys.stderr)
     except OSError as problem:

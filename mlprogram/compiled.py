@@ -8,12 +8,12 @@ from the functions' signatures and their FlexibleShapeInformation. A compiled pi
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from mlprogram.errors import ProgramError
+from mlprogram.files import parse_json, read_json, read_text
 from mlprogram.miltext import parse_program
 from mlprogram.protos import FeatureTypes_pb2, MIL_pb2, Model_pb2
 
@@ -39,14 +39,19 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
         kind = "a compiled neural network" if any(folder.glob("*.espresso.*")) else "no compiled ML program"
         raise ProgramError(f"{folder}: {kind}, it has no model.mil; convert the model with convert_to=\"mlprogram\"")
     try:
-        program, attributes = parse_program(text.read_text(encoding="utf-8"))
+        program, attributes = parse_program(read_text(text))
     except ProgramError as error:
         raise ProgramError(f"{text}: {error}") from error
     metadata = _metadata(folder)
     spec = Model_pb2.Model(mlProgram=program)
     newest = max((_SPECIFICATIONS.get(f.opset, _OLDEST) for f in program.functions.values()), default=_OLDEST)
-    spec.specificationVersion = int(metadata.get("specificationVersion", newest))
-    _describe(spec.description, program, attributes, metadata)
+    try:
+        spec.specificationVersion = int(metadata.get("specificationVersion", newest))
+        _describe(spec.description, program, attributes, metadata)
+    except ProgramError:
+        raise
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ProgramError(f"{folder}: metadata.json or the shapes are of another kind ({type(error).__name__}: {error})") from None
     return spec
 
 
@@ -77,9 +82,9 @@ def _metadata(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return dict(content[0] if isinstance(content, list) else content)
-    except (json.JSONDecodeError, UnicodeDecodeError, IndexError, TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError) as error:
         raise ProgramError(f"{path}: not the metadata of a compiled model ({type(error).__name__}: {error})") from error
 
 
@@ -124,7 +129,7 @@ def _output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
         _image(kind.imageType, row)
     elif word == "MultiArray":
         kind.multiArrayType.dataType = _BY_WORD.get(row.get("dataType", ""), 0)
-        kind.multiArrayType.shape.extend(json.loads(row.get("shape", "[]")))
+        kind.multiArrayType.shape.extend(parse_json(row.get("shape", "[]"), "shape"))
     elif word == "String":
         kind.stringType.SetInParent()
     elif word == "Int64":
@@ -136,13 +141,13 @@ def _output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
 def _array(array: FeatureTypes_pb2.ArrayFeatureType, tensor: MIL_pb2.TensorType, row: dict[str, Any]) -> None:
     array.dataType = _BY_ELEMENT.get(tensor.dataType, 0)
     sizes = [d.constant.size if d.WhichOneof("dimension") == "constant" else 0 for d in tensor.dimensions]
-    array.shape.extend(json.loads(row["shape"]) if row.get("shape") else sizes if all(sizes) else [])
+    array.shape.extend(parse_json(row["shape"], "shape") if row.get("shape") else sizes if all(sizes) else [])
 
 
 def _flexible(array: FeatureTypes_pb2.ArrayFeatureType, name: str, flexible: dict[str, Any], row: dict[str, Any]) -> None:
     """Allowed shapes: from metadata.json, else from the function's own attribute."""
-    ranges = json.loads(row.get("shapeRange", "[]")) or flexible.get("RangeDims", {}).get(name, [])
-    listed = json.loads(row.get("enumeratedShapes", "[]"))
+    ranges = parse_json(row.get("shapeRange", "[]"), "shapeRange") or flexible.get("RangeDims", {}).get(name, [])
+    listed = parse_json(row.get("enumeratedShapes", "[]"), "enumeratedShapes")
     listed = listed or [shapes[name] for shapes in flexible.get("EnumeratedShapes", {}).values() if name in shapes]
     default = flexible.get("DefaultShapes", {}).get(name)
     if default and not array.shape:

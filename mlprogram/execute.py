@@ -19,7 +19,7 @@ Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
 
 @dataclass(frozen=True)
 class Run:
-    """What lasts for one call: the caller's hook, generator and states."""
+    """What lasts for one call: the caller's hook and generator, and the value of every state as last written."""
 
     hook: Hook | None = None
     generator: torch.Generator | None = None
@@ -35,23 +35,30 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
                 result = _control(step, env, run)
             else:
                 arguments = {param: env[slot] for param, slot in step.plain}
-                for param, slot in step.halves:
-                    arguments[param] = env[slot].to(step.widen)
-                if step.others or step.wants_generator:
+                if not step.direct:
+                    for param, slot in step.halves:
+                        arguments[param] = env[slot].to(step.widen)
                     _add_others(arguments, step, env, run)
                 result = step.call(**arguments)
         except ProgramError:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
             raise ProgramError(f"{step.op.where()} failed: {error}; its inputs: {_describe(step, env)}") from error
-        if len(step.outputs) == 1 and not isinstance(result, tuple):
-            result = (result,)
-        for output, value in zip(step.outputs, result, strict=True):
-            if output.dtype is not None and (value.dtype is not output.dtype or value.shape != output.fixed):
-                value = _finish(step, output, value)
-            env[output.slot] = value if hook is None else _hooked(hook, step, output, value)
+        one = step.one
+        if one is not None and hook is None and not isinstance(result, tuple):  # what a loop does thousands of times
+            known = one.dtype is None or (result.dtype is one.dtype and result.shape == one.fixed)
+            env[one.slot] = result if known else _finish(step, one, result)
+        else:
+            _store(step, result if isinstance(result, tuple) else (result,), env, hook)
         for slot in step.frees:
             env[slot] = None
+
+
+def _store(step: Step, results: tuple, env: list[Any], hook: Hook | None) -> None:
+    """Every result in its place, in its declared type and shape, after the hook has seen it."""
+    for output, result in zip(step.outputs, results, strict=True):
+        value = _finish(step, output, result) if output.dtype is not None else result
+        env[output.slot] = value if hook is None else _hooked(hook, step, output, value)
 
 
 def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run) -> None:
@@ -81,6 +88,8 @@ def _widen(value: Any, dtype: torch.dtype | None) -> Any:
 
 def _finish(step: Step, output: Output, value: Any) -> Any:
     """Round a result to its declared type, and hold it against its declared shape."""
+    if value.dtype is output.dtype and value.shape == output.fixed:
+        return value
     if value.dtype != output.dtype:
         value = value.to(output.dtype)
     declared = output.shape
@@ -123,11 +132,13 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
         run_block(branch, env, run)
         return tuple(env[s] for s in branch.outputs)
     if kind == "while_loop":
+        done = step.gru.run(env) if step.gru is not None and run.hook is None else None
+        if done is not None:
+            return done
         return _loop(step, [env[s] for s in reads["loop_vars"]], env, run)
     if kind == "read_state":
-        return (run.states[reads["input"][0]].clone(),)
-    value = env[reads["data"][0]]  # write_state
-    run.states[reads["input"][0]].copy_(value)
+        return (run.states[reads["input"][0]],)
+    run.states[reads["input"][0]] = env[reads["data"][0]]  # write_state: no operation writes in place, so what was read stays
     return ()
 
 

@@ -1,22 +1,29 @@
-"""Write a file so that the old one stays until the new one is whole. What a killed process left aside, the next one removes.
+"""Text and JSON from files that nobody vouches for; files written so that the old one stays until the new one is whole.
 
 with aside(Path("forecast.json")) as path:
     path.write_text("{}")
+rules = read_json(Path("rules.json"))
+
+What a killed process left aside, the next one removes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from mlprogram.errors import ProgramError
 
 PREFIX = ".aside-"
-MAX_TEXT_BYTES = 100_000_000
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+MAX_TEXT_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
 
 
 @contextlib.contextmanager
@@ -32,6 +39,10 @@ def aside(target: Path) -> Iterator[Path]:
         try:
             yield path
             path.replace(place)
+        except OSError as problem:
+            if problem.errno in NO_ROOM:
+                raise ProgramError(f"cannot write {target}: {problem.strerror}; nothing was left half-written") from None
+            raise
         finally:
             path.unlink(missing_ok=True)
 
@@ -78,3 +89,24 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
         raise ProgramError(f"{path}: not UTF-8 ({problem.reason})") from None
+
+
+def read_json(path: Path) -> Any:
+    """Parsed JSON. Raises ProgramError as read_text and parse_json do."""
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, where: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """JSON from text; `where` names it in the ProgramError. Limits: MAX_INTEGER_DIGITS, and the depth that Python parses."""
+    try:
+        return json.loads(text, parse_int=_integer, object_pairs_hook=pairs)
+    except RecursionError:
+        raise ProgramError(f"{where} is not JSON that can be read: brackets nested too deep") from None
+    except ValueError as problem:
+        raise ProgramError(f"{where} is not JSON: {str(problem)[:200]}") from None
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_INTEGER_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)

@@ -54,6 +54,14 @@ class TensorSpec:
             return "[" + ", ".join(str(low) if low == high else f"{low}..{'' if high is None else high}" for low, high in self.ranges) + "]"
         return str(["any" if n == -1 else n for n in self.shape])
 
+    def refusal(self, shape: tuple[int, ...]) -> str:
+        """The words in which Core ML refuses a shape, so that a test which waits for them finds them; empty where they are not known."""
+        if self.shapes:
+            return f"; MultiArray Shape ({' x '.join(map(str, shape))}) was not in enumerated set of allowed shapes"
+        pairs = zip(shape, self.ranges, strict=False) if len(shape) == len(self.ranges) else ()
+        wrong = [(i, n, low, high) for i, (n, (low, high)) in enumerate(pairs) if n < low or (high is not None and n > high)]
+        return "".join(f"; Size ({n}) of dimension ({i}) is not in allowed range ({low}..{high})" for i, n, low, high in wrong[:1])
+
 
 def read_interface(package: Package, function: Function) -> tuple[dict[str, TensorSpec], dict[str, ValueType]]:
     """Input specifications in program order, and the states, of one function."""
@@ -161,8 +169,9 @@ def _tensor(spec: TensorSpec, value: Any) -> torch.Tensor:
     if tensor.is_floating_point() != want.is_float or (tensor.dtype == torch.bool) != (want.kind == "bool"):
         kinds = {"float": "any float type", "bool": "bool"}.get(want.kind, "any integer type whose values fit")
         raise ProgramError(f"input '{spec.name}' is {str(tensor.dtype).removeprefix('torch.')}; expected {want.name} ({kinds} is taken)")
-    if not spec.allows(tuple(tensor.shape)):
-        raise ProgramError(f"input '{spec.name}' has shape {list(tensor.shape)}; allowed: {spec.allowed()}")
+    shape = tuple(tensor.shape)
+    if not spec.allows(shape):
+        raise ProgramError(f"input '{spec.name}' has shape {list(shape)}; allowed: {spec.allowed()}{spec.refusal(shape)}")
     if not want.is_float and tensor.numel():
         _check_range(spec, tensor)
     return tensor

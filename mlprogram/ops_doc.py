@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constexpr import CONSTEXPR
+from mlprogram.files import aside
 from mlprogram.ops import CONTROL, FAMILIES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "mlprogram_ops.md"
@@ -75,7 +76,8 @@ def main(argv: list[str] | None = None) -> int:
     if parser.parse_args(argv).print:
         print(render_in_full())
     else:
-        DOCUMENT.write_text(render(), encoding="utf-8")
+        with aside(DOCUMENT) as path:
+            path.write_text(render(), encoding="utf-8")
         print(DOCUMENT.name)
     return 0
 

@@ -9,7 +9,6 @@ No Core ML object is ever built: the specification is read as a protobuf and the
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from mlprogram.compiled import read_compiled, stage_folders
 from mlprogram.errors import ProgramError
+from mlprogram.files import read_json
 from mlprogram.protos import Model_pb2
 from mlprogram.protos import coremltools as ct
 from mlprogram.weights import BlobFile
@@ -90,7 +90,7 @@ def _locate(folder: Path) -> tuple[Path, Path]:
     if not manifest.is_file():
         raise ProgramError(f"{folder}: not an .mlpackage, it has no Manifest.json")
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+        content = read_json(manifest)
         entries = content["itemInfoEntries"]
         model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
         if ".." in model.parts or (folder / "Data") not in model.parents:

@@ -20,10 +20,12 @@ import torch
 
 from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constants import Constants
-from mlprogram.dtypes import DType, dtype_of, to_torch
+from mlprogram.dtypes import BY_NAME, DType, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
+from mlprogram.gru_loop import GATES, GruLoop, recognized
 from mlprogram.ops import CONTROL, KERNELS, Kernel
+from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
 
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
@@ -49,7 +51,7 @@ class Step:
 
     `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed over as they are, `halves` fp16 tensors
     turned into `widen` first, `others` the rest: several slots, and the Python values that `host` names. `call` is None for control
-    flow, whose `blocks` the executor runs.
+    flow, whose `blocks` the executor runs, or `gru` in their place where nobody watches the steps of the loop.
     """
 
     op: Operation
@@ -64,6 +66,13 @@ class Step:
     outputs: tuple[Output, ...]
     blocks: tuple[BlockPlan, ...] = ()
     frees: tuple[int, ...] = ()
+    gru: GruLoop | None = None
+    one: Output | None = field(init=False)  # the output, if there is only one
+    direct: bool = field(init=False)  # every parameter is plain
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "one", self.outputs[0] if len(self.outputs) == 1 else None)
+        object.__setattr__(self, "direct", not (self.halves or self.others or self.wants_generator))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +170,8 @@ class _Planner:
         if op.op_type in CONTROL:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
-            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks)
+            gru = self._gru(op, scope) if op.op_type == "while_loop" and not self._precision.ane_numerics else None
+            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed: dict[str, Any] = {}
@@ -174,7 +184,8 @@ class _Planner:
                 values = [_python_value(self._known(op, n, scope).value) for n in names]
                 fixed[param] = values if many else values[0]
             else:
-                slots = tuple(self._slot(n, scope, widen, op.where()) for n in names)
+                last = op.op_type == "conv" and param == "weight" and self._rows_last(op, scope)
+                slots = tuple(self._slot(n, scope, widen, op.where(), last) for n in names)
                 bound.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in bound}
         others = tuple((param, slots) for param, slots in bound if param in host or isinstance(slots, tuple))
@@ -185,9 +196,34 @@ class _Planner:
         outputs = self._outputs(op, scope)
         return Step(op, call, tuple(bound), plain, halves, others, host, widen, kernel.wants_generator, outputs)
 
+    def _gru(self, op: Operation, scope: Mapping[str, int | Constant]) -> GruLoop | None:
+        """The loop as a GRU, if it is one. Its weights stand where the body's own operations read them."""
+        found = recognized(op, self.constants, self.types)
+        if found is None:
+            return None
+        known: dict[str, int | Constant] = {**self.constants, **scope}  # weights may be constants of the body
+        dtype = self._precision.working(BY_NAME[found.dtype])
+
+        def slot(name: str, widen: torch.dtype | None = None) -> int:
+            return self._slot(name, known, widen, op.where())
+
+        widen = torch.float32 if dtype == torch.float16 else None
+        counter, rows = (slot(n) for n in op.inputs["loop_vars"])
+        weights = tuple((slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES))
+        biases = tuple(tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES)
+        return GruLoop(slot(found.x), slot(found.end), counter, rows, weights, biases, dtype)
+
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is wanted."""
         return not isinstance(scope[name], Constant) and self.types[name].container == "tensor" and self.types[name].dtype.name == "fp16"
+
+    def _rows_last(self, op: Operation, scope: Mapping[str, int | Constant]) -> bool:
+        """Whether the constant weight of a convolution is wanted with its channels last."""
+        weight, x, groups = scope.get(op.inputs["weight"][0]), self.types.get(op.inputs["x"][0]), op.inputs.get("groups")
+        if not isinstance(weight, Constant) or np.ndim(weight.value) != 4:
+            return False
+        height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None
+        return rows_last(weight.value.shape, height, int(self._known(op, groups[0], scope).value) if groups else 1)
 
     def _kernel(self, op: Operation) -> Kernel:
         if self._precision.ane_numerics and op.op_type in ANE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
@@ -206,7 +242,9 @@ class _Planner:
             outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, fixed))
         return tuple(outputs)
 
-    def _slot(self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str) -> int:
+    def _slot(
+        self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str, channels_last: bool = False
+    ) -> int:
         """The slot of a value; a constant gets one for each type it is wanted in, so that no run converts it."""
         if name not in scope:
             raise ProgramError(f"{where}: there is no value '{name}' at this place")
@@ -219,8 +257,9 @@ class _Planner:
         if widen is not None and working == torch.float16:
             working = widen
         place = found.value.__array_interface__["data"][0] if found.value.nbytes > _SMALL else found.value.tobytes()
-        key = (place, found.value.shape, found.dtype.name, working)
-        return self._share(key, found.value, lambda: to_torch(found.value, found.dtype).to(working))
+        key = (place, found.value.shape, found.dtype.name, working, channels_last)
+        stored = torch.channels_last if channels_last else torch.preserve_format
+        return self._share(key, found.value, lambda: to_torch(found.value, found.dtype).to(working, memory_format=stored))
 
     def _share(self, key: tuple, owner: Any, make: Callable[[], Any]) -> int:
         if key not in self._shared:

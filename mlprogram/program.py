@@ -97,7 +97,8 @@ class Program:
         """Run the program.
 
         `inputs`: name -> np.ndarray or torch.Tensor. `hook(name, op_type, value)` sees every produced tensor in its working type
-        (fp16 under `declared`) and may give back a replacement of the same shape. `state`: from `make_state()`, updated in place.
+        (fp16 under `declared`) and may give back a replacement of the same shape. `state`: from `make_state()`, updated in place when the
+        run has ended (one that fails leaves it as it was).
         `generator`: needed by programs that draw random numbers. Gives {name: tensor} in the declared types (fp32 or fp64 for
         floats under exact and exact64). NaN and infinity in inputs are counted in `last_nonfinite` {name: (NaN, infinite)} and
         reported as a NonFiniteInput warning. Raises ProgramError for inputs that do not fit and for an operation that fails.
@@ -107,9 +108,15 @@ class Program:
         for name, tensor in tensors.items():
             env[self._slots[name]] = tensor.to(self.precision.working(BY_NAME[self.inputs[name].dtype]))
         del tensors  # the environment alone keeps them, so that they die at their last use
-        run_block(self._plan.body, env, Run(hook, generator, self._bind_states(state)))
+        kept = self._bind_states(state)
+        run = Run(hook, generator, dict(kept))
+        run_block(self._plan.body, env, run)
         named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)  # one value may be given back twice
-        return {name: _own(env[slot]) for name, slot in named}
+        outputs = {name: _own(env[slot]) for name, slot in named}
+        for slot, tensor in kept.items():
+            if run.states[slot] is not tensor:
+                tensor.copy_(run.states[slot])
+        return outputs
 
     def _bind_states(self, state: dict[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if self._states and state is None:

@@ -8,7 +8,8 @@ tests/test_conductor_document.py holds the document against the code.
 import argparse
 from pathlib import Path
 
-from core.errors import InputError
+from core.errors import InputError, run_cli
+from core.staging import staged
 from core.steps import EQUAL
 from pipeline.steps import STEPS, Step
 
@@ -36,11 +37,17 @@ def _row(step: Step) -> str:
     return f"| {step.name} | {', '.join(step.reads)} | {', '.join(step.writes)} | {near} | {step.says} |"
 
 
-def main() -> int:
+def run(argv: list[str] | None) -> int:
     """Rewrite the document."""
-    argparse.ArgumentParser(prog="pipeline.steps_doc", description=__doc__.splitlines()[0]).parse_args()
-    DOCUMENT.write_text(placed(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    argparse.ArgumentParser(prog="pipeline.steps_doc", description=__doc__.splitlines()[0]).parse_args(argv)
+    with staged(DOCUMENT) as aside:
+        aside.write_text(placed(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

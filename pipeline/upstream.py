@@ -19,7 +19,8 @@ import torch
 from core.config import DecoderConfig, KokoroConfig
 from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
 from core.errors import InputError
-from core.staging import scratch
+from core.staging import read_json
+from mlprogram.scratch import scratch
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -73,9 +74,7 @@ def has_upstreams_widths(config: KokoroConfig) -> bool:
 
 def upstream_of(checkpoint: "Checkpoint") -> KModel:
     """KModel with the checkpoint's weights, strictly loaded; a decoder of other widths is left out (Silence)."""
-    import json
-
-    model = empty_model(json.loads((checkpoint.folder / "config.json").read_text(encoding="utf-8")))
+    model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
     if not has_upstreams_widths(checkpoint.config):
         model.decoder = Silence()
     for name in ("bert", "bert_encoder", "predictor", "text_encoder", "decoder"):

@@ -135,14 +135,15 @@ def save(folder: Path, runs: "dict[str, Seams]", report: dict) -> None:
     """Tensors of every run, the report, and a plot of durations, pitch, energy and waveform."""
     import numpy as np
 
-    from core.staging import staged, write_json
+    from core.staging import staged_together, write_json
 
-    for name, seams in runs.items():
-        with staged(folder / f"{name}.npz") as aside, aside.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **seams)
-    write_json(folder / "seams.json", report)
-    with staged(folder / "seams.png") as aside:
-        plot(aside, runs)
+    places = [folder / f"{name}.npz" for name in runs] + [folder / "seams.png", folder / "seams.json"]
+    with staged_together(*((place, None) for place in places)) as (*arrays, picture, described):
+        for aside, seams in zip(arrays, runs.values(), strict=True):
+            with aside.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, **seams)
+        plot(picture, runs)
+        write_json(described, report)
 
 
 def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:

@@ -16,8 +16,9 @@ from core.errors import InputError
 from core.export import package_of_ours, save_package
 from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, tool_versions
-from core.staging import staged_together, temporary_files_in
+from core.staging import staged_together
 from mlprogram import Program
+from mlprogram.scratch import temporary_files_in
 from quantize.activations import calibration_inputs, input_ranges
 from quantize.coverage import Coverage
 from quantize.equalize import channel_sizes, equalized
@@ -64,6 +65,7 @@ def build_compressed(
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, None)
     with staged_together(*targets) as (aside, described), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
         stage = stage_of(checkpoint, parent)
+        method = method.in_form(form)
         method = unbalanced(method) if recipe and method.by_recipe and not recipe.multiplies_integers else method
         source = source_of(method, stage, parent, Path(work), recipe)
         before = Program(source.package)
@@ -119,7 +121,7 @@ def balanced(method: Method, stage: VocoderStage, recipe: Recipe | None) -> tupl
 
     figures = [held("with balanced channels", copy, EXACT_DB)]
     if settings.follow:
-        copy = following(copy, {path: cap for path, cap in envelope_caps(copy, clips).items() if path in chosen})
+        copy = following(copy, {path: cap for path, cap in envelope_caps(copy, clips, settings.columns).items() if path in chosen})
         figures.append(held("that also follows time", copy, RIPPLE_DB))
     return copy, tuple(figures)
 

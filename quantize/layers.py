@@ -18,10 +18,11 @@ from core.layers import StyleAffine
 from mlprogram import Program
 from mlprogram.examine.cost import count_macs
 from mlprogram.graph import Operation
-from vocoder.prepared import Ramp
+from vocoder.prepared import Ramp, Repeat, TapSum
 from vocoder.windowed.model import WindowedVocoder
 
 CONVOLUTIONS = ("conv", "conv_transpose")
+MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
 ALL_STYLES = "styles"  # the windowed form's one product for the affines of all norms
 
 
@@ -59,8 +60,8 @@ class _Names:
 
 def _literal_names(vocoder: nn.Module) -> _Names:
     layers = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
-    styles, ramps = ({path for path, module in vocoder.named_modules() if isinstance(module, kind)} for kind in (StyleAffine, Ramp))
-    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, ramps)
+    styles, movers = ({path for path, module in vocoder.named_modules() if isinstance(module, kind)} for kind in (StyleAffine, MOVERS))
+    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, movers)
 
 
 def _engine_names(engine: WindowedVocoder) -> _Names:
@@ -71,9 +72,9 @@ def _engine_names(engine: WindowedVocoder) -> _Names:
     }
     names = {name: name.removesuffix(".weight") for name in kernels}
     fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
-    ramps = {path for path, module in engine.named_modules() if isinstance(module, Ramp)}
+    movers = {path for path, module in engine.named_modules() if isinstance(module, MOVERS)}
     layers = {name.replace(".", "_"): layer for name, layer in names.items()}
-    return _Names(layers, set(names.values()) - ramps, {ALL_STYLES}, fixed | ramps)
+    return _Names(layers, set(names.values()) - movers, {ALL_STYLES}, fixed | movers)
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:

@@ -61,7 +61,7 @@ class Ready:
         """As a package of these settings measures them."""
         sizes = channel_sizes(vocoder, sentences)
         copy = equalized(vocoder, sizes, settings.exponent)
-        caps = envelope_caps(copy, sentences) if settings.follow else {}
+        caps = envelope_caps(copy, sentences, settings.columns) if settings.follow else {}
         return cls(sizes, caps, input_sizes(following(copy, caps), sentences, settings.percentile), settings.exponent)
 
     def vocoder(self, plain: Vocoder, chosen: frozenset[str]) -> Vocoder:

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
+from core.contract import LITERAL, without_host_tail
 from core.errors import InputError
 
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
@@ -72,8 +73,10 @@ class PaletteWeights:
 
 
 # Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
-# decoder, 5 % of the arithmetic. With all of the decoder but its first layers in int8 real Kokoro misses two gates (docs/quantization.md).
-FLOAT_INPUTS = ("encode.*", "decode.*", "asr_res.*", "residual", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
+# decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler.
+FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
+# The literal form's decoder, 5 % of the arithmetic: in int8 one gate cannot be told from its limit (docs/quantization.md).
+DECODER = ("encode.*", "decode.*", "asr_res.*")
 Weights = LinearWeights | BlockWeights | PaletteWeights
 
 
@@ -83,15 +86,17 @@ class Activations:
 
     exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
     all sentences is the range (100 = the largest peak). follow: blocks of short reach read values divided by an envelope that follows time
-    (quantize/following.py).
+    (quantize/following.py). columns: and the decoder's, column by column.
     float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
-    fp32 tail always do.
+    fp32 tail always do. literal_float: more of them in the literal form.
     """
 
     exponent: float = 0.7
     percentile: float = 99.999
     follow: bool = True
+    columns: bool = True
     float_inputs: tuple[str, ...] = FLOAT_INPUTS
+    literal_float: tuple[str, ...] = DECODER
     clips: int = 16
 
     def __post_init__(self) -> None:
@@ -99,6 +104,11 @@ class Activations:
         _require(90.0 <= self.percentile <= 100.0, f"percentile is {self.percentile}: 90 to 100 is needed")
         _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
         _require(self.exponent > 0 or not self.follow, "follow needs an exponent above 0: the package is converted anew for both")
+
+    def in_form(self, form: str) -> "Activations":
+        """As a package of this form is built: its own exceptions among `float_inputs`."""
+        own = self.literal_float if without_host_tail(form) == LITERAL else ()
+        return dataclasses.replace(self, float_inputs=(*self.float_inputs, *own), literal_float=())
 
     def takes(self, layer: str) -> bool:
         """Whether no exception names a layer's input."""
@@ -153,6 +163,10 @@ class Method:
     def balances(self) -> bool:
         """Whether channels are balanced before anything is quantized."""
         return self.activations is not None and self.activations.exponent > 0
+
+    def in_form(self, form: str) -> "Method":
+        """As a package of this form is built."""
+        return self if self.activations is None else dataclasses.replace(self, activations=self.activations.in_form(form))
 
     def int8_activations(self) -> Activations:
         """How inputs become int8. InputError for a method that keeps them in float."""
@@ -212,7 +226,8 @@ def _truth(text: str) -> bool:
 def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
     kinds: dict[str, Callable[[str], Any]] = {
-        "exponent": float, "percentile": float, "follow": _truth, "clips": int, "float_inputs": _names,
+        "exponent": float, "percentile": float, "follow": _truth, "columns": _truth, "clips": int, "float_inputs": _names,
+        "literal_float": _names,
     }  # fmt: skip
     _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
     try:

@@ -4,8 +4,10 @@ model = compressed(Path("build/KokoroVocoder-demo-fp16.mlpackage"), plan, peaks=
 """
 
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from quantize.gptq import Fit
 
+_Palette = tuple[np.ndarray, np.ndarray]  # table, index of every weight
+
 
 def compressed(
     package: Path, plan: tuple[LayerPlan, ...], peaks: Mapping[str, float], fits: Mapping[str, "Fit"] = MappingProxyType({})
@@ -34,7 +38,8 @@ def compressed(
 
     Nothing is loaded for prediction.
     """
-    with quiet_coremltools():
+    palettes = sum(isinstance(entry.weights, PaletteWeights) for entry in plan)
+    with _counted(palettes) as done, quiet_coremltools():
         import coremltools as ct
         from coremltools.models.utils import _apply_graph_pass
 
@@ -43,24 +48,36 @@ def compressed(
             model = ct.models.MLModel(str(copy), skip_model_load=True)
             from quantize.scales import ScalesIntoQuantize
 
-            passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_weight_passes(plan, fits)]
+            passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_weight_passes(plan, fits, done)]
             return _apply_graph_pass(model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True)
 
 
-def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"]) -> list[Any]:
+@contextmanager
+def _counted(palettes: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr while palettes are made, which takes minutes where they are fitted; what is given advances it by one."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(file=sys.stderr)  # this one: what coremltools says to sys.stderr later is dropped
+    with Progress(console=console, transient=True, disable=not palettes, redirect_stderr=False) as progress:
+        task = progress.add_task("palettes", total=palettes)
+        yield lambda: progress.advance(task)
+
+
+def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"], done: Callable[[], None]) -> list[Any]:
     """One pass for palettes, one for integers, each told which weight constants are its own."""
     from coremltools.optimize.coreml import OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights, palettize_weights
 
     passes = []
     for make, kinds in ((palettize_weights, PaletteWeights), (linear_quantize_weights, LinearWeights | BlockWeights)):
-        configs = {e.layer.weight: _config(e.weights, e.layer, fits) for e in plan if isinstance(e.weights, kinds)}
+        configs = {e.layer.weight: _config(e.weights, e.layer, fits, done) for e in plan if isinstance(e.weights, kinds)}
         if configs:
             passes.append(make(OptimizationConfig(global_config=None, op_name_configs=configs), fake_compression=False))
     return passes
 
 
-def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit"]) -> Any:
+def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit"], done: Callable[[], None]) -> Any:
     """coremltools' configuration for one layer. The size limit was applied by the plan."""
     from coremltools.optimize.coreml import OpLinearQuantizerConfig, OpPalettizerConfig
 
@@ -68,12 +85,19 @@ def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit"]) -> Any:
         make = partial(fits[layer.name] if weights.gptq else palette, bits=weights.bits)
         if layer.op_type == "conv_transpose":
             make = partial(_swapped, make=make)
-        return OpPalettizerConfig(mode="custom", lut_function=make, weight_threshold=0)
+        return OpPalettizerConfig(mode="custom", lut_function=partial(_told, make=make, done=done), weight_threshold=0)
     linear = {"mode": "linear_symmetric", "dtype": f"int{weights.bits}", "weight_threshold": 0}
     block = weights.block_of(layer.channels) if isinstance(weights, BlockWeights) else 0
     if block:
         return OpLinearQuantizerConfig(granularity="per_block", block_size=block, **linear)
     return OpLinearQuantizerConfig(granularity="per_channel", **linear)
+
+
+def _told(weight: np.ndarray, make: Callable[[np.ndarray], _Palette], done: Callable[[], None]) -> _Palette:
+    """`make`, and then `done`."""
+    made = make(weight)
+    done()
+    return made
 
 
 def _swapped(weight: np.ndarray, make: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

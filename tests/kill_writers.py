@@ -95,7 +95,7 @@ def _vectors(path: Path) -> None:
 
     index = load_index(path)
     for utterance in index["utterances"]:
-        for tensor in utterance["tensors"]:
+        for tensor in utterance["tensors"].values():
             assert sha256_of(path / tensor["file"]) == tensor["sha256"]
 
 

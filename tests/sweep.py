@@ -1,11 +1,12 @@
 """Thousands of seeded bad invocations over all commands, and a table of what went wrong: nothing should.
 
-    python -m tests.sweep --count 10000 [--seed 0] [--fresh 200] [--workers 2] [--place /dev/shm]
+    python -m tests.sweep --count 10000 [--seed 0] [--fresh 500] [--workers 2] [--place /dev/shm] [--log sweep.jsonl --minutes 9]
     python -m tests.sweep --only 4711 [--seed 0]             # one case again, with all that it said
 
 Each case is a forked copy of a process that has imported everything; work that takes seconds (conversions, judging, training) is stood in
-for by "it went to work". Every so many cases are run again as commands of their own, half of them in bad surroundings: no room, no home, a
-terminal of ASCII, a reader that goes away. Exit 0: nothing went wrong. Exit 1: something did. The last line of stdout is one JSON object.
+for by "it went to work". --fresh more are commands of their own: one half cases of before, which must end with the exit code that the
+copy had; the other good calls in bad surroundings: no room, no home, a terminal of ASCII, a reader that goes away. Exit 0: nothing went
+wrong. Exit 1: something did. Exit 3: --minutes ended it. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.sweep_calls import CALLS, Case, actions_of, drawn, other_commands
-from tests.sweep_child import Ended, as_command, forked, stood_in
+from tests.sweep_child import WORK, Ended, as_command, forked, stood_in
 from tests.sweep_judge import FAULTS, Verdict, judged
 from tests.sweep_world import World
 
@@ -59,17 +60,26 @@ class Sweep:
         """In a copy of this process."""
         return self.verdict(self.case(number), lambda case: forked(case, self.world.root, 10.0 if case.command in CALLS else 1.2))
 
-    def alone(self, number: int) -> Verdict | None:
-        """As a command of its own; every second one is a good call in bad surroundings. None for arguments that no shell can give."""
+    def alone(self, number: int, known: dict[int, Verdict]) -> Verdict | None:
+        """As a command of its own. Even: a case that is `known` from its copy. Odd: a good call in bad surroundings. None: no shell can."""
         case, draw = self.case(number), random.Random(f"{self.seed}/{number}/alone")
         if number % 2:
             command = draw.choice(sorted(CALLS))
             argv = [a.replace("{user}", str(self.world.user)) for a in draw.choice(CALLS[command])]
             argv = [a.replace("{repository}", str(self.world.root / "repository")) for a in argv]
             case = Case(number, command, tuple(argv))
-        elif case.command not in CALLS or any("\0" in a or len(a) > 100_000 for a in case.argv):
+        elif case.command not in CALLS or known[number].code == WORK or any("\0" in a or len(a) > 100_000 for a in case.argv):
             return None
-        return self.verdict(case, lambda case: as_command(case, self.world.root, draw.choice(SURROUNDINGS) if number % 2 else ""))
+        found = self.verdict(case, lambda case: as_command(case, self.world.root, draw.choice(SURROUNDINGS) if number % 2 else ""))
+        return replace(found if number % 2 else agreed(found, known[number]), alone=True)
+
+
+def agreed(alone: Verdict, copied: Verdict) -> Verdict:
+    """A command of its own ends as its copy in the warm process did, or that is a fault of the sweep."""
+    if alone.code == copied.code or copied.faults:
+        return alone
+    faults = alone.faults | {"differs": f"{copied.code} in the copy, {alone.code} alone"}
+    return replace(alone, faults=faults, said=alone.said or f"{alone.spoilt}")
 
 
 SURROUNDINGS = (
@@ -80,24 +90,23 @@ SURROUNDINGS = (
 
 def part(arguments: argparse.Namespace, share: int) -> list[Verdict]:
     """Every `workers`th case, in a world of its own."""
-    place = Path(tempfile.mkdtemp(prefix="sweep-", dir=arguments.place))
+    place, ends = Path(tempfile.mkdtemp(prefix="sweep-", dir=arguments.place)), time.monotonic() + 60 * arguments.minutes
     try:
         sweep = Sweep(World.made(place / "w"), arguments.seed)
-        numbers = range(share, arguments.count, arguments.workers)
-        found, started = _known(arguments.log), time.monotonic()
-        known = {verdict.number for verdict in found}
-        for done, number in enumerate(number for number in numbers if number not in known):
-            found.append(sweep.forked(number))
-            _keep(arguments.log, found[-1])
-            for fault, what in found[-1].faults.items():
-                print(f"#{number} {found[-1].command} {fault}: {what}", file=sys.stderr, flush=True)
-            if done % 500 == 499:
-                wrong = sum(bool(verdict.faults) for verdict in found)
-                print(
-                    f"{len(found)} of {len(numbers)}, {wrong} with faults, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
-                )
-        alone = [sweep.alone(number) for number in range(share, arguments.fresh, arguments.workers)]
-        return [*found, *filter(None, alone)]
+        found = [verdict for verdict in _known(arguments.log) if verdict.number % arguments.workers == share]
+        copies = {verdict.number: verdict for verdict in found if not verdict.alone}
+        alone = {verdict.number for verdict in found if verdict.alone}
+        for number in range(share, arguments.count, arguments.workers):
+            if time.monotonic() > ends:
+                break
+            if number not in copies:
+                copies[number] = sweep.forked(number)
+                found += _kept(arguments.log, copies[number])
+            due = len(alone) * arguments.workers * arguments.count < arguments.fresh * (number + 1)
+            if due and number not in alone and (told := _kept(arguments.log, sweep.alone(number, copies))):
+                alone.add(number)
+                found += told
+        return found
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -108,18 +117,24 @@ def _known(log: Path | None) -> list[Verdict]:
     return [Verdict(**json.loads(line)) for line in lines]
 
 
-def _keep(log: Path | None, verdict: Verdict) -> None:
+def _kept(log: Path | None, verdict: Verdict | None) -> list[Verdict]:
+    """Said and written down; none where there was none."""
+    if verdict is None:
+        return []
+    for fault, what in verdict.faults.items():
+        print(f"#{verdict.number} {verdict.command} {fault}: {what}", file=sys.stderr, flush=True)
     if log is not None:
         with log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(vars(verdict)) + "\n")
+    return [verdict]
 
 
 def shares(arguments: argparse.Namespace) -> list[Verdict]:
     """All parts, each in a process of its own where there are several."""
     if arguments.workers == 1:
         return part(arguments, 0)
-    names = ("count", "seed", "fresh", "place", "workers")
-    given = [word for name in names for word in (f"--{name}", str(getattr(arguments, name)))]
+    names = ("count", "seed", "fresh", "place", "workers", "minutes", "log")
+    given = [word for name in names if getattr(arguments, name) is not None for word in (f"--{name}", str(getattr(arguments, name)))]
     command = [sys.executable, "-m", "tests.sweep", *given, "--share"]
     running = [subprocess.Popen([*command, str(share)], stdout=subprocess.PIPE, text=True) for share in range(arguments.workers)]
     found = []
@@ -156,11 +171,12 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code of the sweep."""
     parser = argparse.ArgumentParser(prog="tests.sweep", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="cases in forked processes (default: %(default)s)")
-    parser.add_argument("--fresh", type=int, default=200, help="commands of their own beside them (default: %(default)s)")
+    parser.add_argument("--fresh", type=int, default=500, help="commands of their own beside them (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()), help="where the sandbox is made (default: %(default)s)")
-    parser.add_argument("--log", type=Path, help="keeps every verdict; a run that was ended goes on from there (one worker)")
+    parser.add_argument("--log", type=Path, help="keeps every verdict; a run that was ended goes on from there")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no case begins later than this")
     parser.add_argument("--only", type=int, help="this case alone, with all that it said")
     parser.add_argument("--share", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
@@ -175,8 +191,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     verdicts = shares(arguments)
     counts = table(verdicts)
-    print(json.dumps({"cases": len(verdicts), "seed": arguments.seed, **counts}))
-    return int(any(counts.values()))
+    alone = sum(verdict.alone for verdict in verdicts)
+    print(json.dumps({"cases": len(verdicts), "alone": alone, "seed": arguments.seed, **counts}))
+    return 1 if any(counts.values()) else 3 if len(verdicts) - alone < arguments.count or alone < arguments.fresh else 0
 
 
 if __name__ == "__main__":

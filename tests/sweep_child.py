@@ -8,6 +8,7 @@ import importlib
 import io
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import Any, NoReturn
 
 from tests.sweep_calls import CALLS, Case
 
+ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # .parts, .jsonl: chunks of a book, measured layers, as they come
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced",
@@ -41,11 +43,12 @@ class Reached(BaseException):
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code or what happened instead; what it said on stderr; the trace, if there is one."""
+    """Exit code or what happened instead; what it said on stderr; the trace, if there is one; a file it wrote under its own name."""
 
     code: int | str
     error: str = ""
     trace: str = ""
+    direct: str = ""
 
 
 def reached(*_: object, **__: object) -> NoReturn:
@@ -110,7 +113,7 @@ def _called(case: Case, root: Path) -> Ended:
     error = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
     sys.stdin, sys.stdout = io.TextIOWrapper(io.BytesIO(case.stdin)), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     sys.stderr = error
-    trace = ""
+    trace, direct = "", writes_watched(root)
     try:
         code: Any = importlib.import_module(case.module).main(case.given)
         sys.stdout.flush()
@@ -122,17 +125,32 @@ def _called(case: Case, root: Path) -> Ended:
         code, trace = TRACEBACK, traceback.format_exc()
     error.flush()
     said = error.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:])
+    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:], next(iter(direct), ""))
+
+
+def writes_watched(root: Path) -> list[str]:
+    """From now on in this process: the files below ROOT that are opened for writing and are neither aside nor temporary."""
+    found: list[str] = []
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
+            place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
+            temporary = place.startswith(f"{root}/tmp/") or os.path.isdir(place)  # noqa: PTH112  a folder: O_TMPFILE
+            if place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
+                found.append(place.removeprefix(f"{root}/"))
+
+    sys.addaudithook(hook)
+    return found
 
 
 def _wait(child: int, limit_s: float) -> str:
     """ "" when it ended by itself; else it was killed: "works" where it used its core, "waits" where it did not."""
     started, pause = time.monotonic(), 0.001
     while True:
-        ended, _ = os.waitpid(child, os.WNOHANG)
+        time.sleep(pause)
+        ended, _ = os.waitpid(child, os.WNOHANG)  # after the sleep: this process itself may have been stopped
         if ended:
             return ""
-        time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
         busy, queued = _times(child)
         if time.monotonic() - started - queued > limit_s:
@@ -164,8 +182,9 @@ def as_command(case: Case, root: Path, surroundings: str, limit_s: float = 20.0)
         try:
             _, error = process.communicate(case.stdin if more["stdin"] == subprocess.PIPE else None, timeout=limit_s * 6)
         except subprocess.TimeoutExpired:
+            idle_s = limit_s * 6 - sum(_times(process.pid))
             os.killpg(process.pid, signal.SIGKILL)
-            return Ended(WORK if _times(process.pid)[0] > limit_s else HANG)
+            return Ended(HANG if idle_s > limit_s * 2 else WORK, trace=KILLED)
     said = error.decode("utf-8", "replace")
     crashed = process.returncode < 0
     trace = said if "Traceback" in said or crashed else ""

@@ -13,7 +13,7 @@ from tests.sweep_calls import CALLS, Case
 from tests.sweep_child import CRASH, HANG, KILLED, TRACEBACK, WORK, Ended
 from tests.sweep_world import USERS, Stat
 
-FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "unclear")
+FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear", "differs")
 ASIDE = re.compile(r"(^|/)(\.staged-|\.aside-)|\.part$")
 
 
@@ -28,6 +28,7 @@ class Verdict:
     faults: dict[str, str] = field(default_factory=dict)
     said: str = ""
     spoilt: tuple[str, ...] = ()
+    alone: bool = False
 
 
 def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path, seconds: float) -> Verdict:
@@ -50,10 +51,12 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
     outside = [name for name in files if name not in left and not _within(name, places) and not _own_tree(name, case)]
     if outside:
         faults["outside"] = _kind_of(sorted(outside)[0])
+    if ended.direct:
+        faults["direct"] = _kind_of(ended.direct)
     line = next((told for told in reversed(ended.error.splitlines()) if "error: " in told), "")
     if ended.code == 2 and (not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))):
         faults["unclear"] = line[:80] or ended.error[-80:]
-    said = f"{list(case.argv)} {case.damage} -> {ended.code}: {line[:300]}" if faults else ""
+    said = f"{[argument[:300] for argument in case.argv]} {case.damage} -> {ended.code}: {line[:300]}" if faults else ""
     return Verdict(case.number, case.command, ended.code, round(seconds, 3), faults, f"{said}\n{ended.trace[-1500:]}" if faults else "")
 
 

@@ -20,10 +20,12 @@ from bench import chain, g2p_misaki, g2p_speed
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core import staging
 from core.errors import InputError, run_cli
-from core.staging import discard, recover, scratch, staged, staged_together, write_json
+from core.staging import discard, recover, staged, staged_together, write_json
+from mlprogram import scratch as temporary
 from mlprogram.__main__ import main as mlprogram
 from mlprogram.errors import LONGEST_LINE, one_line
 from mlprogram.files import aside
+from mlprogram.scratch import scratch
 from pipeline.build import main as build
 from pipeline.bundle import main as bundle
 from pipeline.journal import Journal, journal_of_ours
@@ -107,7 +109,7 @@ class TestStaging:
                     path.unlink()
 
         with monkeypatch.context() as patch:
-            patch.setattr(staging, "_removed", half)
+            patch.setattr(staging, "removed", half)
             with staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
         recover(tmp_path)
@@ -122,7 +124,7 @@ class TestStaging:
         (left / "plan.json").write_text('["p"]')
         (left / "owner.lock").touch()
         with monkeypatch.context() as patch:
-            patch.setattr(staging, "_removed", lambda folder: shutil.rmtree(folder / "new"))
+            patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
             recover(tmp_path)
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
@@ -169,7 +171,7 @@ class TestStaging:
 
     def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
         """The folder of a process that had not locked it yet was taken for a leftover; the process went on in a folder that was gone."""
-        real, gone = staging._locked, []
+        real, gone = temporary.locked, []
 
         def late(path: Path, flags: int = os.O_RDWR) -> int | None:
             if not gone and flags & os.O_CREAT:
@@ -179,11 +181,11 @@ class TestStaging:
                 gone.append(path)
             return real(path, flags)
 
-        staging._locked = late
+        temporary.locked = late
         try:
             write_json(tmp_path / "x.json", [1])
         finally:
-            staging._locked = real
+            temporary.locked = real
         assert gone and json.loads((tmp_path / "x.json").read_text()) == [1] and names(tmp_path) == ["x.json"]
 
     def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ class TestStaging:
 
     def test_a_folder_is_discarded_at_one_stroke(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         our_folder(tmp_path / "v")
-        monkeypatch.setattr(staging, "_removed", lambda _: None)  # killed before anything inside was removed
+        monkeypatch.setattr(staging, "removed", lambda _: None)  # killed before anything inside was removed
         discard(tmp_path / "v")
         assert not (tmp_path / "v").exists()
         monkeypatch.undo()
@@ -208,7 +210,7 @@ class TestStaging:
 
     def test_scratch_of_a_killed_process_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        code = "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from core.staging import scratch\n"
+        code = "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from mlprogram.scratch import scratch\n"
         code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
         assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False).returncode == -signal.SIGKILL
         assert list(tmp_path.rglob("x"))

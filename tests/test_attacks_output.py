@@ -138,7 +138,7 @@ def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
             patch.setattr(staging.Path, name, dying(getattr(Path, name)))
         patch.setattr(staging.shutil, "copy2", dying(staging.shutil.copy2))
         patch.setattr(staging, "_roll_back", lambda folder: [])
-        patch.setattr(staging, "_removed", lambda _: None)
+        patch.setattr(staging, "removed", lambda _: None)
         try:
             with staged_together((parent / "p", of_ours), (parent / "p.json", None)) as (package, manifest):
                 our_folder(package, "new")

@@ -38,6 +38,8 @@ def test_dials_name_gates_and_keep_the_length(dial: Dial) -> None:
     signal = 0.1 * np.random.default_rng(0).standard_normal(96_000)
     for amount in (dial.amounts[0], dial.amounts[-1]):
         assert dial.damage(signal, amount).shape == signal.shape
+        short = signal[:12_000]  # half a second, the shortest sentence
+        assert dial.damage(short, amount).shape == short.shape
     errors = [np.square(dial.damage(signal, amount) - signal).sum() for amount in (dial.amounts[0], dial.amounts[-1])]
     assert errors[0] > 0
     assert errors[0] < errors[1] or dial.unit in ("cents", "samples")  # noise that is moved is as far from itself at once

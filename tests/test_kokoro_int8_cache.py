@@ -131,8 +131,9 @@ def test_voices_that_were_added_stay(small: list[bytes]) -> None:
 
 def test_leftovers_of_a_killed_process_go() -> None:
     left = cache_folder() / ".staged-killed"
-    left.mkdir(parents=True)
-    (left / WEIGHTS).write_bytes(b"half")
+    (left / "new").mkdir(parents=True)
+    (left / "new" / WEIGHTS).write_bytes(b"half")
+    (left / "owner.lock").touch()
     assert not [path for path in names(cached()) if ".staged" in path]
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.special
+import torch
 
+from mlprogram.ops import KERNELS
 from tests.mlprogram_build import Case, check
 
 Rng = np.random.Generator
@@ -251,3 +253,21 @@ CASES: dict[str, Callable[[Rng], Case]] = {
 def test_operation(op: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(sum(map(ord, op)))
     check(op, [CASES[op](rng) for _ in range(5)], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["gelu", "sigmoid", "silu", "tanh"])
+def test_fp16_kernel_rounds_once(name: str) -> None:
+    """PyTorch's fp16 kernels that are used as they are: of every fp16 value what fp32 gives, rounded."""
+    values = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.float16)
+    run = KERNELS[name].run
+    assert KERNELS[name].half
+    torch.testing.assert_close(run(values), run(values.float()).half(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_softmax_of_fp16_is_the_nearest_value(axis: int) -> None:
+    x = (torch.randn(40, 50, 60, generator=torch.Generator().manual_seed(axis)) * 3).half()
+    exact = torch.softmax(x.double(), axis)
+    found = KERNELS["softmax"].run(x, axis=axis).half().double()
+    step = 2.0 ** (torch.floor(torch.log2(exact)).clamp(min=-14) - 10)
+    assert float(((found - exact).abs() / step).max()) <= 0.502  # half a step and the error of fp32

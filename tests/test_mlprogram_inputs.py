@@ -293,3 +293,12 @@ def test_bare_model_file_runs(package: Path, tmp_path: Path) -> None:
     shutil.copytree(inside, tmp_path / "bare")
     x = {"x": np.ones(SHAPES[0], np.float32)}
     assert torch.equal(Program(tmp_path / "bare" / "model.mlmodel")(x)["y"], Program(package)(x)["y"])
+
+
+def test_a_shape_is_refused_in_core_mls_words_too() -> None:
+    """coremltools' users and tests match these words."""
+    ranged = TensorSpec("x", "fp32", (3, 1), ranges=((3, 5), (1, None)))
+    assert ranged.refusal((99, 0)) == "; Size (99) of dimension (0) is not in allowed range (3..5)"
+    assert ranged.refusal((4, 1)) == "" and ranged.refusal((4,)) == ""
+    listed = TensorSpec("x", "fp32", (1, 3), shapes=((1, 3), (1, 4)))
+    assert listed.refusal((1, 29)) == "; MultiArray Shape (1 x 29) was not in enumerated set of allowed shapes"

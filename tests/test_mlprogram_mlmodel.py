@@ -20,7 +20,7 @@ from coremltools.proto import FeatureTypes_pb2, Model_pb2
 from PIL import Image
 from torch import nn
 
-from mlprogram import MLModel, ProgramError
+from mlprogram import MLModel, Program, ProgramError
 from tests.mlprogram_build import save
 
 IOS17, IOS18 = ct.target.iOS17, ct.target.iOS18
@@ -142,6 +142,30 @@ def test_class_label_and_probabilities(labels: list, tmp_path: Path) -> None:
     (chances,) = (value for value in out.values() if isinstance(value, dict))
     assert list(chances) == labels
     assert sum(chances.values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_what_was_read_of_a_state_stays_when_it_is_written(tmp_path: Path) -> None:
+    placeholders = {"x": mb.placeholder(shape=(1,), dtype=types.fp16), "s": StateTensorPlaceholder((3,), types.fp16)}
+    with Function(placeholders, opset_version=IOS18) as function:
+        before = mb.read_state(input=function.inputs["s"])
+        after = mb.slice_update(x=before, update=function.inputs["x"], begin=[1], end=[2])
+        written = mb.coreml_update_state(state=function.inputs["s"], value=after)
+        function.set_outputs([mb.identity(x=v, name=n) for n, v in (("before", before), ("after", written))])
+    program = Program(save(function, tmp_path / "s.mlpackage", IOS18))
+    state = program.make_state()
+    held = state["s"]
+    for x, was in ((4, 0), (7, 4)):
+        out = program({"x": np.array([x], np.float16)}, state=state)
+        assert (out["before"].tolist(), out["after"].tolist()) == ([0, was, 0], [0, x, 0])
+    assert held is state["s"] and held.tolist() == [0, 7, 0]  # in place
+    with pytest.raises(RuntimeError, match="stop here"):
+        program({"x": np.array([9], np.float16)}, state=state, hook=_stop_at_after)
+    assert held.tolist() == [0, 7, 0]  # a run that fails leaves the state as it was
+
+
+def _stop_at_after(name: str, kind: str, value: object) -> None:
+    if name == "after":
+        raise RuntimeError("stop here")
 
 
 def test_state_is_kept_between_calls(tmp_path: Path) -> None:

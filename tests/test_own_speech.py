@@ -8,7 +8,7 @@ import pytest
 
 from core import sources
 from core.checkpoint import DEMO_FOLDER, Checkpoint
-from core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
+from core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
 from core.corpus import letters, require_disjoint, speech_lines
 from core.errors import InputError
 from core.sealed import read_sealed_arrays
@@ -80,6 +80,8 @@ def test_what_is_judged_is_never_tuned_on(demo: Checkpoint, monkeypatch: pytest.
 def test_the_bundled_sets_pass(demo: Checkpoint) -> None:
     require_disjoint(own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)])
     assert len(judged_clips(demo, count=5)) == 5
+    both = judged_clips(demo, BOTH)
+    assert [clip.id for clip in both] == [clip.id for name in (JUDGED, SECOND) for clip in own_speech(demo, name)] and len(both) == 48
 
 
 def test_the_speed_comes_with_them(demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from core.errors import InputError
 from core.figures import snr_db
 from core.layers import Conv
 from quantize.equalize import channel_sizes, divided, equalized, sites
-from quantize.following import envelope_caps, followed, following
+from quantize.following import envelope_caps, followed, following, tapped
 from quantize.measure import read_log
 from quantize.methods import METHODS, SCHEMES
 from quantize.plan import int8_paths
@@ -22,7 +22,7 @@ from quantize.simulate import activation_grid, input_sizes, simulated
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
-from vocoder.prepared import Envelope, PreparedConv, preparation
+from vocoder.prepared import RANGE, Envelope, Peaks, PreparedConv, TappedConv, preparation
 
 FRAMES = 12
 
@@ -78,15 +78,15 @@ class TestEqualization:
         assert all(torch.equal(a, b) for a, b in zip(vocoder.state_dict().values(), same.state_dict().values(), strict=True))
 
     def test_only_what_sizes_name_is_balanced(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
-        """The decoder's weights stay as they are when its inputs stay in float: int8 weights would have the scales to hold too."""
+        """Weights stay as they are where inputs stay in float: int8 weights would have the scales to hold too."""
         sizes = channel_sizes(vocoder, [clip])
         chosen = int8_paths(METHODS["w8a8"], sizes, None)
-        assert "generator.resblocks.0.convs1.0" in chosen and "decode.0.conv1" not in chosen and "encode.conv1x1" not in chosen
+        assert {"generator.resblocks.0.convs1.0", "decode.0.conv1"} <= chosen and not {"encode.conv1", "generator.ups.1"} & chosen
         balanced = equalized(vocoder, {path: size for path, size in sizes.items() if path in chosen}, 0.7)
         before, after = (dict(v.named_parameters()) for v in (vocoder, balanced))
         same = {name for name in before if name in after and torch.equal(before[name], after[name])}
-        assert {"encode.conv1x1.weight", "decode.0.conv1.weight", "decode.3.conv1.weight"} <= same
-        assert "generator.resblocks.0.convs1.0.weight" not in same
+        assert {"encode.conv1.weight", "generator.ups.1.weight"} <= same
+        assert not {"generator.resblocks.0.convs1.0.weight", "decode.0.conv1.weight"} & same
         assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100
 
     def test_every_snake_and_leaky_reader_has_a_site(self, vocoder: Vocoder) -> None:
@@ -105,14 +105,47 @@ class TestEqualization:
 class TestFollowing:
     def test_blocks_of_short_reach_render_nearly_the_same(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
         """All of the last stage; of the first what reaches 5 columns of 20: kernel 3 whole, 7 and 11 without the wide dilations."""
-        ready = following(vocoder, envelope_caps(vocoder, [clip]))
         paths = followed(vocoder)
+        ready = following(vocoder, {path: cap for path, cap in envelope_caps(vocoder, [clip]).items() if path in paths})
         assert len(paths) == 42 and not any("noise_convs" in path for path in paths)
         wide = {f"generator.{block}.convs1.{index}" for block in ("noise_res.0", "resblocks.1", "resblocks.2") for index in (1, 2)}
         assert {path for path, columns in paths.items() if columns == 20}.isdisjoint(wide)
         assert sum(columns == 120 for columns in paths.values()) == 6 * (1 + vocoder.generator.blocks_per_stage)
         assert all(ready.get_submodule(path).envelope.columns == columns for path, columns in paths.items())
         assert 25.0 < snr_db(render_reference(vocoder, clip), render_reference(ready, clip)) < 100.0
+
+    def test_the_decoder_renders_the_same(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+        """Every column has its own scale, and taps that are summed after it need none that is constant."""
+        caps, paths = envelope_caps(vocoder, [clip]), tapped(vocoder)
+        assert set(paths) == {
+            f"{block}.conv{name}" for block in ("encode", *(f"decode.{n}" for n in range(4))) for name in ("1", "2", "1x1")
+        }
+        ready = following(vocoder, {path: caps[path] for path in paths})
+        assert all(isinstance(ready.get_submodule(path), TappedConv) for path in paths)
+        assert snr_db(render_reference(vocoder, clip), render_reference(ready, clip)) > 100.0
+
+    @pytest.mark.parametrize("rows", [1, 3])
+    def test_taps_of_one_column_each(self, rows: int) -> None:
+        """Exact where neighbours differ a hundredfold, rows apart; silence stays silence; without taps it is wrong (control)."""
+        conv = Conv(6, 4, 3, padding=1)
+        x = torch.randn(1, 6, rows, 240, generator=torch.Generator().manual_seed(0))
+        x = x * 10 ** (torch.arange(240) % 3 - 2.0) * (torch.arange(240) != 7)
+        with torch.no_grad():
+            exact, whole = TappedConv(conv, floor=1e-3), PreparedConv(conv, envelope=Peaks(1e-3))
+            torch.testing.assert_close(exact(x), conv(x), rtol=1e-5, atol=1e-6)
+            assert float((whole(x) - conv(x)).abs().max()) > 0.1
+        peaks = (x * preparation(exact, x)).abs().amax(dim=1)
+        torch.testing.assert_close(peaks[..., torch.arange(240) != 7], torch.ones(1, rows, 239))
+        assert float(peaks[..., 7].max()) == 0.0
+
+    def test_columns_below_the_floor_keep_its_steps(self) -> None:
+        layer = TappedConv(Conv(2, 2, 3, padding=1), floor=3.0 / RANGE)
+        assert float(preparation(layer, torch.full((1, 2, 1, 4), 1e-6)).max()) == pytest.approx(RANGE / 3.0)
+
+    @pytest.mark.parametrize("shape", [{"dilation": 2, "padding": 2}, {"padding": 0}, {"stride": 2, "padding": 1}])
+    def test_only_kernels_as_wide_as_their_input_have_taps(self, shape: dict[str, int]) -> None:
+        with pytest.raises(AssertionError, match="as wide as x"):
+            TappedConv(Conv(2, 2, 3, **shape), floor=0.1)
 
     def test_quiet_columns_keep_their_steps(self) -> None:
         """A value a hundredfold softer is rounded a hundredfold finer: the negative control is the same layer without the envelope."""

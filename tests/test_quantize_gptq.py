@@ -1,7 +1,11 @@
 """Palettes fitted to a layer's inputs: the unfolding is the convolution, the fit beats the nearest value, the package holds it."""
 
+import contextlib
 import dataclasses
+import io
 import itertools
+import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +24,7 @@ from quantize.methods import METHODS, SCHEMES, PaletteWeights
 from quantize.palette import palette
 from quantize.plan import LayerPlan, can_be_fitted
 from quantize.simulate import simulated
+from quantize.weights import _counted, _told
 from tests.quantize_build import program_of, quick, recipe_of
 from vocoder.decoder import Vocoder
 
@@ -154,3 +159,20 @@ def test_moments_are_means_over_columns(built: tuple[Checkpoint, Path]) -> None:
     table, index = fitted_palette(weight, 4, Unfolded.of(vocoder.decode[0].conv1), found["decode.0.conv1"])
     assert (len(table), len(index)) == (16, weight.size)
     assert all(a <= b for a, b in itertools.pairwise(table))
+
+
+def test_every_palette_moves_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the stream that was there before coremltools' own is dropped; without palettes nothing is shown."""
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal: a bar that goes again is drawn nowhere else
+    weight = np.linspace(-1, 1, 64, dtype=np.float16)
+    with _counted(2) as done, contextlib.redirect_stderr(io.StringIO()) as dropped:
+        for _ in range(2):
+            table, index = _told(weight, partial(palette, bits=4), done)
+    assert len(table) == 16 and len(index) == 64
+    assert "palettes" in shown.getvalue() and "100%" in shown.getvalue() and not dropped.getvalue()
+    before = shown.getvalue()
+    with _counted(0):
+        pass
+    assert "palettes" not in shown.getvalue().removeprefix(before)

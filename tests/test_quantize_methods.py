@@ -85,16 +85,33 @@ def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
     assert METHODS["w4"].target == "iOS18"
 
 
+class TestForms:
+    @pytest.mark.parametrize(("form", "decoder"), [("literal", False), ("host", False), ("windowed", True), ("windowed-poly-host", True)])
+    def test_the_literal_form_keeps_the_decoder_in_float(self, form: str, decoder: bool) -> None:
+        activations = METHODS["w8a8"].in_form(form).int8_activations()
+        assert activations.takes("decode.0.conv1") is decoder
+        assert activations.takes("generator.resblocks.0.convs1.0") and not activations.takes("encode.conv1")
+        assert activations.in_form("literal") == activations  # only once
+
+    def test_what_reads_floats_has_one_form(self) -> None:
+        assert METHODS["w8"].in_form("literal") is METHODS["w8"]
+
+    def test_the_whole_literal_decoder_on_request(self) -> None:
+        method = with_settings(METHODS["w8a8"], ["literal_float="]).in_form("literal")
+        assert method.int8_activations().takes("decode.0.conv1")
+
+
 class TestSettings:
     def test_replace_what_they_name(self) -> None:
-        method = with_settings(METHODS["w8a8"], ["exponent=0.25", "clips=3", "follow=0", "float_inputs=a,b.*"])
-        assert method.activations == Activations(exponent=0.25, clips=3, follow=False, float_inputs=("a", "b.*"))
+        given = ["exponent=0.25", "clips=3", "follow=0", "columns=0", "float_inputs=a,b.*", "literal_float="]
+        method, wanted = with_settings(METHODS["w8a8"], given), Activations(0.25, follow=False, columns=False, clips=3)
+        assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"), literal_float=())
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
     @pytest.mark.parametrize(
         ("method", "setting", "message"),
         [
-            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs"),
+            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, columns, exponent, float_inputs"),
             ("w8a8", "exponent", "give KEY=VALUE"),
             ("w8a8", "exponent=much", "'much' is not a number"),
             ("w8a8", "follow=yes", "'yes' is not a number"),

@@ -61,6 +61,7 @@ CONTROLS = [
     ("outside", Ended(0), {}, {"escaped": FILE}),
     ("outside", Ended(0), {}, {"repository/x.json": FILE}),
     ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}),
+    ("direct", Ended(0, direct="user/new.json"), {}, {}),
     ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}),
     ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE}),
 ]

@@ -2,10 +2,13 @@
 
     conv = PreparedConv(conv, divisor=channel_scales, envelope=Envelope(columns=120, cap=3.0))
     y = conv(x)                                # as before, but for a ripple of some -40 dB where the envelope moves
+    conv = TappedConv(conv, floor=0.01)        # every column its own scale, exact whatever the kernel's reach
 
 One int8 step a tensor must hold the loudest syllable, and pauses drown in its noise. So x is divided by a smooth envelope e(t) before it is
 rounded and the convolution's result is multiplied by it. That is exact where e is constant over the kernel; e moves over frames, the
-kernels reach a quarter of one at most. Standard operations only; all of e's own are on one channel, most on one value a frame.
+kernels reach a quarter of one at most. Where they reach further (the decoder: one column a frame, kernels of three), each tap becomes
+output channels of its own: a product of one column needs no constant e, and the taps are shifted and summed after e is back.
+Standard operations only; all of e's own are on one channel, most on one value a frame.
 """
 
 from collections.abc import Callable
@@ -38,6 +41,20 @@ class Ramp(nn.Module):
         return F.conv_transpose2d(x, self.weight, None, (1, self.rate), (0, self.rate // 2))
 
 
+class Repeat(nn.Module):
+    """Every column `rate` times: [1, 1, R, n] -> [1, 1, R, rate n]."""
+
+    weight: Tensor
+
+    def __init__(self, rate: int) -> None:
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("weight", torch.ones(1, 1, 1, rate))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(x, self.weight, None, (1, self.rate))
+
+
 class Envelope(nn.Module):
     """The logarithm of a smooth envelope over x's channels: [1, C, R, W] -> [1, 1, R, W].
 
@@ -65,8 +82,41 @@ class Envelope(nn.Module):
         return level[..., self.columns : -surplus]
 
 
+class Peaks(nn.Module):
+    """The logarithm of each column's largest magnitude over the channels, `floor` at least: [1, C, R, W] -> [1, 1, R, W]."""
+
+    def __init__(self, floor: float) -> None:
+        super().__init__()
+        self.floor = floor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the class says."""
+        level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
+        return torch.log(level.clamp(min=self.floor))
+
+
+class TapSum(nn.Module):
+    """A convolution's result from its taps' products, each moved by its place in the kernel: [1, out taps, R, W] -> [1, out, R, W]."""
+
+    weight: Tensor
+
+    def __init__(self, out: int, taps: int) -> None:
+        super().__init__()
+        self.out, self.reach = out, taps // 2
+        self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])  # [out, taps, 1, taps]
+
+    def summed(self, y: Tensor, bias: Tensor | None) -> Tensor:
+        """See the class."""
+        return F.conv2d(y, self.weight, bias, padding=(0, self.reach), groups=self.out)
+
+
 def convolved(
-    x: Tensor, reciprocal: Tensor | None, envelope: Envelope | None, bias: Tensor | None, product: Callable[[Tensor, Tensor | None], Tensor]
+    x: Tensor,
+    reciprocal: Tensor | None,
+    envelope: nn.Module | None,
+    bias: Tensor | None,
+    product: Callable[[Tensor, Tensor | None], Tensor],
+    taps: TapSum | None = None,
 ) -> Tensor:
     """product(x prepared, bias). The multiplication by `reciprocal` [1, C, 1, 1] ends in the scales of `quantize` (quantize/scales.py)."""
     x = x if reciprocal is None else x * reciprocal
@@ -76,6 +126,8 @@ def convolved(
     divided = x * torch.exp(-level)
     result = product(divided, None)  # a name of its own: coremltools finds no operation that it calls var_N itself
     y = result * torch.exp(level)
+    if taps is not None:
+        return taps.summed(y, bias)
     return y if bias is None else y + bias.view(1, -1, 1, 1)
 
 
@@ -83,8 +135,9 @@ class PreparedConv(Conv):
     """A convolution that renders the same as `conv`. `divisor` [C] of the input's channels, which the weights take."""
 
     reciprocal: Tensor | None
+    taps: TapSum | None
 
-    def __init__(self, conv: Conv, divisor: Tensor | None = None, envelope: Envelope | None = None) -> None:
+    def __init__(self, conv: Conv, divisor: Tensor | None = None, envelope: nn.Module | None = None) -> None:
         stride, padding, dilation, bias = conv.stride[1], int(conv.padding[1]), conv.dilation[1], conv.bias is not None
         kernel = conv.kernel_size[1]
         super().__init__(conv.in_channels, conv.out_channels, kernel, stride=stride, padding=padding, dilation=dilation, bias=bias)
@@ -93,14 +146,28 @@ class PreparedConv(Conv):
         if conv.bias is not None and self.bias is not None:
             self.bias.data = conv.bias.detach().clone()
         self.register_buffer("reciprocal", None if divisor is None else (1 / factor).float().view(1, -1, 1, 1))
-        self.envelope = envelope
+        self.envelope, self.taps = envelope, None
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, C, R, S] -> as `conv`."""
-        return convolved(x, self.reciprocal, self.envelope, self.bias, self._product)
+        return convolved(x, self.reciprocal, self.envelope, self.bias, self._product, self.taps)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
+
+
+class TappedConv(PreparedConv):
+    """The same with a scale for every column, exact: the taps of `conv` are output channels of one column's product, summed after."""
+
+    def __init__(self, conv: Conv, floor: float) -> None:
+        super().__init__(conv, envelope=Peaks(floor))
+        out, inner, _, count = conv.weight.shape
+        assert conv.stride[1] == conv.dilation[1] == 1 and conv.padding[1] == count // 2 and count % 2, "of width 2n + 1, as wide as x"
+        if isinstance(conv, PreparedConv):
+            self.reciprocal = conv.reciprocal
+        self.weight.data = conv.weight.detach().permute(0, 3, 1, 2).reshape(out * count, inner, 1, 1).clone()  # [out taps, in, 1, 1]
+        self.padding, self.kernel_size = (0, 0), (1, 1)
+        self.taps = TapSum(out, count) if count > 1 else None
 
 
 def reciprocal_of(conv: Conv) -> Tensor | None:

@@ -8,7 +8,6 @@ Refused with one line: a member that leaves its folder, a link, a wrong size, Na
 import lzma
 import re
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from core.errors import InputError
 from core.staging import staged
 from core.voices import BIN_BYTES, SUFFIXES, read_pack
+from mlprogram.scratch import scratch
 
 NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 LARGEST_BYTES = 4 * BIN_BYTES  # a .pt in float64 with its index; more is no voice
@@ -27,8 +27,8 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
 
     Raises InputError naming the file or member that is wrong; then `voices` is as it was.
     """
-    with tempfile.TemporaryDirectory() as temporary:
-        paths = _in_folder(source) if source.is_dir() else _unpacked(source, Path(temporary))
+    with scratch() as temporary:
+        paths = _in_folder(source) if source.is_dir() else _unpacked(source, temporary)
         if not paths:
             raise InputError(f"{source} holds no voice: expected files NAME{', NAME'.join(SUFFIXES)}")
         packs = {}

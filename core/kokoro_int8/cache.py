@@ -8,14 +8,13 @@ are noted beside them; while both hold, opening does not read 327 MB again. `cac
 
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from core.errors import InputError
 from core.kokoro_int8.parts import INSTALL, installed, read_parts
-from core.staging import read_json, sha256_of, staged, write_json
+from core.staging import read_json, recover, sha256_of, staged, write_json
 
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
 DATA = Path(__file__).resolve().parent / "data"
@@ -82,8 +81,8 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock"), timeout=LOCK_WAIT_S):
-            for left in list(folder.glob("**/.staged-*")):
-                shutil.rmtree(left, ignore_errors=True)
+            for parent in (folder, folder / "voices"):
+                recover(parent)
             yield
     except Timeout:
         raise InputError(f"another process has held {folder.with_suffix('.lock')} for {LOCK_WAIT_S} s: end it, then try again") from None

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from core.errors import InputError
+from core.staging import staged
 
 
 def write_state(state: Path, content: dict[str, Any]) -> None:
     """All a resumed run needs, renamed into place."""
-    state.parent.mkdir(parents=True, exist_ok=True)
-    aside = state.with_suffix(".tmp")
-    torch.save(content, aside)
-    aside.rename(state)
+    with staged(state) as aside:
+        torch.save(content, aside)
 
 
 def read_state(state: Path, seed: int, device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -49,4 +48,5 @@ def recent_loss(log: list[dict[str, Any]]) -> float | None:
 
 def write_log(path: Path, log: list[dict[str, Any]]) -> None:
     """One JSON object a line."""
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in log), encoding="utf-8")
+    with staged(path) as aside:
+        aside.write_text("".join(json.dumps(entry) + "\n" for entry in log), encoding="utf-8")

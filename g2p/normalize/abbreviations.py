@@ -18,8 +18,8 @@ WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?![\w'@])")
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
-NAME_NEXT = re.compile(r"\s+[\"“(]?[A-ZÀ-Þ]")
-NUMBER_NEXT = re.compile(r"\s*\(?(?:\d|[IVXLC]{2,}\b|[VX]\b)")
+NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
+NUMBER_NEXT = re.compile(r"\s*\(?(?:\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
@@ -69,7 +69,7 @@ def single_word(scan: Scan, position: int) -> int:
     if text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end):
         scan.say(NUMBERS[text], position, end)
         return end
-    if text in ("Apt", "Bldg", "Ste", "Hwy") and re.match(r"\s+\d", scan.text[end : end + 3]):
+    if text in ("Apt", "Bldg", "Ste", "Hwy", "Rte") and re.match(r"\s+#?\d", scan.text[end : end + 4]):
         scan.say(PLACES[text], position, end)
         return end
     if text in TITLES or text in PLACES:

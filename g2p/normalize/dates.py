@@ -26,7 +26,7 @@ MONTH_AFTER = re.compile(rf"\s+(?:of\s+)?(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|no
 MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
 MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
 MONTH_NUMBER_NEXT = re.compile(r"\s+(?:\d|the \d|of \d|')")
-DECADE = re.compile(r"'?(\d{4}|\d0)'?s(?!\w)")
+DECADE = re.compile(r"'?(?:(\d{4}|\d0)'?|(\d{1,3})')s(?!\w)")  # the 1990s, the 12's
 APOSTROPHE_YEAR = re.compile(r"'(\d{2})(?![\w'\"])")
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
@@ -153,8 +153,8 @@ def decade(scan: Scan, position: int) -> int:
     """1990s, '90s, 90s, 1800s, 2000s; '69."""
     match = DECADE.match(scan.text, position)
     if match:
-        number = int(match[1])
-        words = year(number, scan.dialect) if number >= 100 else cardinal(number, scan.dialect)
+        number = int(match[1] or match[2])
+        words = year(number, scan.dialect) if number >= 100 and match[1] else cardinal(number, scan.dialect)
         scan.say(plural(words), position, match.end())
         return match.end()
     match = APOSTROPHE_YEAR.match(scan.text, position)

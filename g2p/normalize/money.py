@@ -61,6 +61,8 @@ def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str 
 def amount(scan: Scan, position: int) -> int:
     """A currency sign or code before a number."""
     match = PREFIXED.match(scan.text, position)
+    if match and match["minus"] and position and (scan.text[position - 1].isalnum() or scan.text[position - 1] == "."):
+        return position  # $1.2M-$1.5M: the dash says `to`
     if match:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = SIGNS[match["sign"]]
@@ -110,6 +112,10 @@ def per(scan: Scan, position: int) -> int:
         scan.say("per", position, position + 1, True)
         scan.say(per_name(unit[1], scan.dialect), position + 1, unit.end())
         return unit.end()
+    if scan.text.startswith(("/each", "/ea"), position):
+        scan.silent(position, position + 1)
+        scan.say("each", position + 1, position + (5 if scan.text.startswith("/each", position) else 3))
+        return position + (5 if scan.text.startswith("/each", position) else 3)
     if PER.match(scan.text, position):
         scan.say("per", position, position + 1, True)
         return position + 1

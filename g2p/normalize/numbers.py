@@ -31,6 +31,7 @@ LETTERS = re.compile(r"[A-Za-z]++")
 SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)")
 SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand"}
 TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|[a-z]{2,12}er)\b)")  # 3x faster
+TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
 
@@ -131,8 +132,9 @@ def number(scan: Scan, position: int) -> int:
     if scale:
         scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[1] or scale[2]]}", position, scale.end())
         return scale.end()
-    singular = text == "1" or attributive_unit(scan, end)
     unit = has_unit(scan, end)
+    dotted_end = unit.end() + (scan.text[unit.end() : unit.end() + 1] == ".") if unit else end
+    singular = text == "1" or attributive_unit(scan, end) or (unit is not None and attributive(scan, dotted_end))
     scan.say(decimal(text, scan.dialect) if unit else bare(scan, text, end), position, end, True if unit else None)
     return say_unit(scan, unit, many=not singular) if unit else hanging(scan, end)
 
@@ -163,6 +165,9 @@ def hanging(scan: Scan, end: int) -> int:
         scan.space_last()
         say_pieces(scan, end, match.end(), True)
         return match.end()
+    if TO_NOW.match(scan.text, end):
+        scan.say("to", end, end + 1, True)
+        return end + 1
     match = HYPHEN_WORD.match(scan.text, end)
     if match:
         scan.space_last()

@@ -8,6 +8,7 @@ A range needs no rule of its own: `to` is said for the dash (symbols.py), and ea
 
 import re
 
+from g2p.normalize.constructs import WAY_BEFORE
 from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, VERSIONED, alternation
@@ -37,39 +38,12 @@ DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000
 FIXED = {"24/7": "twenty-four seven", "9/11": "nine eleven", "50/50": "fifty-fifty", "7/7": "seven seven", "20/20": "twenty twenty"}
 SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]?\d{{1,4}})\)?(?!\w)")
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
-UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°'])")
+UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
-DOTTED_UNITS = frozenset(
-    [
-        "tsp",
-        "tbsp",
-        "oz",
-        "lb",
-        "lbs",
-        "ft",
-        "in",
-        "yd",
-        "yds",
-        "mi",
-        "gal",
-        "qt",
-        "min",
-        "mins",
-        "sec",
-        "secs",
-        "hr",
-        "hrs",
-        "yr",
-        "yrs",
-        "sq",
-        "deg",
-        "ft",
-        "fl",
-        "oz",
-    ]
-)
-DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:])")
+_DOTTED = "Tbsp Tsp bbl pts tsp tbsp oz lb lbs ft in yd yds mi gal qt min mins sec secs hr hrs yr yrs sq deg fl"
+DOTTED_UNITS = frozenset(("fl. oz", *_DOTTED.split()))
+DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:)])")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
@@ -89,6 +63,13 @@ _NUMBERED = (
     "stand track question item"
 )
 NUMBERED = frozenset(_NUMBERED.split())  # nouns whose numbers take letters
+JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|ml|mL)$")
+_BEHIND = (
+    "north south east west thick thicker heavier taller longer lighter wider faster slower daily total each weekly onwards further ahead "
+    "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among"
+)
+BEHIND_MEASURES = frozenset(_BEHIND.split())
+ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
 COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
 
@@ -97,6 +78,8 @@ def attributive(scan: Scan, end: int) -> bool:
     """Whether an article or a count stands before and a noun after (a 45° angle, two 8 oz glasses): the unit stays singular."""
     after = NEXT_WORD.match(scan.text, end)
     counted = scan.previous_word() in COUNTS and after is not None and after[1].endswith("s")
+    if after and scan.text[end - 1].isalpha() and JOINED.search(scan.text[max(0, end - 12) : end]) and scan.text[end] == " ":
+        return after[1] not in NO_NOUNS | BEHIND_MEASURES and not after[1].endswith("ly")  # a 12V battery, 50mm lens
     return (counted or scan.previous_word() in ARTICLES) and after is not None and after[1] not in NO_NOUNS
 
 
@@ -160,8 +143,10 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position)
     if match and not match["gap"] and match["unit"] in LETTER_UNITS and scan.previous_word() in NUMBERED:  # exit 12A, Section 8A
         return None
-    if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC:  # two 2s
+    if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC | {"by"}:  # two 2s
         return None
+    if match and len(match["unit"]) == 1 and (WAY_BEFORE.match(scan.text, match.end("gap")) or ROAD_NEXT.match(scan.text, match.end())):
+        return None  # 40 N. Oak St., 12 K St.
     if scan.previous_word() in BEFORE_DEGREES:
         match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
@@ -178,6 +163,7 @@ def unit_after(scan: Scan, position: int, many: bool) -> int:
 def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
     """The unit `has_unit` found, with its dot (2 oz. of) unless the sentence ends there."""
     end = match.end()
+    many = many and match["gap"] != "-"  # 32-oz. cans
     if match["unit"] in DOTTED_UNITS and DOT_INSIDE.match(scan.text, end):
         end += 1
     scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)

@@ -17,6 +17,7 @@ CENTURY = re.compile(r"(?:st|nd|rd|th)?\s+(?:century|centuries|dynasty|Corps)")
 NO_PRONOUN = re.compile(
     r"\s*(?:$|[,;:.!?)\"”—-]|'s\b|(?:of|and|was|is|had|died|became|ruled|reigned|in|to|the|who|did|made|came|at|signed|or|with)\b)"
 )
+ENDS_COUNT = re.compile(r"\s*(?:$|[,;:.!?)\"”—-]|of\b)")
 LARGEST_PLAIN = 39  # beyond I, V and X a word of the list must stand before
 
 
@@ -31,6 +32,8 @@ def said(scan: Scan, numeral: str, end: int) -> str:
     before, number = scan.previous(), value(numeral)
     if CENTURY.match(scan.text, end):
         return ordinal(number, scan.dialect)
+    if numeral == "I" and before in COUNTED and before.islower() and not ENDS_COUNT.match(scan.text, end):
+        return ""  # the book I bought
     if before in COUNTED or (before in ("War", "II") and scan.previous(2) == "World"):
         return cardinal(number, scan.dialect)
     if before in REGNAL or (scan.previous(2) in REGNAL | {"Pope", "King", "Queen", "Emperor", "Tsar"} and before[:1].isupper()):

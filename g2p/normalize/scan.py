@@ -10,6 +10,7 @@ A handler that does not apply answers its own position; the first that moves on 
 import re
 
 import g2p.normalize.abbreviations as abbreviations
+import g2p.normalize.constructs as constructs
 import g2p.normalize.dates as dates
 import g2p.normalize.markup as markup
 import g2p.normalize.money as money
@@ -27,13 +28,23 @@ from g2p.normalize.state import Handler, Scan
 from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
 
 # White space, then a word, then what cannot change how the word is read.
-PLAIN = re.compile(rf"\s*+((?![aA]\)\s)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)")
+PLAIN = re.compile(
+    rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+)
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.
-TRIGGERS = abbreviations.KNOWN | SINGLE | LOWER_ROMAN | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES | frozenset(RESPELLED)
+TRIGGERS = (
+    abbreviations.KNOWN
+    | SINGLE
+    | LOWER_ROMAN
+    | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES
+    | frozenset(RESPELLED)
+    | frozenset(constructs.BOOKS)
+    | frozenset(("UTC", "GMT"))
+)
 
 LETTER: tuple[Handler, ...] = (
     notation.port,
@@ -42,6 +53,13 @@ LETTER: tuple[Handler, ...] = (
     notation.castling,
     notation.formula,
     words.chat,
+    constructs.noon,
+    constructs.zone,
+    constructs.verse,
+    constructs.direction,
+    constructs.cups,
+    constructs.party,
+    constructs.genus,
     web.address,
     web.path,
     words.word_range,
@@ -61,6 +79,12 @@ DIGIT: tuple[Handler, ...] = (
     dates.after_weekday,
     quantities.scientific,
     phones.phone,
+    constructs.letter,
+    constructs.lasting,
+    constructs.century,
+    constructs.nths,
+    constructs.rating,
+    constructs.rounded,
     times.clock,
     quantities.fraction,
     dates.decade,
@@ -91,7 +115,10 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "@": (web.hashtag,),
     "/": (quantities.per_unit, web.path),
     "~": (web.path, markup.markup),
-    ".": (web.path, web.extension, numbers.number),
+    ":": (constructs.port,),
+    "§": (constructs.sections,),
+    "¶": (constructs.sections,),
+    ".": (web.path, constructs.hidden, web.extension, numbers.number),
     "<": (markup.markup,),
     "[": (markup.markup,),
     "]": (markup.markup,),

@@ -12,6 +12,8 @@ from g2p.normalize.tables import GREEK, NUMERIC, SYMBOL_NAMES
 from g2p.result import PUNCTUATION
 
 OPERATORS = (
+    ("&&", "and"),
+    ("||", "or"),
     ("**", "to the power of"),
     ("<=", "less than or equal to"),
     (">=", "greater than or equal to"),
@@ -24,7 +26,9 @@ OPERATORS = (
 BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
-QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|')$")  # 10%–15%, 5km-10km
+QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|'|\s?(?:million|billion|trillion))$")  # 10%–15%, 5km-10km
+NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today)\b")
+MONEY_RANGE = re.compile(r"[$£€¥][\d.,]{1,14}\s?[A-Za-z]{0,8}$")
 INNER_DOT = re.compile(r"\.(?=[a-z_]\w)")  # str.split
 OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
@@ -48,6 +52,12 @@ def dash(scan: Scan, position: int) -> int:
     text, character = scan.text, scan.text[position]
     before, after = text[position - 1 : position] if position else "", text[position + 1 : position + 2]
     number = NUMBER_AFTER.match(text, position + 1)
+    if character in "-–" and after_number(scan, position) and NOON_AFTER.match(text, position + 1):
+        scan.say("to", position, position + 1, True)
+        return position + 1
+    if number and character in "-–" and MONEY_RANGE.search(text[max(0, position - 24) : position]) and text[position + 1] in "$£€¥":
+        scan.say("to", position, position + 1, True)
+        return position + 1
     if number and QUANTITY_BEFORE.search(text[max(0, position - 8) : position]):
         scan.say("to", position, position + 1, True)
         return position + 1

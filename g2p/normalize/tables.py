@@ -29,6 +29,7 @@ REGNAL, COUNTED, VERSIONED, PAIRED, SCORE, DIAL = (
 YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
+PREFIXES = frozenset(_ACRONYMS["prefixes"].split())
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"]
 
 LETTERED = frozenset(NAMES["lettered"].split())

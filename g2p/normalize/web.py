@@ -100,7 +100,7 @@ def host_end(scan: Scan, position: int) -> int:
     return trimmed(scan, position, match.end())
 
 
-INITIALS = re.compile(r"(?:[A-Za-z]\.){3,}(?![\w/@])")
+INITIALS = re.compile(r"(?:[A-Za-z]\.){3,12}(?![\w/@])")
 
 
 def address(scan: Scan, position: int) -> int:

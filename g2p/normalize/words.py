@@ -10,7 +10,20 @@ import re
 from g2p.normalize.acronyms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from g2p.normalize.characters import LATIN
 from g2p.normalize.state import Scan
-from g2p.normalize.tables import COUNTED, KEEP, LETTERED, MONTH_FORMS, RESPELLED, STARTERS, WEB_LETTERS, WEEKDAY_NAMES, WEEKDAYS
+from g2p.normalize.tables import (
+    AMBIGUOUS,
+    COUNTED,
+    KEEP,
+    LETTERED,
+    MONTH_FORMS,
+    PREFIXES,
+    RESPELLED,
+    SPELLED,
+    STARTERS,
+    WEB_LETTERS,
+    WEEKDAY_NAMES,
+    WEEKDAYS,
+)
 
 RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
 PLAIN_PART = (
@@ -23,6 +36,7 @@ SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+\S))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
+OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
 CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
@@ -101,6 +115,8 @@ def single(scan: Scan, position: int) -> int:
     text = scan.text[position]
     if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
         scan.say("by", position, position + 1)
+    elif text == "a" and OPTION.search(scan.text[max(0, position - 2) : position]):
+        scan.letters("A", position, position + 1)
     elif (
         text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^", "/") and (text != "A" or scan.previous() not in LETTERED)
     ) or not text.isascii():
@@ -144,9 +160,29 @@ def word(scan: Scan, position: int) -> int:
             scan.word(text, position, end)
     elif scan.known is not None and text.isalpha() and not text.isupper() and scan.known(text):
         scan.word(text, position, end)
-    elif not capitals(scan, position, end):
+    elif not capitals(scan, position, end) and not loud_compound(scan, text, position, end):
         parts(scan, position, end)
     return end
+
+
+def loud_compound(scan: Scan, text: str, position: int, end: int) -> bool:
+    """RE-WRITE, MID-WEEK, WOO-WOO: capitals with hyphens that are words in every part, or that a list has in lower case."""
+    if "-" not in text or not text.isupper() or not all(part.isalpha() for part in text.split("-")):
+        return False
+    pieces = text.split("-")
+    listed = scan.known is not None and scan.known(text.lower())
+    words = len(pieces) > 2 or all(is_common(piece) or piece.lower() in PREFIXES for piece in pieces)
+    read = words and any(map(is_common, pieces)) and all(is_loud_part(piece, len(pieces)) for piece in pieces)
+    if listed or read:
+        scan.word(text.lower(), position, end)
+    return listed or read
+
+
+def is_loud_part(piece: str, count: int) -> bool:
+    """Whether a part of a loud compound is said as a word: no letters of a list, but small words in a long one (THE-MAN-WHO-IS-IT)."""
+    if piece.lower() in AMBIGUOUS or len(piece) == 1:
+        return count > 2
+    return (is_common(piece) or piece.lower() in PREFIXES) and piece not in SPELLED
 
 
 def parts(scan: Scan, position: int, end: int) -> None:
@@ -160,6 +196,9 @@ def parts(scan: Scan, position: int, end: int) -> None:
             scan.silent(previous, first)
         previous = last
         text = match[0].strip("'")
+        if not snake and last < end and text.isupper() and text.lower() in PREFIXES and text not in SPELLED:
+            scan.word(text.lower(), first, last, True)  # NON-GMO
+            continue
         if capitals(scan, first, last, constant):
             continue
         if text in KEEP or PLAIN_WORD.fullmatch(text) or ELISION.fullmatch(text):

@@ -15,6 +15,10 @@ ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone on
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
 DWELLING = word_set("in on at near with among under alone together longer forever there here by without within off through to by therein")
 OBJECTS = word_set("to the a an your my our their his her its how what you us them him it me everyone many all both some any people")
+OBJECTS_ALONE = word_set("it them him me us")
+HOW_TO_LIVE = word_set("with long in by free as like well together life your without within simply and up each every to")
+MARKS = frozenset(".?!;:,—…“”()")
+DETERMINERS = word_set("the a an these those this your my his her our their its all any each every well")
 PERFECT = word_set("has have had having i've you've we've they've he's she's i'd he'd she'd we'd they'd who've who's")
 LENDS_VERB = word_set(
     "do does did don't doesn't didn't let lets make makes made making help helps helped see saw watch watched hear heard have had has "
@@ -30,12 +34,18 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
     after = words[at + 1].lower() if at + 1 < len(words) else ""
     if before == "who" and after != "," and classes(words[at])[:1] not in ("I", "W"):
         return True
+    if after in DETERMINERS and words[at].lower().endswith("s") and (at == 0 or before in ("and", "then", "which", "that", "it")):
+        return True  # Records the time. It rises and increases the load.
     if before in CHAT_SUBJECTS and at > 1 and words[at - 2].lower() in ("do", "did", "does", "don't"):
         return True
     if before in NOT_NAMED and at > 1 and words[at - 2].lower() == "to":
         return True
     if before in ANYBODY and words[at].endswith("s") and not words[at].endswith("ss"):
         return True
+    if after in OBJECTS_ALONE and before and classes(words[at - 1])[:1] not in ("D", "S", "j", "n", "I", "0"):
+        return True  # first increase it
+    if words[at].lower() == "live" and (at == 0 or before in MARKS or before == "or") and after in HOW_TO_LIVE:
+        return not (after == "in" and words[at + 2 : at + 3] and words[at + 2].lower() in ("concert", "studio", "the", "person"))
     if words[at].lower() in ("live", "lives"):
         return dwells(words, at, classes)
     if words[at].lower() == "affect" and after in OBJECTS:
@@ -60,6 +70,9 @@ def dwells(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool
 
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
     """Whether a base form cannot be a verb: it stands behind a singular noun with its determiner (her birthday present)."""
+    after = words[at + 1] if at + 1 < len(words) else ""
+    if at == 0 and after == ":":  # Content: ...
+        return True
     if at < 2 or words[at].lower().endswith("s") or words[at].lower() in PAST:
         return False
     before = words[at - 1]

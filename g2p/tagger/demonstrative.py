@@ -14,21 +14,35 @@ BE = word_set(
 PREPOSITIONS = word_set(
     "of for with about like after before at on by from to into over under without than as against through during since till until"
 )
-JOINS_BEFORE = word_set("so such now given provided except")
+JOINS_BEFORE = word_set("so such now given provided except enough")
 OPENS = word_set("and but or if because when while though although unless what is was isn't wasn't does did do who why how where not")
 SUBJECTS = word_set(
     "i he she we they you it the a an my your his her its our their this these those there no every each all some any one who which what"
 )
-SUBJECTS |= word_set("nobody everybody everyone everything anybody anyone anything somebody someone something none such men people today")
+SUBJECTS |= word_set(
+    "nothing thou ye nobody everybody everyone everything anybody anyone anything somebody someone something none such men people today"
+)
 ADVERBS = word_set("much many far long big bad good high low often easy hard")
 SAYS = word_set(
     "know knows knew think thinks thought say says said saying believe believes believed ruled predict agree suppose expect sure fact feel "
     "mention assume learn learned find found understand add added hope hoped wish claim claims show shows imply see saw notice argue admit "
-    "realize remember means meant"
+    "realize remember means meant "
+    "hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
+    "hear hears heard observe observed observing assure assures assured assumes assuming proving proved realizes "
+    "supposing suppose suggest suggests suggested suggesting discover discovers discovered warn warns warned insist insists insisted prove "
+    "proves proved "
+    "ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
+    "doubt deny pretend imagine guess forget forgot seems seem seemed appears appeared happens possible likely unlikely clear true certain "
+    "obvious important afraid glad happy aware convinced worried proud evident"
 )  # what a clause with that may follow
-ANTECEDENTS = word_set("one ones those all anything something everything nothing anyone someone everyone people will")
+ANTECEDENTS = word_set("one ones those all else more little much anything something everything nothing anyone someone everyone people will")
+WAYS = word_set("way day night time morning evening afternoon year")
+ENDS_THOUGHT = word_set("but and or so yet too either because")
+ABSTRACT = word_set("truth problem fact point thing reason idea question trouble result answer difference hope news rule advantage catch")
+SUBORDINATES = word_set("if when whereas while because although though unless since once")
+POINTS_BEHIND = word_set("after before of from with for about by like to")
 FINITE = word_set("is are was were am be can could will would has have had may might must should do does did don't doesn't isn't aren't")
-AFTER_POINTING = word_set("and or to in into at on for with again anymore too either")
+AFTER_POINTING = word_set("by from up out off down away back and or to in into at on for with again anymore too either")
 JOINS_CLAUSE = word_set("be not it")  # it's not that he minds
 MODIFIERS = word_set("sales sports arms savings goods customs news physics politics series")  # a singular may follow
 PLURAL_VERBS = word_set("are were have do aren't weren't haven't don't")
@@ -69,10 +83,28 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
         return opens or not (before in ANTECEDENTS | PEOPLE_BEFORE or before == "thing" or left in ("n", "N"))
     if before == "fact" or (after in PLURAL_VERBS and before not in OPENS):
         return False
+    beyond = words[at + 2] if at + 2 < len(words) else "."
+    behind = classes(words[at - 2])[:1] if at > 1 else ""  # the fine bristles that, an object that
+    nounlike = left in ("n", "N") or (behind in ("D", "S", "j", "n") and bool({*"nN"} & {*classes(words[at - 1])})) or behind + left == "Dv"
+    if beyond.lower() in SUBORDINATES and after == "," and (nounlike or before in SAYS):  # I believe that, if he comes, ...
+        return False
+    if before in ("is", "was") and after in SUBORDINATES:  # the point is that if he comes
+        return False
+    if after in WAYS and (beyond in MARKS or not has_verb(words, at + 2, classes)):  # I never did it that way before
+        return True
+    if before in SAYS and after in (",", "…", "...") and beyond.lower() not in ENDS_THOUGHT and has_verb(words, at + 2, classes, True):
+        return False  # they decided that, this year, we celebrate
+    if before == "," and after in SUBORDINATES:
+        return False
     if not after or after in MARKS or after == "which":
         return True
-    beyond = words[at + 2] if at + 2 < len(words) else "."
+    if before in ("is", "was", "isn't") and (at == 1 or (words[at - 2] in MARKS and "?" in words[at:])):  # Is that your nose?
+        return True
+    if before in POINTS_BEHIND and after in SUBJECTS:  # after that you can go
+        return True
     if after in ("much", "many", "far") and beyond in MARKS:  # expect that much
+        return True
+    if before == "now" and after in BE:  # Now that should be enough.
         return True
     if before in JOINS_BEFORE or after.split("'")[0] in SUBJECTS or after in ADVERBS:
         return False
@@ -80,13 +112,18 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     if not opens and before not in PREPOSITIONS and counts_many(words, at + skip, classes):
         return False
     clause = has_verb(words, at + skip + 1, classes, past_commas=kind == "I" and before in SAYS)
-    if clause and (before in SAYS or before in JOINS_CLAUSE or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))):
+    if clause and (
+        before in SAYS
+        or before in JOINS_CLAUSE
+        or (before in ("is", "was") and at > 1 and words[at - 2].lower() in ABSTRACT)
+        or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))
+    ):
         return False
     if left == "O" and kind in ("n", "j") and not clause:
         return True
     verb_before = at > 1 and (words[at - 2].lower() in LENDS_VERB or words[at - 2].endswith("'ll"))
-    noun_before = (left in ("n", "N", "O") or before in ANTECEDENTS) and not opens and not verb_before
-    if before == "all" and kind == "n" and not clause:
+    noun_before = (nounlike or left == "O" or before in ANTECEDENTS | PEOPLE_BEFORE) and not opens and not verb_before
+    if before == "all" and kind in ("n", "j") and not clause:
         return True
     if after in BE or kind in ("z", "M", "d"):
         return not noun_before

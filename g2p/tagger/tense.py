@@ -75,7 +75,10 @@ def is_habit(words: Sequence[str], at: int, classes: Classes) -> bool:
         start -= 1
     if start < 0 or words[start].lower() not in BE:
         return not finite_follows(words, at, classes)
-    following = words[at + 2] if len(words) > at + 2 else ""
+    ahead = at + 2
+    while ahead < len(words) and words[ahead].lower() in BETWEEN:
+        ahead += 1
+    following = words[ahead] if len(words) > ahead else ""
     return classes(following)[:1] in ("D", "S", "O", "P", "g", "N", "I", "n") and "v" not in classes(following) or following == ""
 
 

@@ -8,7 +8,6 @@ Needs neither torch nor coremltools, so a command line can name the chips before
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
@@ -17,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlprogram.errors import ProgramError
-from mlprogram.files import read_text
+from mlprogram.files import parse_json, read_text
 
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
 CONFIDENCES = ("high", "medium", "low")
@@ -142,13 +141,7 @@ def load_rules(path: str | Path | None = None) -> Rules:
     place = files("mlprogram") / "data" / "ane_rules.json" if path is None else Path(path)
     name = "mlprogram/data/ane_rules.json" if path is None else str(path)
     try:
-        content = json.loads(read_text(place) if isinstance(place, Path) else place.read_text(encoding="utf-8"))
-    except ProgramError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ProgramError(f"{name}: not JSON ({error})") from error
-    try:
-        return parse_rules(content, name)
+        return parse_rules(parse_json(read_text(place) if isinstance(place, Path) else place.read_text(encoding="utf-8"), name), name)
     except (TypeError, AttributeError, KeyError) as error:
         raise ProgramError(f"{name}: a value of another kind than expected ({error})") from error
 

@@ -29,7 +29,8 @@ def elu(x: Tensor, alpha: float) -> Tensor:
 def gelu(x: Tensor, mode: str = "EXACT") -> Tensor:
     """x Phi(x): EXACT (erf), TANH_APPROXIMATION, or SIGMOID_APPROXIMATION (x sigmoid(1.702 x))."""
     if mode == "SIGMOID_APPROXIMATION":
-        return x * torch.sigmoid(1.702 * x)
+        wide = x.float() if x.dtype == torch.float16 else x  # several operations: no rounding in between
+        return wide * torch.sigmoid(1.702 * wide)
     return F.gelu(x, approximate={"EXACT": "none", "TANH_APPROXIMATION": "tanh"}[mode])
 
 
@@ -80,6 +81,8 @@ def silu(x: Tensor) -> Tensor:
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - max) / sum along `axis`."""
+    if x.dtype == torch.float16 and axis not in (-1, x.dim() - 1):  # along another axis PyTorch's fp16 kernel rounds in between
+        x = x.float()
     return torch.softmax(x, axis)
 
 
@@ -111,17 +114,17 @@ ACTIVATION = MappingProxyType(
     {
         "clamped_relu": kernel(clamped_relu),
         "elu": kernel(elu),
-        "gelu": kernel(gelu),
+        "gelu": kernel(gelu, half=True),
         "leaky_relu": kernel(leaky_relu, half=True),
         "linear_activation": kernel(linear_activation),
         "prelu": kernel(prelu),
         "relu": kernel(relu, half=True),
         "relu6": kernel(relu6, half=True),
         "scaled_tanh": kernel(scaled_tanh),
-        "sigmoid": kernel(sigmoid),
+        "sigmoid": kernel(sigmoid, half=True),
         "sigmoid_hard": kernel(sigmoid_hard),
-        "silu": kernel(silu),
-        "softmax": kernel(softmax),
+        "silu": kernel(silu, half=True),
+        "softmax": kernel(softmax, half=True),
         "softplus": kernel(softplus),
         "softplus_parametric": kernel(softplus_parametric),
         "softsign": kernel(softsign),

@@ -8,6 +8,7 @@ Definitions: coremltools 9.0, mil/ops/defs/iOS15/conv.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import torch
@@ -43,9 +44,15 @@ def conv(
     if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:  # (B, C, 1, S): the 1-D kernels are faster
         y = torch.conv1d(x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups)
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
-    if rank == 2 and groups == 1 and min(weight.shape[:2]) >= _FEW:  # several rows: these kernels are faster, more so where C is no
+    if rank == 2 and rows_last(weight.shape, x.shape[2], groups):  # several rows: these kernels are faster, more so where C is no
         x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))  # multiple of 16
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
+
+
+def rows_last(weight_shape: Sequence[int], height: int | None, groups: int) -> bool:
+    """Whether a two-dimensional convolution runs on tensors stored with their channels last: the planner stores such weights so at load."""
+    several = weight_shape[2] > 1 or (height is not None and height > 1)
+    return several and groups == 1 and min(weight_shape[:2]) >= _FEW
 
 
 def conv_transpose(

@@ -116,7 +116,7 @@ ELEMENTWISE = MappingProxyType(
         "sqrt": _unary(torch.sqrt, half=True),
         "square": _unary(square, half=True),
         "tan": _unary(torch.tan),
-        "tanh": _unary(torch.tanh),
+        "tanh": _unary(torch.tanh, half=True),
         "threshold": kernel(threshold, half=True),
         "add": _binary(torch.add, half=True),
         "equal": _binary(torch.eq, half=True),

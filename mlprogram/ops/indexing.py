@@ -23,15 +23,21 @@ def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, valid
     """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go together."""
     axis %= x.dim()
     if indices.numel() == 1 and not batch_dims:  # what a loop does at every step: a view
-        place, size = int(indices), x.shape[axis]
-        if not (0 if validate_indices else -size) <= place < size:
-            raise IndexError(f"index {place} is outside an axis of {size}")
-        return x.narrow(axis, place % size, 1).reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+        row = x.narrow(axis, _one(indices, x.shape[axis], validate_indices), 1)
+        return row.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
     places = _checked(indices, x.shape[axis], validate_indices)
     if batch_dims:
         return _batched_gather(x, places, axis, batch_dims)
     y = x.index_select(axis, places.flatten())
     return y.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))  # a scalar index drops the axis, down to no axis at all
+
+
+def _one(index: Tensor, size: int, validate: bool) -> int:
+    """A single index as a place from 0 on."""
+    place = int(index)
+    if not (0 if validate else -size) <= place < size:
+        raise IndexError(f"index {place} is outside an axis of {size}")
+    return place % size
 
 
 def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
@@ -59,8 +65,8 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices:
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False) -> Tensor:
     """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]."""
     if mode in ("update", "add") and indices.numel() == 1 and updates.dim() == data.dim():  # one row of a list kept as a tensor
-        y, place = data.clone(), _checked(indices, data.shape[axis], validate_indices)
-        row = y.narrow(axis, int(place), 1)
+        y = data.clone()
+        row = y.narrow(axis, _one(indices, data.shape[axis], validate_indices), 1)
         row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
     places = _places(data).index_select(axis, _checked(indices, data.shape[axis], validate_indices).flatten())

@@ -26,20 +26,35 @@ def slice_by_index(
     squeeze_mask: list[bool] | None = None,
 ) -> Tensor:
     """x[begin:end:stride] on every axis."""
-    none = [False] * x.dim()
-    plan = zip(begin, end, stride or [1] * x.dim(), begin_mask or none, end_mask or none, squeeze_mask or none, strict=True)
-    index, reversals = [], []
+    index, reversals = _index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    y = x[index]
+    return y.flip(reversals) if reversals else y
+
+
+def _index(
+    shape: torch.Size,
+    begin: list[int],
+    end: list[int],
+    stride: list[int] | None,
+    begin_mask: list[bool] | None,
+    end_mask: list[bool] | None,
+    squeeze_mask: list[bool] | None,
+) -> tuple[tuple[int | slice, ...], list[int]]:
+    """An index of positive strides, and the axes of its result that run backwards."""
+    none = [False] * len(shape)
+    plan = zip(begin, end, stride or [1] * len(shape), begin_mask or none, end_mask or none, squeeze_mask or none, strict=True)
+    index: list[int | slice] = []
+    reversals = []
     for axis, (first, last, step, open_begin, open_end, squeezed) in enumerate(plan):
         if squeezed:
             index.append(0 if open_begin else first)
             continue
-        places = range(*slice(None if open_begin else first, None if open_end else last, step).indices(x.shape[axis]))
+        places = range(*slice(None if open_begin else first, None if open_end else last, step).indices(shape[axis]))
         if step < 0:
             reversals.append(sum(not isinstance(i, int) for i in index))
             places = places[::-1]
         index.append(slice(places.start, places.stop, places.step) if len(places) else slice(0, 0))
-    y = x[tuple(index)]
-    return y.flip(reversals) if reversals else y
+    return tuple(index), reversals
 
 
 def slice_by_size(x: Tensor, begin: list[int], size: list[int]) -> Tensor:
@@ -59,11 +74,12 @@ def slice_update(
     squeeze_mask: list[bool] | None = None,
 ) -> Tensor:
     """x with the slice replaced by `update`, which has the shape of the slice."""
-    places = torch.arange(x.numel()).reshape(x.shape)  # where each element of the slice lives in x
-    places = slice_by_index(places, begin, end, stride, begin_mask, end_mask, squeeze_mask)
-    y = x.flatten().clone()
-    y[places.flatten()] = update.flatten()
-    return y.reshape(x.shape)
+    index, reversals = _index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    y = x.clone()
+    target = y[index]  # a view
+    update = update.reshape(target.shape)
+    target.copy_(update.flip(reversals) if reversals else update)
+    return y
 
 
 SLICING = MappingProxyType(

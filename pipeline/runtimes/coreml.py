@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.staging import scratch
 from encoder.functions import package_functions
 from encoder.package import EncoderPackage
 from encoder.steps import EncoderBackend
 from mlprogram.dtypes import BY_NAME
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
+from mlprogram.scratch import scratch
 from pipeline.packages import package_manifests
 from pipeline.runtimes import Opened, Request
 from vocoder.package import VocoderPackage

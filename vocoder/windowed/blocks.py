@@ -1,12 +1,13 @@
 """Residual blocks of the variant: AdainResBlk1d at the frame rate, AdaINResBlock1 on rows."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d
-from core.layers import ConvTranspose
+from core.layers import Conv, ConvTranspose
 from vocoder.generator import AdaINResBlock1
-from vocoder.prepared import reciprocal_of
+from vocoder.prepared import PreparedConv, Repeat, reciprocal_of
 from vocoder.windowed.layers import FoldedConv, Moments, Norm, Rows, SnakeConv, SnakeForm, StyleRows, moments
 
 
@@ -50,11 +51,37 @@ def _pool(pool: ConvTranspose) -> Doubling:
     return Doubling(F.pad(pool.weight.detach(), (0, pool.zero_taps)), pool.bias.detach().clone(), pool.padding[1], pool.groups)
 
 
-class FrameBlock(nn.Module):
-    """AdainResBlk1d at the frame rate. Repeating each frame and the shortcut's 1x1 convolution are one transposed convolution."""
+class Shortcut(nn.Module):
+    """A 1x1 convolution of frames, times HALF_POWER. Repeating each frame twice and the convolution are one transposed convolution."""
 
-    shortcut: Tensor
+    weight: Tensor
     reciprocal: Tensor | None
+
+    def __init__(self, conv: Conv, doubled: bool) -> None:
+        super().__init__()
+        weight = conv.weight.detach() * HALF_POWER  # [out, in, 1, 1]
+        self.register_buffer("weight", weight.transpose(0, 1).repeat(1, 1, 1, 2) if doubled else weight)
+        self.register_buffer("reciprocal", reciprocal_of(conv))
+        self.envelope = conv.envelope if isinstance(conv, PreparedConv) else None
+        self.repeat = Repeat(2) if doubled else nn.Identity()
+        self.doubled = doubled
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, R, W] -> [1, out, R, W or 2W]."""
+        given = x if self.reciprocal is None else x * self.reciprocal
+        if self.envelope is None:
+            return self._product(given)
+        level = self.envelope(given)
+        divided = given * torch.exp(-level)
+        result = self._product(divided)  # a name of its own: coremltools finds no operation that it calls var_N itself
+        return result * self.repeat(torch.exp(level))
+
+    def _product(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(x, self.weight, None, (1, 2)) if self.doubled else F.conv2d(x, self.weight)
+
+
+class FrameBlock(nn.Module):
+    """AdainResBlk1d at the frame rate."""
 
     def __init__(self, block: AdainResBlk1d, styles: StyleRows) -> None:
         super().__init__()
@@ -65,19 +92,14 @@ class FrameBlock(nn.Module):
             self.conv2.bias.mul_(HALF_POWER)
         self.pool = None if block.pool is None else _pool(block.pool)
         assert block.conv1x1 is not None  # every block of the decoder changes its width
-        weight = block.conv1x1.weight.detach() * HALF_POWER  # [out, in, 1, 1]
-        self.register_buffer("reciprocal", reciprocal_of(block.conv1x1))
-        self.register_buffer("shortcut", weight if self.pool is None else weight.transpose(0, 1).repeat(1, 1, 1, 2))
+        self.shortcut = Shortcut(block.conv1x1, doubled=self.pool is not None)
 
     def forward(self, x: Tensor, rows: Rows, wide: Rows, styles: tuple[Tensor, ...]) -> Tensor:
         """x [1, in, R, W] -> [1, out, R, W or 2W]; `wide` are the masks at the rate of the result."""
         assert rows.inside is not None and wide.inside is not None  # columns beyond the utterance exist at the frame rate
         h = F.leaky_relu(self.norm1(moments(x, rows), styles), LEAKY_SLOPE) * rows.inside
-        given = x if self.reciprocal is None else x * self.reciprocal
-        if self.pool is None:
-            shortcut = F.conv2d(given, self.shortcut)
-        else:
-            h, shortcut = self.pool(h) * wide.inside, F.conv_transpose2d(given, self.shortcut, None, (1, 2))
-        h = self.conv1(h)
+        if self.pool is not None:
+            h = self.pool(h) * wide.inside
+        shortcut, h = self.shortcut(x), self.conv1(h)
         change = self.conv2(F.leaky_relu(self.norm2(moments(h, wide), styles), LEAKY_SLOPE) * wide.inside)
         return change + shortcut

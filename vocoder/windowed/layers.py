@@ -126,11 +126,12 @@ class FoldedConv(nn.Module):
         self.register_buffer("bias", bias.float() if bias.any() else None)  # equal constants would be one, and layers lose their names
         self.register_buffer("reciprocal", reciprocal_of(conv))
         self.envelope = conv.envelope if isinstance(conv, PreparedConv) else None
+        self.taps = conv.taps if isinstance(conv, PreparedConv) else None
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, R, W] -> [1, out, R, W]."""
-        return convolved(x, self.reciprocal, self.envelope, self.bias, self._product)
+        return convolved(x, self.reciprocal, self.envelope, self.bias, self._product, self.taps)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)

@@ -1,0 +1,229 @@
+"""Constructs of law, kitchens, ratings, addresses and messages that no other file names: 5(b), 1/2 c., 8/10, N. Main St., E. coli, 2h 30m.
+
+    scan = Scan("Add 1/2 c. flour.", "us")
+    cups(scan, 8)
+
+Each handler answers its own position where it does not apply.
+"""
+
+import re
+
+from g2p.normalize.number_words import cardinal, decimal, ordinal, plural
+from g2p.normalize.state import Scan
+from g2p.normalize.tables import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES
+
+WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
+_ROADS = (
+    "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
+)
+WAY_BEFORE = re.compile(
+    rf"(NE|NW|SE|SW|[NSEW])(\.?)\s+(?=(?:[A-Z][a-z]{{1,15}}|\d{{1,3}}(?:st|nd|rd|th))\s+(?:{_ROADS.replace(' ', '|')})\b)"
+)
+WAY_AFTER = re.compile(r"(NE|NW|SE|SW|[NSEW])(\.?)(?![\w'&.-])")
+ROADS = frozenset(_ROADS.lower().split())
+CUPS = re.compile(r"([cT])\.(?=\s+[a-z(])")
+ONE_BEFORE = re.compile(r"(?:/\d{1,2}|(?:^|\s)1)\s*$")
+SPOONS = {"c": "cup", "T": "tablespoon"}
+CENTURY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)[ -]c\.?(?=\s+(?:AD|BC|A\.D|B\.C|CE|BCE)\b|[,;)]|\s*$)")
+RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
+RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
+NTHS = re.compile(r"(\d{1,2})/(\d{1,2})(?:st|nd|rd|th)s?(?!\w)")
+ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b)")
+ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "hundreds of thousands", 7: "millions"}
+LASTING = re.compile(r"(\d{1,3})\s?h(?:rs?)?\.?\s?([0-5]?\d)\s?(?:m(?:ins?)?\b|(?=\W|$))(?:\s?([0-5]?\d)\s?s(?:ecs?)?\b)?")
+MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
+PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
+GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
+PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
+HIDDEN = re.compile(r"\.(?=[a-z][a-z_]{2,30}(?!\w))")
+SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
+NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
+ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
+_BOOKS = (
+    "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel "
+    "Chron:Chronicles Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel "
+    "Mic:Micah Matt:Matthew Mk:Mark Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians "
+    "Phil:Philippians Col:Colossians Thess:Thessalonians Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John "
+    "Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy "
+    "Samuel:Samuel"
+)
+BOOKS = dict(pair.split(":") for pair in _BOOKS.split())
+VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
+LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
+LOOK_BACK = 32  # characters
+
+
+def direction(scan: Scan, position: int) -> int:
+    """N. Main St., 5th Ave. NW: a way before a street's name or behind it."""
+    match = WAY_BEFORE.match(scan.text, position)
+    if match:
+        end = match.end(2)
+    else:
+        match = WAY_AFTER.match(scan.text, position)
+        if not match or scan.previous_word() not in ROADS:
+            return position
+        end = match.end(1)
+    scan.say(WAYS[match[1]], position, end)
+    return end
+
+
+def cups(scan: Scan, position: int) -> int:
+    """1/2 c. flour, 2 T. sugar, behind a count."""
+    match = CUPS.match(scan.text, position)
+    if not match or scan.previous_word() not in NUMERIC | {"third", "half", "halves", "cups"}:
+        return position
+    many = scan.text[max(0, position - 4) : position].strip()[-1:].isdigit() and not ONE_BEFORE.search(
+        scan.text[max(0, position - 8) : position]
+    )
+    scan.say(SPOONS[match[1]] + "s" * many, position, match.end())
+    return match.end()
+
+
+def century(scan: Scan, position: int) -> int:
+    """the 1st c. AD, a 12th-c. church."""
+    match = CENTURY.match(scan.text, position)
+    if not match:
+        return position
+    end = match.end() - (scan.text[match.end() - 1] == "." and not scan.text[match.end() :].strip())
+    scan.say(f"{ordinal(int(match[1]), scan.dialect)} century", position, end)
+    return end
+
+
+def rating(scan: Scan, position: int) -> int:
+    """4.5/5, and 8/10 where something is rated: `out of`."""
+    match = RATED.match(scan.text, position)
+    if not match or float(match[1]) > int(match[2]):
+        return position
+    if "." not in match[1] and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position]):
+        return position
+    scan.say(f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}", position, match.end())
+    return match.end()
+
+
+def nths(scan: Scan, position: int) -> int:
+    """1/3rd, 2/3rds."""
+    match = NTHS.match(scan.text, position)
+    if not match:
+        return position
+    part = ordinal(int(match[2]), scan.dialect)
+    scan.say(f"{cardinal(int(match[1]), scan.dialect)} {part if match[1] == '1' else plural(part)}", position, match.end())
+    return match.end()
+
+
+def rounded(scan: Scan, position: int) -> int:
+    """100s of people, 1000s of them."""
+    match = ROUND.match(scan.text, position)
+    if not match:
+        return position
+    scan.say(ROUNDS[len(match[1])], position, match.end())
+    return match.end()
+
+
+def lasting(scan: Scan, position: int) -> int:
+    """2h 30m, 2h30, 1h 5m 10s, 4m 30s."""
+    match = LASTING.match(scan.text, position)
+    names: tuple[str, ...] = ("hour", "minute", "second")
+    numbers = match.groups() if match else ()
+    if not match:
+        match = MINUTES.match(scan.text, position)
+        if not match:
+            return position
+        numbers, names = match.groups(), ("minute", "second")
+    pairs = [(int(number), name) for number, name in zip(numbers, names, strict=True) if number]
+    scan.say(" ".join(f"{cardinal(number, scan.dialect)} {name}{'s' * (number != 1)}" for number, name in pairs), position, match.end())
+    return match.end()
+
+
+def party(scan: Scan, position: int) -> int:
+    """(D-Calif.), R-Texas: the party's letter and the state."""
+    match = PARTY.match(scan.text, position)
+    state = match and (ABBREVIATIONS["plain"].get(match[2]) if match[3] else match[2])
+    if not match or not state or scan.previous() not in ("(", ","):
+        return position
+    scan.letters(match[1], position, position + 2, True)
+    scan.word(state, position + 2, match.end())
+    return match.end()
+
+
+def genus(scan: Scan, position: int) -> int:
+    """E. coli, H. sapiens: a capital with a dot before a lower-case word is no sentence's end."""
+    match = GENUS.match(scan.text, position)
+    before = scan.previous_word()
+    if not match or match[2].capitalize() in STARTERS or before in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
+        return position
+    scan.letters(match[1], position, position + 2)
+    return position + 2
+
+
+def port(scan: Scan, position: int) -> int:
+    """The port behind an address of four numbers or localhost."""
+    match = PORT.match(scan.text, position)
+    address = (
+        scan.tokens and scan.tokens[-1][2] == position and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
+    )
+    if not match or not address:
+        return position
+    from g2p.normalize.acronyms import number_piece
+
+    scan.space_last()
+    scan.say(f"port {number_piece(match[1], scan.dialect)}", position, match.end())
+    return match.end()
+
+
+def hidden(scan: Scan, position: int) -> int:
+    """.gitignore, .bashrc: a dot and a name behind white space."""
+    match = HIDDEN.match(scan.text, position)
+    if not match or not (scan.space_before(position) or scan.text[position - 1] in "(\"'`"):
+        return position
+    scan.say("dot", position, position + 1, True)
+    return position + 1
+
+
+def sections(scan: Scan, position: int) -> int:
+    """§§ 12-14, ¶ 3."""
+    match = SECTIONS.match(scan.text, position)
+    if not match:
+        return position
+    name = SYMBOL_NAMES["§"] if match[1][0] == "§" else "paragraph"
+    scan.say(name + "s" * (len(match[1]) == 2), position, match.end(1))
+    return match.end(1)
+
+
+def noon(scan: Scan, position: int) -> int:
+    """midnight-6 a.m.: `to`."""
+    match = NOON.match(scan.text, position)
+    if not match:
+        return position
+    scan.word(match[1], position, match.end(1), True)
+    scan.say("to", match.end(1), match.end(), True)
+    return match.end()
+
+
+def zone(scan: Scan, position: int) -> int:
+    """UTC-5, GMT+1."""
+    match = ZONE.match(scan.text, position)
+    if not match:
+        return position
+    minutes = f" {cardinal(int(match[4]), scan.dialect)}" if match[4] else ""
+    sign = "plus" if match[2] == "+" else "minus"
+    scan.say(f"~{match[1]} {sign} {cardinal(int(match[3]), scan.dialect)}{minutes}", position, match.end())
+    return match.end()
+
+
+def verse(scan: Scan, position: int) -> int:
+    """Gen. 1:1, Matt. 5:3-12: book, chapter, verse."""
+    match = VERSE.match(scan.text, position)
+    if not match:
+        return position
+    numbers = [cardinal(int(group), scan.dialect) for group in match.groups()[2:] if group]
+    scan.say(f"{BOOKS[match[1]]} {' '.join(numbers[:2])}" + (f" to {numbers[2]}" if len(numbers) > 2 else ""), position, match.end())
+    return match.end()
+
+
+def letter(scan: Scan, position: int) -> int:
+    """1 Cor. 13: First Corinthians."""
+    match = LETTER_BOOK.match(scan.text, position)
+    if not match:
+        return position
+    scan.say(ordinal(int(match[1]), scan.dialect), position, match.end(1))
+    return match.end(1)

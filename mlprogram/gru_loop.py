@@ -1,0 +1,246 @@
+"""The loop that coremltools makes of a PyTorch GRU, run as a GRU: thirty operations a step become ten, or PyTorch's own kernel.
+
+    names = recognized(while_loop_operation, planner.constants, planner.types)  # None: some other loop
+    GruLoop(...).run(env)
+
+What is recognized is the whole body, operation by operation, casts and index arithmetic included; a loop that differs anywhere runs step by
+step as before. In fp16 every operation of a step is rounded as the program declares it; only the product with the inputs, which hangs on no
+step before, is computed for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mlprogram.graph import Block, Operation, ValueType
+
+GATES = ("r", "z", "n")
+_COMPUTES = frozenset(("add", "linear", "mul", "sigmoid", "sub", "tanh"))
+_MOVES = frozenset(("cast", "const", "expand_dims", "gather", "greater_equal", "scatter", "select", "squeeze"))
+Tree = tuple  # (operation, tree, ...) of a value
+
+
+@dataclass(frozen=True)
+class GruNames:
+    """Names of what the loop reads: the sequence [S, B, I], where it ends, weights and biases (None: zero) by gate, and its float type."""
+
+    x: str
+    end: str
+    weights: Mapping[str, tuple[str, str]]  # gate -> of the input [H, I], of the state [H, H]
+    biases: Mapping[str, tuple[str | None, str | None]]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class GruLoop:
+    """The same as slots of the environment; `counter` and `rows` [S + 1, B, H] are what the loop carries."""
+
+    x: int
+    end: int
+    counter: int
+    rows: int
+    weights: tuple[tuple[int, int], ...]  # in the order of GATES
+    biases: tuple[tuple[int | None, ...], ...]
+    dtype: torch.dtype
+
+    def run(self, env: list[Any]) -> tuple[Tensor, Tensor] | None:
+        """(counter [1], rows [S + 1, B, H]) as the loop leaves them; None where it would not walk S steps from the first."""
+        x, rows, counter = env[self.x], env[self.rows], env[self.counter]
+        steps = len(x)
+        if int(counter) or int(env[self.end]) != steps or len(rows) != steps + 1 or not 0 < steps < 2**15:  # casts to int16 in the body
+            return None
+        if rows[1:].any():  # the body adds its rows to what is there
+            return None
+        w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))  # [3 H, I], [3 H, H]
+        b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
+        if self.dtype == torch.float16:
+            found = _rounded(x, rows.half(), w_x, w_h, b_x, b_h)
+        else:
+            state = rows[:1].to(self.dtype)
+            found = torch.cat([state, torch.gru(x, state, (w_x, w_h, b_x, b_h), True, 1, 0.0, False, False, False)[0]])
+        return torch.full_like(counter, steps), found.to(rows.dtype)
+
+    def _bias(self, env: list[Any], side: int, like: Tensor) -> Tensor:
+        size = len(like) // 3
+        slots = [pair[side] for pair in self.biases]
+        return torch.cat([like.new_zeros(size) if s is None else env[s] for s in slots])  # [3 H]
+
+
+def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h: Tensor) -> Tensor:
+    """Every step in fp16 as the operations of the body round it; x [S, B, I], rows [S + 1, B, H], weights and biases fp32.
+
+    PyTorch's fp16 operations compute in fp32 and round once. Everything is written into place: half of the time was making tensors.
+    """
+    batch, width = rows.shape[1:]
+    sizes = [2 * width, width]
+    driven = torch.nn.functional.linear(x.float(), w_x, b_x).half().split(sizes, -1)  # [S, B, 2 H], [S, B, H]
+    state, product = x.new_empty((batch, width), dtype=torch.float32), x.new_empty((batch, 3 * width), dtype=torch.float32)
+    u, rest, one = x.new_empty(batch, 3 * width), x.new_empty(batch, width), x.new_ones(())
+    gates, n = u.split(sizes, -1)
+    r, z = gates.chunk(2, -1)
+    found, turned = torch.empty_like(rows), w_h.T
+    found[0] = rows[0]
+    steps = found.unbind(0)
+    for w_gates, w_n, h, after in zip(driven[0].unbind(0), driven[1].unbind(0), steps, steps[1:], strict=False):
+        torch.addmm(b_h, state.copy_(h), turned, out=product)
+        u.copy_(product)
+        gates.add_(w_gates).sigmoid_()
+        n.mul_(r).add_(w_n).tanh_()
+        n.mul_(torch.sub(one, z, out=rest))
+        torch.add(n, z.mul_(h), out=after)
+    return found
+
+
+def recognized(op: Operation, constants: Mapping[str, Any], types: Mapping[str, ValueType]) -> GruNames | None:
+    """What a while_loop reads if its body is a GRU's, else None."""
+    condition, body = op.blocks
+    if len(condition.operations) != 1 or len(body.inputs) != 2 or len(body.outputs) != 2:
+        return None
+    less = condition.operations[0]
+    if less.op_type != "less" or less.inputs["x"] != (condition.inputs[0].name,) or condition.outputs != (less.outputs[0].name,):
+        return None
+    trees = _Trees(body, constants)
+    if not all(o.op_type in _COMPUTES | _MOVES for o in body.operations) or not _casts_keep(body, types):
+        return None
+    if trees.of(body.outputs[0]) != ("next",):
+        return None
+    match trees.of(body.outputs[1]):
+        case ("write", ("list",), ("next",), new):
+            return _gru(new, less.inputs["y"][0], trees, types)
+    return None
+
+
+def _casts_keep(body: Block, types: Mapping[str, ValueType]) -> bool:
+    """Whether casts only go between integer types, or between fp16 and the fp32 in which the list is carried."""
+    for op in (o for o in body.operations if o.op_type == "cast"):
+        pair = {types[op.inputs["x"][0]].dtype.name, op.outputs[0].dtype.name}
+        if pair != {"fp16", "fp32"} and any(o.dtype.is_float or o.dtype.name == "bool" for o in (types[op.inputs["x"][0]], op.outputs[0])):
+            return False
+    return True
+
+
+class _Trees:
+    """Values of a body as trees over the carried list, the step's input and state, and constants."""
+
+    def __init__(self, body: Block, constants: Mapping[str, Any]) -> None:
+        self._makers = {o.name: operation for operation in body.operations for o in operation.outputs}
+        self._inputs = {body.inputs[0].name: ("t",), body.inputs[1].name: ("list",)}
+        self._constants = constants
+        self.sequences: set[str] = set()
+
+    def of(self, name: str) -> Tree:
+        """The tree of a value; casts and axes of size 1 leave none."""
+        if name in self._inputs:
+            return self._inputs[name]
+        op = self._makers.get(name)
+        if op is None or op.op_type == "const":
+            return ("name", name)
+        read = {param: names[0] for param, names in op.inputs.items() if names}
+        if op.op_type in ("cast", "squeeze", "expand_dims"):
+            return self.of(read["x"])
+        if op.op_type == "linear":
+            return ("linear", self.of(read["x"]), read["weight"], read.get("bias"))
+        if op.op_type in ("gather", "scatter"):
+            return self._moved(op.op_type, read)
+        if op.op_type == "select":
+            return self.of(read["a"]) if self.of(read["cond"]) == ("from zero",) else ("other",)
+        if op.op_type == "greater_equal":
+            return ("from zero",) if self.of(read["x"]) == ("t",) and self._is(read["y"], 0) else ("other",)
+        if op.op_type == "add" and self.of(read["x"]) == ("t",):
+            return ("next",) if self._is(read["y"], 1) else ("other",)
+        if op.op_type == "sub":
+            return ("rest", self.of(read["y"])) if self._is(read["x"], 1) else ("other",)
+        if op.op_type in ("add", "mul", "sigmoid", "tanh"):
+            return (op.op_type, *(self.of(read[p]) for p in ("x", "y") if p in read))
+        return ("other",)
+
+    def _moved(self, kind: str, read: Mapping[str, str]) -> Tree:
+        """A row of the carried list or of the sequence, or the list with one row more."""
+        if not self._is(read["axis"], 0) or ("batch_dims" in read and not self._is(read["batch_dims"], 0)):
+            return ("other",)
+        if kind == "scatter":
+            whole = "mode" not in read or self._is(read["mode"], "add") or self._is(read["mode"], "update")  # onto zeros: run() looks
+            return ("write", *(self.of(read[p]) for p in ("data", "indices", "updates"))) if whole else ("other",)
+        if self.of(read["indices"]) != ("t",):
+            return ("other",)
+        source = self.of(read["x"])
+        if source == ("list",):
+            return ("h",)
+        if source[0] == "name" and source[1] not in self._constants:
+            self.sequences.add(source[1])
+            return ("x",)
+        return ("other",)
+
+    def known(self, name: str) -> bool:
+        """Whether a value is a constant."""
+        return name in self._constants
+
+    def step_types(self) -> set[str]:
+        """Types of what a step computes; what the list is carried in is a cast's business."""
+        return {o.dtype.name for op in self._makers.values() if op.op_type in _COMPUTES for o in op.outputs if o.dtype.is_float}
+
+    def casts_floats(self) -> bool:
+        """Whether a float changes its type inside the body."""
+        return any(op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self._makers.values())
+
+    def _is(self, name: str, value: Any) -> bool:
+        if name not in self._constants:
+            return False
+        found = self._constants[name].value
+        return found == value if isinstance(value, str) else found.size == 1 and found.item() == value
+
+
+def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> GruNames | None:
+    """n (1 - z) + h z, with n = tanh(W x + r (U h)) and the gates sigmoid(W x + U h)."""
+    match new:
+        case ("add", ("mul", *first), ("mul", *second)):
+            pass
+        case _:
+            return None
+    sides = [tuple(first), tuple(second)]
+    kept = next((s for s in sides if ("h",) in s), None)
+    fresh = next((s for s in sides if s is not kept), None)
+    if kept is None or fresh is None:
+        return None
+    z = next((t for t in kept if t != ("h",)), None)
+    n = next((t for t in fresh if t[0] == "tanh"), None)
+    if z is None or n is None or ("rest", z) not in fresh or n[1][0] != "add":
+        return None
+    w_n = next((t for t in n[1][1:] if t[0] == "linear"), None)
+    product = next((t for t in n[1][1:] if t[0] == "mul"), None)
+    if w_n is None or product is None:
+        return None
+    r = next((t for t in product[1:] if t[0] == "sigmoid"), None)
+    u_n = next((t for t in product[1:] if t[0] == "linear"), None)
+    pairs = {"r": _gate(r), "z": _gate(z), "n": _pair((w_n, u_n))}
+    if any(pair is None for pair in pairs.values()) or len(trees.sequences) != 1:
+        return None
+    return _names(pairs, next(iter(trees.sequences)), end, trees, types)
+
+
+def _gate(tree: Tree | None) -> tuple[Tree, Tree] | None:
+    return _pair(tree[1][1:]) if tree is not None and tree[0] == "sigmoid" and tree[1][0] == "add" else None
+
+
+def _pair(trees: tuple[Tree | None, ...]) -> tuple[Tree, Tree] | None:
+    """(W x, U h)."""
+    of_x = [t for t in trees if t is not None and t[:2] == ("linear", ("x",))]
+    of_h = [t for t in trees if t is not None and t[:2] == ("linear", ("h",))]
+    return (of_x[0], of_h[0]) if len(of_x) == len(of_h) == 1 else None
+
+
+def _names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> GruNames | None:
+    """The loop's names, if every float value of a step has one type, and weights and biases are constants."""
+    weights = {gate: (w[2], u[2]) for gate, (w, u) in pairs.items()}
+    biases = {gate: (w[3], u[3]) for gate, (w, u) in pairs.items()}
+    constants = [n for side in (weights, biases) for pair in side.values() for n in pair if n is not None]
+    if not all(trees.known(n) for n in constants):
+        return None
+    kinds = {types[x].dtype.name, *trees.step_types()}
+    rounded_list = kinds == {"fp32"} and trees.casts_floats()  # a list in fp16 under steps in fp32: not what a GRU becomes
+    return GruNames(x, end, weights, biases, kinds.pop()) if len(kinds) == 1 and not rounded_list else None

@@ -1,0 +1,113 @@
+"""Temporary files that go with their process: removed when it ends, and by the next command where it was killed.
+
+with scratch() as folder:                # TMPDIR/kokoro-ane-UID-x
+    (folder / "x").touch()
+with temporary_files_apart():            # of a whole command, those of its libraries too
+    run(arguments)
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+LOCK, SCRATCH = "owner.lock", "kokoro-ane"
+
+
+def claimed(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
+    """A new folder in `parent`, and what gives its lock back. The lock says that the owner lives: a killed one's is free."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with suppress(FileNotFoundError):  # another process took the empty folder for a leftover
+            held = locked(folder / LOCK, os.O_RDWR | os.O_CREAT)
+            if held is not None:
+                return folder, partial(os.close, held)
+
+
+def removed(folder: Path) -> None:
+    """The lock goes last: a folder without one is empty, whenever its owner was killed."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink()
+        (folder / LOCK).unlink()
+        folder.rmdir()
+
+
+def locked(path: Path, flags: int = os.O_RDWR) -> int | None:
+    """The open lock file, or None where another process holds it, or has removed it since it was opened."""
+    import fcntl  # late: only what writes needs it
+
+    number = os.open(path, flags, 0o600)
+    with suppress(BlockingIOError):
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(number).st_nlink:
+            return number
+    os.close(number)
+    return None
+
+
+def left_behind(folder: Path) -> int | None:
+    """The lock of a folder whose owner was killed, now held. None: it is no such folder, its owner lives, or it was empty and is gone."""
+    if folder.is_symlink() or not folder.is_dir():
+        return None
+    if (folder / LOCK).is_file():
+        return locked(folder / LOCK)
+    with suppress(OSError):
+        folder.rmdir()  # empty: killed before it had a lock, or about to get one, which then takes another folder
+    return None
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for what only this process needs, where temporary files go. Raises OSError where none can be made."""
+    parent, prefix = Path(tempfile.gettempdir()), _prefix()
+    if sum(_cleared(left) for left in sorted(parent.glob(f"{prefix}*"))):
+        print(f"{parent}: an earlier run was killed: its temporary files removed", file=sys.stderr)
+    folder, release = claimed(parent, prefix)
+    try:
+        yield folder
+    finally:
+        removed(folder)
+        release()
+
+
+@contextmanager
+def temporary_files_in(folder: Path) -> Iterator[None]:
+    """Temporary files of libraries go there until the block ends, so that they are removed with it: coremltools' copies of packages."""
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+@contextmanager
+def temporary_files_apart() -> Iterator[None]:
+    """As temporary_files_in a scratch folder, for a whole command. Where none can be made, a command that needs none still runs."""
+    with ExitStack() as held:
+        with suppress(OSError, ImportError):
+            if not Path(tempfile.gettempdir()).name.startswith(_prefix()):
+                held.enter_context(temporary_files_in(held.enter_context(scratch())))
+        yield
+
+
+def _prefix() -> str:
+    return f"{SCRATCH}-{os.getuid() if hasattr(os, 'getuid') else 0}-"
+
+
+def _cleared(left: Path) -> bool:
+    with suppress(OSError):
+        held = left_behind(left) if left.lstat().st_uid == os.getuid() else None
+        if held is not None:
+            removed(left)
+            os.close(held)
+            return True
+    return False

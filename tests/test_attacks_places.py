@@ -1,0 +1,186 @@
+"""One place each: text that nobody vouches for becomes JSON, arrays and tensors come from a file, files are written, and temporary ones.
+
+Walks every command and every file of the rooms. Whoever calls one of these himself stands in a list here, with the reason. What a command
+really writes is watched while it runs: tests/sweep.py, fault "direct".
+"""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import run_cli
+from kokoro_ane import COMMANDS
+from mlprogram.scratch import SCRATCH
+from tests.sweep_calls import SKIPPED, other_commands
+from tests.test_house import ROOT, SOURCES
+
+KINDS = {
+    "json": {"json.loads", "json.load"},
+    "tensors": {"np.load", "numpy.load", "torch.load", "load_file", "safe_open"},
+    "writing": {".write_text", ".write_bytes", "np.save", "np.savez", "np.savez_compressed", "torch.save", ".savefig", "soundfile.write",
+                ".open(w)", "open(w)"},
+    "naming": {".rename", "os.rename", "os.replace", "shutil.move"},
+    "removing": {"shutil.rmtree", "os.remove"},
+    "temporary": {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.NamedTemporaryFile"},
+}  # fmt: skip
+ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")  # a block in one of these writes what nobody sees yet
+OWN = {  # file: kinds that it does itself, and why
+    "mlprogram/files.py": ("json", "writing", "the place for JSON, and for files of mlprogram"),
+    "mlprogram/scratch.py": ("removing", "temporary", "the place for temporary files"),
+    "core/staging.py": ("json", "naming", "writing", "the place for output; its own plan.json"),
+    "core/tensor_files.py": ("tensors", "the place for tensors"),
+    "core/sealed.py": ("tensors", "the place for cached arrays, against their digest"),
+    "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
+    "core/training/state.py": ("tensors", "the state of one's own training, no pickled code"),
+    "core/corpus.py": ("tensors", "sentences of the repository, no pickled code"),
+    "core/pte_file.py": ("writing", "into the path aside that its builder gives"),
+    "core/kokoro_int8/archive.py": ("writing", "members of an archive into its scratch folder"),
+    "g2p/weights.py": ("tensors", "bundled, by hash"),
+    "g2p/tagger/model.py": ("json", "tensors", "bundled, by hash"),
+    "g2p/misaki_data.py": ("json", "an installed package's, by hash"),
+    "g2p/normalize/tables.py": ("json", "bundled"),
+    "eval/metrics/models.py": ("tensors", "an installed package's, no pickled code"),
+    "eval/audition.py": ("writing", "into memory"),
+    "pipeline/vector_files.py": ("writing", "into the folder aside"),
+    "pipeline/bundle_files.py": ("writing", "into the folder aside"),
+    "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
+    "pipeline/validate.py": ("writing", "into the path aside"),
+    "quantize/measure.py": ("writing", "adds measured layers to its log, one line each, which outlive a killed run on purpose"),
+    "bench/chain.py": ("writing", "a text, and a process's log, in a temporary folder"),
+    "bench/chain_speed.py": ("writing", "/proc"),
+    "bench/executor.py": ("writing", "/proc"),
+    "bench/coreai/runner.py": ("writing", "into its caller's temporary folder, in an environment of its own"),
+    "bench/coremltools_plugin.py": ("writing", "into its caller's temporary folder"),
+    "bench/misaki_spacy.py": ("writing", "into its caller's temporary folder, in an environment of its own"),
+    "bench/random_checkpoint.py": ("writing", "a random checkpoint for tests"),
+    "pipeline/journal.py": ("writing", "finished chunks of a book, which outlive a killed run on purpose"),
+}
+BENCH = ("bench", "demo")  # of the repository's own data, and answers of processes that they start themselves: JSON and arrays only
+
+
+def called(node: ast.Call) -> str:
+    """'np.load', '.write_text' for any object's method, '.open(w)' where the mode writes."""
+    function = node.func
+    if isinstance(function, ast.Name):
+        name = function.id
+    elif isinstance(function, ast.Attribute):
+        base = function.value.id if isinstance(function.value, ast.Name) else ""
+        name = f"{base}.{function.attr}" if base in ("np", "numpy", "torch", "json", "os", "shutil", "tempfile", "soundfile") else ""
+        name = name or f".{function.attr}"
+    else:
+        return ""
+    if name.endswith("open") and any(
+        isinstance(a, ast.Constant) and isinstance(a.value, str) and set(a.value) & set("wax+") for a in node.args
+    ):
+        return f"{name}(w)"
+    return name
+
+
+def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]:
+    """Every call, and whether it stands in a block of one of ASIDE."""
+    for child in ast.iter_child_nodes(tree):
+        within = inside
+        if isinstance(child, ast.With):
+            names = {called(c) for item in child.items for c in ast.walk(item) if isinstance(c, ast.Call)}
+            within = inside or any(name.rpartition(".")[2] in ASIDE for name in names)
+        if isinstance(child, ast.Call):
+            yield called(child), within
+        yield from own_calls(child, within)
+
+
+def kinds_of(text: str) -> set[str]:
+    """What a file does itself."""
+    found = set()
+    for name, inside in own_calls(ast.parse(text)):
+        kinds = {kind for kind, names in KINDS.items() if name in names}
+        found |= kinds - ({"writing", "removing"} if inside else set())
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_kind_has_its_place(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    allowed = {*OWN.get(name, ())[:-1], *(("json", "tensors") if name.split("/")[0] in BENCH else ())}
+    assert kinds_of(path.read_text(encoding="utf-8")) <= allowed
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_no_exception_is_left_over(name: str) -> None:
+    found = kinds_of((ROOT / name).read_text(encoding="utf-8"))
+    assert found - ({"json", "tensors"} if name.split("/")[0] in BENCH else set()) == set(OWN[name][:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("json.loads(x)", "json"), ("np.load(x)", "tensors"), ("path.write_text(x)", "writing"), ("path.open('wb')", "writing"),
+     ("with path.open('w') as f: pass", "writing"), ("a.rename(b)", "naming"), ("shutil.rmtree(x)", "removing"),
+     ("tempfile.mkdtemp()", "temporary")],
+)  # fmt: skip
+def test_the_walk_sees_each(text: str, kind: str) -> None:
+    assert kinds_of(text) == {kind}
+    assert not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
+
+
+HOMES = sorted({home for home, _ in COMMANDS.values()} | {"kokoro_ane", "pipeline.assemble", *other_commands()} - set(SKIPPED))
+
+
+@pytest.mark.parametrize("module", HOMES)
+def test_every_command_goes_through_the_one_gate(module: str) -> None:
+    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, keeps temporary files apart; mlprogram has its own."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    names = {name for name, _ in own_calls(ast.parse(path.read_text(encoding="utf-8")))}
+    assert names & {"run_cli", "temporary_files_apart"} or module in WITHOUT_INPUT
+
+
+WITHOUT_INPUT = ("mlprogram.ops_doc", "kokoro_ane")  # writes one page of the repository; hands on to the others
+
+
+LEAVES = """
+import os, signal, sys, tempfile
+from pathlib import Path
+from core.errors import run_cli
+def main(argv):
+    Path(tempfile.mkdtemp(), "x").touch()       # as coremltools does
+    if argv: os.kill(os.getpid(), getattr(signal, argv[0]))
+    return 0
+raise SystemExit(run_cli(main, sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("ends", ["", "SIGTERM", "SIGINT", "SIGKILL"])
+def test_temporary_files_of_libraries_go_with_their_command(ends: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    command = [sys.executable, "-c", LEAVES, *filter(None, [ends])]
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=heeds)
+    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2)
+    assert bool(list(tmp_path.rglob("x"))) == (ends == "SIGKILL")
+    done = subprocess.run(command[:3], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert not list(tmp_path.iterdir()) and ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
+
+
+def test_temporary_folders_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A living process's, a link, and where no temporary folder can be made a command that needs none still runs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "owner.lock").write_text("years of work")
+    (tmp_path / f"{SCRATCH}-{os.getuid()}-link").symlink_to(tmp_path / "work")
+    inner: list[str] = []
+
+    def main(_argv: list[str] | None) -> int:
+        inner.append(tempfile.gettempdir())
+        if len(inner) < 2:
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # another command while this one lives
+            assert run_cli(main, None) == 0 and Path(inner[0]).is_dir()
+        return 0
+
+    assert run_cli(main, None) == 0 and inner[0] != inner[1] and (tmp_path / "work" / "owner.lock").read_text() == "years of work"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
+    assert run_cli(lambda _: 0, None) == 0
