@@ -65,7 +65,8 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
                 raise
     except (OSError, RuntimeError) as problem:
         if _has_no_room(problem, folder):
-            raise InputError(f"cannot write {places[-1]}: no room is left there; nothing was left half-written") from problem
+            why = getattr(problem, "strerror", None) or "no room is left there"
+            raise InputError(f"cannot write {places[-1]}: {why}; nothing was left half-written") from problem
         raise
     finally:
         removed(folder)

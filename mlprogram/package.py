@@ -96,6 +96,8 @@ def _locate(folder: Path) -> tuple[Path, Path]:
         if ".." in model.parts or (folder / "Data") not in model.parents:
             raise ValueError("its model lies outside of the package")
         missing = not model.is_file()
+    except ProgramError as error:
+        raise ProgramError(f"{error}; a package manifest is needed") from None
     except (ValueError, RecursionError, KeyError, TypeError, OSError) as error:
         raise ProgramError(
             f"{manifest}: not a package manifest ({type(error).__name__}: {error}); it must name a rootModelIdentifier"

@@ -120,7 +120,7 @@ class LayerTrials:
             "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            "settings": asdict(self.settings) | {"float_inputs": list(self.settings.float_inputs)} if self.settings else None,  # as JSON
+            "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,  # as it comes back
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -71,7 +71,7 @@ OUTPUTS = [
     ("vectors", ["--out", "{home}/" + "x" * 300], "File name too long"),
     ("vectors", ["--out", "{home}/a\0b"], "null byte"),
     ("bundle", ["--out", "{home}/thesis-tiny"], "is not replaced"),
-    ("bundle", ["--method", "../../x"], "a name has letters"),
+    ("bundle", ["--method", "../../x"], "unknown method '../../x'"),
     ("quality", ["--method", "fp16", "--out", "{home}/thesis"], "ends in 'nothing'"),
     ("quality", ["--method", "fp16", "--out", "{home}/fifo/x.json"], "not a folder"),
     ("quality", ["--method", "fp16", "--out", "/dev/null"], "ends in 'nothing'"),

@@ -54,7 +54,7 @@ class TestApplyCommand:
         [
             (["--method", "mixed"], "there is no recipe for this checkpoint; `python -m quantize.sensitivity` finds one"),
             (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
-            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, exponent, float_inputs"),
+            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, columns, exponent, float_inputs"),
         ],
     )
     def test_one_clear_line(

@@ -86,9 +86,12 @@ def writing(folder: Path) -> Iterator[None]:
             yield
     except Timeout:
         raise InputError(f"another process has held {folder.with_suffix('.lock')} for {LOCK_WAIT_S} s: end it, then try again") from None
-    except OSError as problem:
+    except (OSError, InputError) as problem:
+        cause = problem.__cause__ if isinstance(problem, InputError) else problem  # staging says a full disk in its own words
+        if not isinstance(cause, OSError):
+            raise
         raise InputError(
-            f"kokoro-int8 cannot be written to {folder}: {problem.strerror or problem}; nothing was left half-written. "
+            f"kokoro-int8 cannot be written to {folder}: {cause.strerror or cause}; nothing was left half-written. "
             f"It takes {CACHE_MB} MB; {CACHE_VARIABLE}=FOLDER chooses another place"
         ) from None
 

@@ -171,5 +171,5 @@ def check_names(name: str, method: str, form: str) -> None:
 def _require_known(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")
