@@ -120,7 +120,7 @@ class LayerTrials:
             "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,  # as it comes back
+            "settings": _as_json(asdict(self.settings)) if self.settings else None,
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -136,6 +136,11 @@ def drawn(settings: Activations | None, clips: int) -> int:
 def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
     """The first EXCERPT_FRAMES of the `clips` longest."""
     return tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
+
+
+def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
+    """As a file gives them back: tuples are lists there."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def changes(layer: Layer, level: str) -> bool:
