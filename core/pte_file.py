@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
 TOOLS: tuple[str, ...] = ("torch", "executorch", "numpy")
-METHOD, SHORTEST, GIVEN = "forward", 2, "given_"  # what ByName.forward's arguments are called in a graph
+METHOD, SHORTEST, GIVEN = "forward", 3, "given_"  # what ByName.forward's arguments are called in a graph
 
 __all__ = ["NAME", "PRECISION", "SUFFIX", "TARGET", "TOOLS", "PteProgram", "facts", "write"]
 
