@@ -116,7 +116,7 @@ class PteProgram:
         """Named inputs to named outputs, which are copied: the next call writes over them. RuntimeError beyond the longest utterance."""
         import torch
 
-        found: Any = self.method.execute([torch.from_numpy(np.array(inputs[name])) for name in self.inputs])
+        found: Any = self.method.execute([torch.from_numpy(np.array(inputs[name], order="C")) for name in self.inputs])
         return {name: value.numpy().copy() for name, value in zip(self.names, found, strict=True)}
 
 
