@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
 TOOLS: tuple[str, ...] = ("torch", "executorch", "numpy")
-METHOD, SHORTEST, GIVEN = "forward", 2, "given_"  # what ByName.forward's arguments are called in a graph
+METHOD, SHORTEST, GIVEN = "forward", 3, "given_"  # what ByName.forward's arguments are called in a graph
 
 __all__ = ["NAME", "PRECISION", "SUFFIX", "TARGET", "TOOLS", "PteProgram", "facts", "write"]
 
@@ -116,7 +116,7 @@ class PteProgram:
         """Named inputs to named outputs, which are copied: the next call writes over them. RuntimeError beyond the longest utterance."""
         import torch
 
-        found: Any = self.method.execute([torch.from_numpy(np.array(inputs[name])) for name in self.inputs])
+        found: Any = self.method.execute([torch.from_numpy(np.array(inputs[name], order="C")) for name in self.inputs])
         return {name: value.numpy().copy() for name, value in zip(self.names, found, strict=True)}
 
 

@@ -58,14 +58,22 @@ class PortableVocoder(nn.Module):
         return self.eager(asr, f0, energy, style, spectrum)
 
 
+def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one after the other: what such a sum
+    missed is found by a second one, of values around 0."""
+    coarse = x.mean(dim=3, keepdim=True)
+    rest = (x - coarse).mean(dim=3, keepdim=True)
+    return x - coarse - rest, coarse + rest
+
+
 class CenteredNorm(AdaIN1d):
     """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative for a constant."""
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
         gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
-        centered = x - x.mean(dim=3, keepdim=True)
-        variance = (centered * centered).mean(dim=3, keepdim=True)
+        centered = without_mean(x)[0]
+        variance = without_mean(centered * centered)[1]
         return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
 
 
