@@ -16,6 +16,7 @@ from core.voices import style_row
 from encoder.package import EncoderPackage
 from encoder.steps import encode
 from eval.corpus import Truth
+from quantize.features import with_text_features
 from vocoder.packing import VocoderInputs
 
 
@@ -53,4 +54,4 @@ class PackageFeatures:
         encoded = encode(self._package.backend, tuple(int(i) for i in clip.input_ids), style, clip.speed)
         durations = encoded.durations.numpy().astype(clip.durations.dtype)
         found = replace(clip, durations=durations, f0_hz=encoded.f0_hz[0].numpy(), energy=encoded.energy[0].numpy())
-        return replace(self._truth.inputs(found), asr=encoded.asr)
+        return with_text_features(checkpoint, self._truth.vocoder, encoded.asr, found, self._truth.seed)

@@ -49,6 +49,12 @@ def vocoder_inputs(checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncode
     """All five tensors for one utterance, with the noise drawn from `seed`."""
     ids = torch.from_numpy(utterance.input_ids).long()[None]  # [1, T]
     asr = aligned(encoder(ids, None), torch.from_numpy(utterance.durations).long()).squeeze(2)  # [1, hidden, F]
+    return with_text_features(checkpoint, vocoder, asr, utterance, seed)
+
+
+@torch.no_grad()
+def with_text_features(checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int) -> VocoderInputs:
+    """The same where the text features asr [1, hidden, F] are known already."""
     f0_hz = torch.from_numpy(utterance.f0_hz)[None]
     spectrum = vocoder.generator.m_source(f0_hz, gaussian_noise(utterance.frames, seed)).squeeze(2).float()  # [1, 22, 120F + 1]
     style = style_for(checkpoint, voice_for(checkpoint, utterance.voice), len(utterance.phonemes))
