@@ -30,7 +30,7 @@ NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
 SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)")
 SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand"}
-TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|[a-z]{2,12}er)\b)")  # 3x faster
+TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
 TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
