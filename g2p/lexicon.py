@@ -93,7 +93,7 @@ class Lexicon:
             for form, among in ((form, among) for among in direct for form in forms):
                 found = _listed(form, among)
                 if found is not None:
-                    found = self._as_heard(form, found) if found.source == "cmudict" else found
+                    found = self._owned(form) or self._as_heard(form, found) if found.source == "cmudict" else found
                     return accented(found, word) if form != word and not word.isascii() else found
             for form in forms:
                 found = self._with_ending(form, lists) or (self._slurred(form) if lists is self._edited else None)
@@ -101,6 +101,12 @@ class Lexicon:
                     return found
         capitals = word.upper()  # hvac, when nothing knows it in small letters
         return _listed(capitals, self._edited) if word.islower() and len(word) > 2 and capitals in self._edited[-1][0] else None
+
+    def _owned(self, word: str) -> Found | None:
+        """The name with its 's, where CMUdict lists it otherwise than the name alone (Matt's, Scorsese's)."""
+        stem, mark, clitic = word.rpartition("'")
+        found = self.find(stem) if mark and stem and is_clitic(clitic) else None
+        return found and found.changed(lambda phonemes: with_clitic(phonemes, clitic, self.dialect), "morphology")
 
     def _with_ending(self, word: str, lists: "Lists") -> Found | None:
         """The dogs', John's, who've, then walked; None without a known stem."""

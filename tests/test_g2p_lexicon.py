@@ -107,6 +107,11 @@ def test_not_listed(word: str) -> None:
     assert lexicon().find(word) is None
 
 
+def test_a_name_with_s_is_the_name() -> None:
+    name, owned = lexicon().find("Scorsese"), lexicon().find("Scorsese's")  # CMUdict lists both, and otherwise
+    assert name is not None and owned is not None and owned.phonemes == name.phonemes + "z"
+
+
 @pytest.mark.parametrize(
     ("word", "spoken"),
     [("hasnt", "hasn't"), ("Youve", "you've"), ("youll", "you'll"), ("rockin", None), ("Calvin", None)],
