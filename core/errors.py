@@ -4,6 +4,7 @@ def main(argv: list[str] | None = None) -> int:
     return run_cli(run, argv)
 """
 
+import errno
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from mlprogram.files import NO_ROOM
 from mlprogram.scratch import temporary_files_apart
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
+DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # in the middle of a file: Python does not say which
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
 
 
@@ -79,6 +81,8 @@ def _line(problem: Exception) -> str | None:
         return "the reader of the output went away"
     if isinstance(problem, OSError) and problem.errno in NO_ROOM:
         return f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written"
+    if isinstance(problem, OSError) and problem.errno in DISK_FAILED and problem.filename is None:
+        return f"a file could not be read or written: {problem.strerror}"
     if isinstance(problem, OSError) and problem.filename is not None:
         return f"cannot use {str(problem.filename)[:200]}: {problem.strerror}"
     return None

@@ -88,7 +88,10 @@ def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
 
     decoder, place = codecs.getincrementaldecoder("utf-8-sig")(), 0
     while True:
-        block = stream.read(BLOCK_BYTES)
+        try:
+            block = stream.read(BLOCK_BYTES)
+        except OSError as problem:  # a disk that fails, a file of the system's: without its name
+            raise InputError(f"cannot read {name}: {problem.strerror}") from None
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as problem:

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
@@ -57,16 +58,18 @@ def child(writer: Writer, world: World, at: int | None = None, tell: int | None 
         return process
     code = 99
     try:
-        os.setsid()
+        os.setpgrp()
         os.chdir(world.root / "cwd")
         silent = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1) if "KILL_SHOWS" in os.environ else (0, 1, 2):
             os.dup2(silent, number)
-        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
         sys.addaudithook(_hook(str(world.root), at, tell))
         code = import_module(writer.module).main([part.replace("{user}", str(world.user)) for part in writer.argv])
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 98
+    except BaseException:  # noqa: BLE001  told, and 99
+        traceback.print_exc()
     finally:
         os._exit(code)
     return 0

@@ -12,6 +12,7 @@ wrong. Exit 1: something did. Exit 3: --minutes ended it. The last line of stdou
 import argparse
 import gc
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -68,10 +69,18 @@ class Sweep:
             argv = [a.replace("{user}", str(self.world.user)) for a in draw.choice(CALLS[command])]
             argv = [a.replace("{repository}", str(self.world.root / "repository")) for a in argv]
             case = Case(number, command, tuple(argv))
-        elif case.command not in CALLS or known[number].code == WORK or any("\0" in a or len(a) > 100_000 for a in case.argv):
+        elif case.command not in CALLS or known[number].code == WORK or not all(map(_can_be_typed, case.argv)):
             return None
         found = self.verdict(case, lambda case: as_command(case, self.world.root, draw.choice(SURROUNDINGS) if number % 2 else ""))
         return replace(found if number % 2 else agreed(found, known[number]), alone=True)
+
+
+def _can_be_typed(argument: str) -> bool:
+    """Whether a system takes it as an argument: no zero byte, no half of a surrogate pair that stands for no byte, not too long."""
+    try:
+        return b"\0" not in os.fsencode(argument) and len(argument) <= 100_000
+    except UnicodeEncodeError:
+        return False
 
 
 def agreed(alone: Verdict, copied: Verdict) -> Verdict:
