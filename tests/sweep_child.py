@@ -136,8 +136,10 @@ def writes_watched(root: Path) -> list[str]:
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
             place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
-            temporary = place.startswith(f"{root}/tmp/") or given[2] & NAMELESS == NAMELESS
-            if place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
+            temporary = place.startswith(f"{root}/tmp/")
+            if given[2] & NAMELESS == NAMELESS:  # Python told of the folder just before, as of a file
+                found[:] = [name for name in found if f"{root}/{name}" != place]
+            elif place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
                 found.append(place.removeprefix(f"{root}/"))
 
     sys.addaudithook(hook)
