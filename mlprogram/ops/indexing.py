@@ -4,7 +4,7 @@
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their later versions. Negative indices count
 from the end, unless validate_indices is set: then they are errors, as the definitions say. An index outside its axis is an error. Scatters
-from iOS 17 on know no negative indices; unless validate_indices is set, what is outside is undefined but safe there: it writes nothing here,
+from iOS 17 on know no negative indices; unless validate_indices is set, what is outside is undefined but safe there: nothing is written,
 and warns.
 """
 
@@ -70,7 +70,7 @@ def scatter(
     """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]. validate_indices is None before iOS 17."""
     axis %= data.dim()
     where, kept = _targets(indices, data.shape[axis], validate_indices)
-    if mode in ("update", "add") and kept is None and where.numel() == 1 and updates.dim() == data.dim():  # a row of a list kept as a tensor
+    if mode in ("update", "add") and kept is None and where.numel() == 1 and updates.dim() == data.dim():  # a row of a list
         y = data.clone()
         row = y.narrow(axis, int(where), 1)
         row.copy_(updates) if mode == "update" else row.add_(updates)
@@ -108,7 +108,7 @@ def _targets(indices: Tensor, size: int, validate: bool | None) -> tuple[Tensor,
     kept = (indices >= 0) & (indices < size)
     if bool(kept.all()):
         return indices.long(), None
-    warnings.warn(f"a scatter's index is outside an axis of {size}, which Core ML leaves undefined: not written", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"a scatter's index is outside an axis of {size}, undefined in Core ML: not written", RuntimeWarning, stacklevel=2)
     return torch.where(kept, indices, 0).long(), kept
 
 
