@@ -3,9 +3,9 @@
     python -m bench.g2p_names [--no-espeak] [--misses]
 
 The words are tests/data/g2p/{names,frequent_words,frequent_later,frequent_next,british_words,british_later}.tsv with every
-pronunciation that counts as right; each set was frozen before its first run (docs/g2p.md). Forgiven is what no listener calls a mistake: secondary stress, the flap, a
-weak vowel's colour (ə ɪ ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts. Exit 0: at most 3 % wrong in each list; 1: more.
-The last line of stdout is one JSON object.
+pronunciation that counts as right; each set was frozen before its first run (docs/g2p.md). Forgiven is what no listener calls a
+mistake: secondary stress, the flap, a weak vowel's colour (ə ɪ ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts.
+Exit 0: at most 3 % wrong in each list; 1: more. The last line of stdout is one JSON object.
 """
 
 import argparse
