@@ -59,9 +59,9 @@ class Spoken:
     vowel_other_seeds: tuple[np.ndarray, ...]
     heard: Heard | None = None
 
-    def trial(self, test: np.ndarray, vowel: np.ndarray) -> Trial:
-        """A subject's sentence and vowel against the fp32 model's."""
-        return Trial(self.reference, test, self.other_seeds, Tone(self.pitch_hz, self.vowel, vowel), self.text, self.baseline)
+    def trial(self, test: np.ndarray, vowel: np.ndarray, clock: np.ndarray | None = None) -> Trial:
+        """A subject's sentence and vowel against the fp32 model's; `clock`: the fp32 model on the subject's own features."""
+        return Trial(self.reference, test, self.other_seeds, Tone(self.pitch_hz, self.vowel, vowel), self.text, self.baseline, clock)
 
     @cached_property
     def baseline(self) -> Baseline:
@@ -94,7 +94,7 @@ class Truth:
 
     @cached_property
     def _eager(self) -> EagerVocoder:
-        """The same network in two thirds of the time, 100 dB from it: for the other seeds."""
+        """The same network in two thirds of the time, 100 dB from it: for the other seeds and the clock."""
         return EagerVocoder(self.vocoder)
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
@@ -108,6 +108,10 @@ class Truth:
     def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
         """Features of a clip's held vowel and its F0 in Hz."""
         return held_vowel(utterance, self._said(utterance), self.vocoder, self.seed + other_seed)
+
+    def clock(self, inputs: VocoderInputs) -> np.ndarray:
+        """The fp32 render of features that are not the reference's own [600 F] float64."""
+        return render_reference(self._eager, inputs).astype(np.float64)
 
     def _said(self, utterance: Utterance) -> VocoderInputs:
         """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its vowel."""

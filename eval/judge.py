@@ -89,7 +89,8 @@ def judge_clip(
     test = subject.render(inputs or truth.inputs(utterance)).astype(np.float64)
     vowel = subject.render(truth.vowel_inputs(utterance)[0]).astype(np.float64)
     wrong = _unlike(test, spoken.reference) or _unlike(vowel, spoken.vowel)
-    figures = {} if wrong else measure(spoken.trial(test, vowel), only)
+    clock = truth.clock(inputs) if inputs and not wrong else None
+    figures = {} if wrong else measure(spoken.trial(test, vowel, clock), only)
     seconds = utterance.frames / FRAMES_PER_SECOND
     return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, seed_floor or spoken.seed_floor(only), wrong)
 

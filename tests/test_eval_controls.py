@@ -1,7 +1,7 @@
 """Known-bad controls on real held-out sentences: each is rejected, and by the gate that claims to catch it. The undamaged pass."""
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from core.checkpoint import open_checkpoint
 from core.corpus import Utterance, heldout
 from eval.controls import controls_of, main
 from eval.corpus import Truth
+from eval.dials import delayed
 from eval.faults import Control, Faults, KnownBad, rounded
 from eval.gates import COMMON, FEWEST_CLIPS, gates_for
 from eval.harmless import HARMLESS, Harmless
@@ -21,6 +22,7 @@ from eval.shipped_errors import SHIPPED
 from eval.try_controls import ControlTrials
 from eval.verdict import SHIP, decide
 from tests.signals import phrase_of, white_noise
+from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.packing import VocoderInputs
 from vocoder.source import gaussian_noise
@@ -43,6 +45,27 @@ def test_control_is_rejected_by_its_gate(name: str, truth: Truth, phrase: Uttera
     """Only the metric that claims to catch it is measured."""
     caught = ControlTrials(truth, [phrase], only=(CONTROLS[name].metric,)).caught(CONTROLS[name])
     assert caught.rejected
+
+
+@dataclass(frozen=True)
+class Told:
+    """The fp32 model on features that it is told, `late` samples late."""
+
+    vocoder: Vocoder
+    late: int
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        return delayed(render_reference(self.vocoder, inputs), self.late)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_delay_is_one_by_the_same_features(late: int, truth: Truth, phrase: Utterance) -> None:
+    """An encoder package computes another F0, which turns phases: only what the vocoder adds to that is its delay."""
+    inputs = truth.inputs(phrase)
+    spectrum = truth.vocoder.generator.m_source.spectrum(1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, truth.seed))
+    told = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
+    result = judge_clip(truth, Told(truth.vocoder, late), phrase, only=("lag_samples",), inputs=told)
+    assert result.figures["lag_samples"] == late
 
 
 def test_how_many_there_are() -> None:

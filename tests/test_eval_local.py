@@ -100,6 +100,14 @@ def test_lag_of_a_part(known: Baseline, at: float) -> None:
     assert lag_samples(trial(known, known.other_seeds[0])) == 0
 
 
+def test_lag_of_features_of_its_own(known: Baseline) -> None:
+    """Another F0 turns phases: no delay by the render of the same features. A sample late is one by that render too."""
+    turned = np.concatenate([known.reference[:72_000], delayed(known.reference[72_000:], 1)])
+    assert lag_samples(trial(known, turned)) == 1
+    assert lag_samples(replace(trial(known, turned), clock=turned)) == 0
+    assert lag_samples(replace(trial(known, delayed(turned, 1)), clock=turned)) == 1
+
+
 def test_polarity_is_taken_out_once(known: Baseline) -> None:
     noisy = white_noise(known.reference, 30)
     upright, over = measure(trial(known, noisy)), measure(trial(known, -noisy))

@@ -86,19 +86,20 @@ def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
 
 
 class TestForms:
-    @pytest.mark.parametrize(("form", "decoder"), [("literal", False), ("host", False), ("windowed", True), ("windowed-poly-host", True)])
-    def test_the_literal_form_keeps_the_decoder_in_float(self, form: str, decoder: bool) -> None:
+    @pytest.mark.parametrize(("form", "upsampler"), [("literal", False), ("host", False), ("windowed", True), ("windowed-poly-host", True)])
+    def test_the_literal_form_keeps_its_first_upsampler_in_float(self, form: str, upsampler: bool) -> None:
         activations = METHODS["w8a8"].in_form(form).int8_activations()
-        assert activations.takes("decode.0.conv1") is decoder
+        assert activations.takes("generator.ups.0") is upsampler
+        assert activations.takes("decode.0.conv1")
         assert activations.takes("generator.resblocks.0.convs1.0") and not activations.takes("encode.conv1")
         assert activations.in_form("literal") == activations  # only once
 
     def test_what_reads_floats_has_one_form(self) -> None:
         assert METHODS["w8"].in_form("literal") is METHODS["w8"]
 
-    def test_the_whole_literal_decoder_on_request(self) -> None:
+    def test_what_the_literal_form_leaves_on_request(self) -> None:
         method = with_settings(METHODS["w8a8"], ["literal_float="]).in_form("literal")
-        assert method.int8_activations().takes("decode.0.conv1")
+        assert method.int8_activations().takes("generator.ups.0")
 
 
 class TestSettings:

@@ -8,7 +8,7 @@ import numpy as np
 from core import figures
 from core.contract import SAMPLE_RATE_HZ
 from eval.metrics.framing import alignment, decibels, frames
-from eval.metrics.trial import Trial
+from eval.metrics.trial import LONGEST_LAG, Trial
 
 SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 JUMP_FRAME, JUMP_HOP = 120, 60  # 5 ms, 2.5 ms
@@ -75,12 +75,15 @@ def _at_ceiling_percent(signal: np.ndarray) -> float:
 def lag_samples(trial: Trial) -> float:
     """Delay of the whole clip in -240..240 samples, or of that half second of it that is off by most; positive = the test is late.
 
-    Half seconds are searched over 24 samples either way, and count where they then correlate by 0.995 with the reference, and by 0.002
-    better than in place.
+    Against the trial's `clock`, if it has one. Half seconds are searched over 24 samples either way, and count where they then correlate
+    by 0.995 with the reference, and by 0.002 better than in place.
     """
-    stretches = range(0, max(1, len(trial.reference) - LOCAL_LENGTH + 1), LOCAL_LENGTH // 2)
+    clock, whole = trial.reference, trial.alignment[0]
+    if trial.clock is not None:
+        clock, whole = trial.clock, alignment(trial.clock, trial.test, LONGEST_LAG)[0]
+    stretches = range(0, max(1, len(clock) - LOCAL_LENGTH + 1), LOCAL_LENGTH // 2)
     cuts = [slice(start, start + LOCAL_LENGTH) for start in stretches]
-    return float(max([trial.alignment[0], *(_local_lag(trial.reference[cut], trial.test[cut]) for cut in cuts)], key=abs))
+    return float(max([whole, *(_local_lag(clock[cut], trial.test[cut]) for cut in cuts)], key=abs))
 
 
 def _local_lag(reference: np.ndarray, test: np.ndarray) -> int:

@@ -50,7 +50,8 @@ class Tone:
 @dataclass(frozen=True, eq=False)
 class Trial:
     """`reference` is the truth, `test` is judged, `other_seeds` are the truth under other seeds (the scale), `tone` is a held vowel (for
-    THD+N), `text` what is said (for words), `known` the baseline of another trial of the same sentence.
+    THD+N), `text` what is said (for words), `known` the baseline of another trial of the same sentence, `clock` the truth rendered from the
+    features that the test was given, where these are not the reference's own: another F0 turns phases, and that is no delay.
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at 24 kHz.
     """
@@ -61,10 +62,12 @@ class Trial:
     tone: Tone | None = None
     text: str | None = None
     known: Baseline | None = None
+    clock: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {"reference": self._checked("reference", self.reference), "test": self._checked("test", self.test)}
         checked["other_seeds"] = tuple(self._checked("other seed's", signal) for signal in self.other_seeds)
+        checked["clock"] = self.clock if self.clock is None else self._checked("clock", self.clock)
         for role, signal in checked.items():
             object.__setattr__(self, role, signal)
 

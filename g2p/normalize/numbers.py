@@ -113,12 +113,8 @@ def bare(scan: Scan, text: str, end: int) -> str:
         return number_piece(text, scan.dialect)
     if scan.previous_word() in DIAL and text.isdigit() and len(text) in (3, 4):
         return digits(text)
-    if (
-        (scan.previous().removesuffix("'s") in PAIRED or STREET_AFTER.match(scan.text, end))
-        and text.isdigit()
-        and len(text) in (3, 4)
-        and text[0] != "0"
-    ):
+    paired = scan.previous().removesuffix("'s") in PAIRED or STREET_AFTER.match(scan.text, end)
+    if paired and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
         return number_piece(text, scan.dialect)
     return decimal(text, scan.dialect)
 
