@@ -184,11 +184,11 @@ class Gru(nn.Module):
         return self.gru(x)[0]
 
 
-def gated_walk(x: Tensor, w: Tensor, u: Tensor, w_new: Tensor, u_new: Tensor) -> Tensor:
+def gated_walk(x: Tensor, steps: int, w: Tensor, u: Tensor, w_new: Tensor, u_new: Tensor) -> Tensor:
     """The sum of the states [batch, features] of a minimal gated unit over x [steps, batch, features], one step after the other."""
     h = torch.zeros_like(x[0])
     total = torch.zeros_like(x[0])
-    for t in range(x.shape[0]):
+    for t in range(steps):
         forget = torch.sigmoid(nn.functional.linear(x[t], w) + nn.functional.linear(h, u))
         fresh = torch.tanh(nn.functional.linear(x[t], w_new) + forget * nn.functional.linear(h, u_new))
         h = h + forget * (fresh - h)
@@ -205,7 +205,7 @@ class GatedLoop(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         walk = torch.jit.script(gated_walk) if torch.jit.is_tracing() else gated_walk
-        return walk(x.transpose(0, 1), *self.weights)
+        return walk(x.transpose(0, 1), int(x.shape[1]), *self.weights)
 
 
 def _recurrent(make: Callable[[int, int], nn.Module], steps: int, width: int) -> Callable[[bool], Case]:

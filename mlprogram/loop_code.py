@@ -1,6 +1,6 @@
 """A while_loop as one Python function: written once, when the loop comes to its second step, and kept.
 
-    done, values = LoopCode(condition, body).run(env, values)  # done False: go on step by step from these values
+    done, values = LoopCode(condition, body, template).run(env, values)  # done False: go on step by step from these values
 
 The first step of every loop runs operation by operation, with the checks of types and shapes. What follows has the same shapes, so the
 function leaves out what cannot change: the look-up of arguments, most checks, operations that read nothing of the loop (they stand before
@@ -11,6 +11,7 @@ bit: the same PyTorch functions are called. Whatever fails is run again step by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -41,9 +42,9 @@ def kind_of(value: Any) -> Kind:
 class LoopCode:
     """The functions of one while_loop, by the kinds of what it carries and of what it reads from outside."""
 
-    def __init__(self, condition: BlockPlan, body: BlockPlan) -> None:
+    def __init__(self, condition: BlockPlan, body: BlockPlan, template: Sequence[Any]) -> None:
         body, self._casts = _narrowed(condition, body)
-        self.blocks = condition, body
+        self.blocks, self._template = (condition, body), template
         self.steps = (*condition.steps, *body.steps)
         self.plain = all(s.call is not None and not s.wants_generator for s in self.steps)
         own = {*condition.inputs, *body.inputs, *(o.slot for s in self.steps for o in s.outputs)}
@@ -77,7 +78,7 @@ class LoopCode:
         kinds |= {o.slot: Kind(o.dtype, o.fixed) for s in self.steps for o in s.outputs}
         for block in self.blocks:
             kinds |= dict(zip(block.inputs, map(kind_of, values), strict=True))
-        writer = Writer(kinds, set(self.outer), _in_place(body))
+        writer = Writer(kinds, set(self.outer), _in_place(body), self._template)
         for slot in body.inputs:
             writer.take(slot)
         for a, b in zip(condition.inputs, body.inputs, strict=True):
@@ -134,7 +135,9 @@ def _refuse(env: list[Any], values: list[Any]) -> tuple[bool, list[Any]]:
 
 def _narrowed(condition: BlockPlan, body: BlockPlan) -> tuple[BlockPlan, dict[int, tuple[torch.dtype, torch.dtype]]]:
     """The body without the casts of values that are carried in a wider type than they are used in, {place: (used, carried type)}."""
-    casts, inputs, outputs, gone = {}, list(body.inputs), list(body.outputs), set()
+    casts: dict[int, tuple[torch.dtype, torch.dtype]] = {}
+    gone: set[int] = set()
+    inputs, outputs = list(body.inputs), list(body.outputs)
     makers = {o.slot: (step, o) for step in body.steps for o in step.outputs}
     for i, (a, b) in enumerate(zip(body.inputs, body.outputs, strict=True)):
         readers = [step for step in body.steps for _, read in step.reads if a in _flat(read)]

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from mlprogram.loop_writer import BITS, Writer
 from mlprogram.ops.elementwise import TORCH
-from mlprogram.ops.slicing import slice_places
 from mlprogram.values import finish_all
 
 if TYPE_CHECKING:
@@ -47,13 +46,18 @@ def _wrapped(text: str, dtype: torch.dtype) -> str:
     return f"(({text} + {half}) & {(1 << BITS[dtype]) - 1}) - {half}" if half else f"({text}) & 255"
 
 
+def singles(step: Step) -> dict[str, int]:
+    """{parameter: slot} where there is one slot."""
+    return {param: slot for param, slot in step.reads if isinstance(slot, int)}
+
+
 def as_number(writer: Writer, step: Step) -> bool:
     """Integers and booleans of one element."""
-    op, reads = step.op.op_type, dict(step.reads)
+    op, reads = step.op.op_type, singles(step)
     if len(step.outputs) != 1 or not writer.is_number(step.outputs[0].slot):
         return False
     slots = [reads[p] for p in ("cond", "x", "y", "a", "b") if p in reads]
-    if len(slots) != len(reads) or any(isinstance(s, tuple) or not writer.is_number(s) for s in slots):
+    if len(slots) != len(step.reads) or not all(writer.is_number(s) for s in slots):
         return False
     out, kinds = writer.kinds[step.outputs[0].slot].dtype, [writer.kinds[s].dtype for s in slots]
     text = _number_text(op, kinds, out)
@@ -120,7 +124,7 @@ def as_function(writer: Writer, step: Step) -> bool:
 
 def as_row(writer: Writer, step: Step) -> bool:
     """gather at one place: a row of a tensor, cut once if the loop does not change it."""
-    reads, given = dict(step.reads), getattr(step.call, "keywords", {})
+    reads, given = singles(step), getattr(step.call, "keywords", {})
     if step.op.op_type != "gather" or given.get("batch_dims") or set(reads) != {"x", "indices"} or not writer.is_number(reads["indices"]):
         return False
     (x, at), shape = (reads["x"], reads["indices"]), writer.kinds[reads["x"]].shape
@@ -142,7 +146,7 @@ def as_row(writer: Writer, step: Step) -> bool:
 
 def as_write(writer: Writer, step: Step) -> bool:
     """scatter of one row, or list_write, into a value that is the loop's own."""
-    out, reads, given = step.outputs[0].slot, dict(step.reads), getattr(step.call, "keywords", {})
+    out, reads, given = step.outputs[0].slot, singles(step), getattr(step.call, "keywords", {})
     if out not in writer.in_place:
         return False
     if step.op.op_type == "list_write":
@@ -168,16 +172,66 @@ def as_write(writer: Writer, step: Step) -> bool:
     return True
 
 
+def as_concat(writer: Writer, step: Step) -> bool:
+    """concat: of tensors, or of numbers, which become a list of numbers."""
+    given, out, slots = getattr(step.call, "keywords", {}), step.outputs[0], dict(step.reads).get("values")
+    if step.op.op_type != "concat" or given.get("interleave") or not isinstance(slots, tuple) or len(step.reads) != 1:
+        return False
+    if any(writer.kinds[s].dtype is not out.dtype or writer.kinds[s].shape is None for s in slots):
+        return False
+    numbers = [writer.number(s) for s in slots if writer.is_number(s) and len(writer.kinds[s].shape) < 2]
+    if len(numbers) == len(slots):
+        writer.set_list(out.slot, [_literal(writer, s, n) for s, n in zip(slots, numbers, strict=True)])
+    elif all(writer.kinds[s].shape for s in slots):  # none of rank 0
+        writer.set_tensor(out.slot, f"{writer.keep(torch.cat)}(({''.join(writer.tensor(s) + ', ' for s in slots)}), {given['axis']})")
+    else:
+        return False
+    return True
+
+
+def as_slice(writer: Writer, step: Step) -> bool:
+    """slice_by_index whose begin and end are lists of numbers, stride 1: a row of a sequence, cut once if the loop does not change it."""
+    reads, given, out = singles(step), getattr(step.call, "keywords", {}), step.outputs[0]
+    if step.op.op_type != "slice_by_index" or given.get("stride") not in (None, [1] * len(given.get("stride") or ())):
+        return False
+    shape = writer.kinds[reads["x"]].shape
+    sides = [writer.list_of(reads[p]) if p in reads else _texts(given[p]) for p in ("begin", "end")]
+    if not set(reads) <= {"x", "begin", "end"} or shape is None or None in sides or writer.kinds[reads["x"]].dtype is not out.dtype:
+        return False
+    none = [False] * len(shape)
+    masks = [given.get(name) or none for name in ("begin_mask", "end_mask", "squeeze_mask")]
+    cuts = [_cut(*axis) for axis in zip(*(s or () for s in sides), *masks, strict=True)]
+    x, rest = reads["x"], cuts[1:] == [":"] * (len(cuts) - 1)
+    if rest and masks[2][0] and x in writer.constant and shape[0] <= _ROWS and not writer.hoisting:
+        rows = f"r{writer.next()}"
+        writer.line(f"{rows} = {writer.tensor(x)}.unbind(0)", True)
+        writer.set_tensor(out.slot, f"{rows}[{cuts[0]}]")
+    else:
+        writer.set_tensor(out.slot, f"{writer.tensor(x)}[{', '.join(cuts)}]")
+    if all(squeezed or cut == ":" for cut, squeezed in zip(cuts, masks[2], strict=True)):
+        writer.learn(out.slot, tuple(n for n, squeezed in zip(shape, masks[2], strict=True) if not squeezed))
+    return True
+
+
+def _literal(writer: Writer, slot: int, name: str | None) -> str:
+    known = writer.literal(slot)
+    return str(name) if known is None else str(known)
+
+
+def _texts(values: list[int]) -> tuple[str, ...]:
+    return tuple(map(str, values))
+
+
+def _cut(begin: str, end: str, open_begin: bool, open_end: bool, squeezed: bool) -> str:
+    if squeezed:
+        return "0" if open_begin else begin
+    return f"{'' if open_begin or begin == '0' else begin}:{'' if open_end else end}"
+
+
 def as_move(writer: Writer, step: Step) -> bool:
     """Operations that move values or only convert them."""
     op, given, out = step.op.op_type, getattr(step.call, "keywords", {}), step.outputs[0]
-    reads = dict(step.reads)
-    if op == "concat" and not given.get("interleave") and set(reads) == {"values"} and isinstance(given.get("axis"), int):
-        slots = reads["values"]
-        if any(writer.kinds[s].dtype is not out.dtype or not writer.kinds[s].shape for s in slots):  # not of rank 0, and of known shape
-            return False
-        writer.set_tensor(out.slot, f"{writer.keep(torch.cat)}(({''.join(writer.tensor(s) + ', ' for s in slots)}), {given['axis']})")
-        return True
+    reads = singles(step)
     if op == "select" and set(reads) == {"cond", "a", "b"} and writer.is_number(reads["cond"]):
         sides = [writer.kinds[reads[p]] for p in ("a", "b")]
         if any(k.dtype is not out.dtype or k.shape is None or k.shape != out.fixed for k in sides):
@@ -205,10 +259,6 @@ def _moved(writer: Writer, op: str, given: Mapping[str, Any], shape: tuple[int, 
         return f".squeeze({tuple(given['axes'])})"
     if op == "transpose":
         return f".permute({tuple(given['perm'])})" if "perm" in given else None
-    if op == "slice_by_index":
-        full = dict.fromkeys(("stride", "begin_mask", "end_mask", "squeeze_mask")) | dict(given)
-        index, reversals = slice_places(torch.Size(shape), **full)
-        return None if reversals else f"[{writer.keep(index)}]"
     return None
 
 
@@ -218,7 +268,7 @@ def as_call(writer: Writer, step: Step) -> bool:
     arguments += [f"{p}={writer.wide(s, step.widen)}" for p, s in step.halves]
     for param, slots in step.others:
         if param in step.host:
-            texts = [f"to_host({writer.tensor(s)})" for s in (slots if isinstance(slots, tuple) else (slots,))]
+            texts = [writer.host(s) for s in (slots if isinstance(slots, tuple) else (slots,))]
         else:
             texts = [f"widen({writer.tensor(s)}, {writer.keep(step.widen)})" for s in slots]
         arguments.append(f"{param}={texts[0] if isinstance(slots, int) else '[' + ', '.join(texts) + ']'}")
@@ -228,4 +278,4 @@ def as_call(writer: Writer, step: Step) -> bool:
     return True
 
 
-LINES: tuple[Callable[[Writer, Step], bool], ...] = (as_number, as_write, as_row, as_function, as_move, as_call)
+LINES: tuple[Callable[[Writer, Step], bool], ...] = (as_number, as_write, as_row, as_function, as_concat, as_slice, as_move, as_call)

@@ -8,7 +8,7 @@ A slot s is `v{s}` as a tensor, `h{s}` as a Python number, `w{s}` widened from f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from itertools import count
 from math import prod
 from types import MappingProxyType
@@ -24,10 +24,10 @@ BITS = MappingProxyType({torch.int8: 8, torch.int16: 16, torch.int32: 32, torch.
 class Writer:
     """Lines before and inside the loop, and in which forms each slot is at hand."""
 
-    def __init__(self, kinds: Mapping[int, Any], outer: Iterable[int], in_place: frozenset[int]) -> None:
-        self.kinds, self.in_place = kinds, in_place
+    def __init__(self, kinds: dict[int, Any], outer: Iterable[int], in_place: frozenset[int], template: Sequence[Any]) -> None:
+        self.kinds, self.in_place, self._template = kinds, in_place, template
         self.constant = set(outer)  # slots that no step of the loop changes
-        self.names: dict[str, Any] = {"made": torch.full, "to_host": to_host, "widen": widen}
+        self.names: dict[str, Any] = {"made": torch.full, "tensor": torch.tensor, "to_host": to_host, "widen": widen}
         self.taken: list[str] = []
         self.before: list[str] = []
         self.inside: list[str] = []
@@ -36,6 +36,7 @@ class Writer:
         self._tensors: set[int] = set()
         self._numbers: set[int] = set()
         self._wide: set[int] = set()
+        self._lists: dict[int, tuple[str, ...]] = {}
         self._alias: dict[int, int] = {}
         self._count = count()
 
@@ -95,6 +96,8 @@ class Writer:
             if slot in self._numbers:
                 kind = self.kinds[slot]
                 self.line(f"v{slot} = made({kind.shape}, h{slot}, dtype={self.keep(kind.dtype)})", slot in self.constant)
+            elif slot in self._lists:
+                self.line(f"v{slot} = tensor({self.host(slot)}, dtype={self.keep(self.kinds[slot].dtype)})", slot in self.constant)
             else:
                 self.line(f"v{slot} = env[{slot}]", True)
         return f"v{slot}"
@@ -108,6 +111,27 @@ class Writer:
             self.line(f"h{slot} = {self.tensor(slot)}.item()", slot in self.constant)
             self._numbers.add(slot)
         return f"h{slot}"
+
+    def literal(self, slot: int) -> int | None:
+        """The number that the program itself writes here, None if it does not."""
+        value = self._template[slot]
+        return int(value) if self.is_number(slot) and isinstance(value, torch.Tensor) else None
+
+    def set_list(self, slot: int, texts: Sequence[str]) -> None:
+        """A vector of integers as Python numbers."""
+        self._lists[slot] = tuple(texts)
+
+    def list_of(self, slot: int) -> tuple[str, ...] | None:
+        """The numbers of a vector, if they are known one by one."""
+        return self._lists.get(slot)
+
+    def host(self, slot: int) -> str:
+        """The value as Python numbers."""
+        return f"[{', '.join(self._lists[slot])}]" if slot in self._lists else f"to_host({self.tensor(slot)})"
+
+    def learn(self, slot: int, shape: tuple[int, ...]) -> None:
+        """The shape of a value that the program leaves open."""
+        self.kinds[slot] = self.kinds[slot]._replace(shape=shape)
 
     def wide(self, slot: int, dtype: torch.dtype | None) -> str:
         """An fp16 tensor in a wider type."""

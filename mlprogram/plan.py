@@ -120,7 +120,7 @@ class _Planner:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
             fast = op.op_type == "while_loop" and not self._precision.ane_numerics
-            gru, loop = (self._gru(op, scope), LoopCode(*blocks).run) if fast else (None, None)
+            gru, loop = (self._gru(op, scope), LoopCode(blocks[0], blocks[1], self.template).run) if fast else (None, None)
             return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru, loop=loop)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
