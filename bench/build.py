@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from core.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, run_cli
+from core.staging import staged
 
 PEAK_LIMIT_GB = 6.0
 
@@ -44,9 +45,11 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--out", type=Path, default=Path("build/random"), help="folder for checkpoint and packages")
     parser.add_argument("--buckets", default="", help="as pipeline.build; default: the default buckets")
     arguments = parser.parse_args(argv)
-    from bench.random_checkpoint import kokoro_config, write_checkpoint
+    from bench.random_checkpoint import checkpoint_of_ours, kokoro_config, write_checkpoint
 
-    folder = write_checkpoint(arguments.out / "checkpoint", kokoro_config() | {"name": "random", "releasable": False})
+    folder = arguments.out / "checkpoint"
+    with staged(folder, checkpoint_of_ours) as aside:
+        write_checkpoint(aside, kokoro_config() | {"name": "random", "releasable": False})
     rows = [timed_build(folder, precision, arguments.buckets, arguments.out) for precision in ("fp16", "fp32")]
     for row in rows:
         memory = f"peak {row['peak_gb']:.2f} GB (limit {PEAK_LIMIT_GB:g})"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.markdown import print_markdown
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, threads_argument
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", help="default: the checkpoint's first")
     parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
     parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=threads_argument, default=1)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and seams of the command at these lengths instead")
     what.add_argument("--agreement", action="store_true", help="torch against mlprogram instead")

@@ -13,10 +13,12 @@ import torch
 from core.config import KokoroConfig
 from core.contract import VOICE_SHAPE
 from core.layers import upstream_state
+from core.output import strangers
 from encoder.model import PARTS, Encoder
 from encoder.text_encoder import TextEncoder
 from vocoder.decoder import Vocoder
 
+WEIGHTS, VOICES = "random.pth", ("slt", "rms", "awb")
 KOKORO_ISTFTNET = {
     "upsample_kernel_sizes": [20, 12],
     "upsample_rates": [10, 6],
@@ -105,6 +107,11 @@ def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch
     return {name: upstream_state(getattr(encoder, name)) for name in PARTS}
 
 
+def checkpoint_of_ours(folder: Path) -> str | None:
+    """Why a folder is not one that `write_checkpoint` filled (None: it is)."""
+    return strangers(folder, ("config.json", WEIGHTS, *(f"voices/{name}.pt" for name in VOICES)))
+
+
 def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0, encoder: bool = False) -> Path:
     """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out; `encoder=True` adds the other parts."""
     (folder / "voices").mkdir(parents=True, exist_ok=True)
@@ -113,7 +120,7 @@ def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0, encode
     parts = {"decoder": random_vocoder(parsed, seed), "text_encoder": TextEncoder(parsed)}
     states = {name: upstream_state(part) for name, part in parts.items()} | (encoder_states(parsed, seed) if encoder else {})
     state = {name: {f"module.{key}": value for key, value in part.items()} for name, part in states.items()}
-    torch.save(state, folder / "random.pth")
-    for name in ("slt", "rms", "awb"):
+    torch.save(state, folder / WEIGHTS)
+    for name in VOICES:
         torch.save(torch.randn(VOICE_SHAPE) * (0.25 if encoder else 1.0), folder / "voices" / f"{name}.pt")
     return folder

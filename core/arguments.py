@@ -29,6 +29,13 @@ def seed_argument(text: str) -> int:
     return int(text)
 
 
+def threads_argument(text: str) -> int:
+    """A number of threads that PyTorch takes: 1 to 1024."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1024")
+    return int(text)
+
+
 def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     """--checkpoint, the same for every command that opens one."""
     parser.add_argument(

@@ -4,20 +4,19 @@ def main(argv: list[str] | None = None) -> int:
     return run_cli(run, argv)
 """
 
+import errno
 import os
 import shutil
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
 
 from mlprogram.errors import one_line
 from mlprogram.files import NO_ROOM
-from mlprogram.scratch import temporary_files_apart
+from mlprogram.scratch import INTERRUPTED, interruptible, temporary_files_apart
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
+DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # in the middle of a file: Python does not say which
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
 
 
@@ -39,28 +38,34 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     A file that cannot be read or written, too little memory, and a Python without the dependencies are a user's mistake too. SIGTERM
     ends as Ctrl-C does. Anything else is a bug and keeps its traceback.
     """
-    with _terminated_as_interrupted(), temporary_files_apart():
-        _any_character()
-        try:
-            code = main(argv)
-            sys.stdout.flush()  # a reader that went away is told here, not at exit
-            return code
-        except CheckFailed as problem:
-            print(f"rejected: {one_line(str(problem))}", file=sys.stderr)
-            return EXIT_REJECTED
-        except KeyboardInterrupt:
-            print("error: interrupted; nothing was left half-written", file=sys.stderr)
-        except MemoryError:
-            print("error: there is not enough memory for this input", file=sys.stderr)
-        except (InputError, ModuleNotFoundError, OSError, SystemExit) as problem:
-            if isinstance(problem, SystemExit) and not isinstance(problem.__context__, BrokenPipeError):
-                raise  # argparse's; rich turns a closed pipe into one
-            cause = problem.__context__ if isinstance(problem, SystemExit) else problem
-            line = _line(cause) if isinstance(cause, Exception) else None
-            if line is None:
-                raise
-            print(f"error: {one_line(line)}", file=sys.stderr)
+    try:
+        with interruptible(), temporary_files_apart():
+            return _code_of(main, argv)
+    except KeyboardInterrupt:
+        print(f"error: {INTERRUPTED}", file=sys.stderr)
         return EXIT_BAD_INPUT
+
+
+def _code_of(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
+    _any_character()
+    try:
+        code = main(argv)
+        sys.stdout.flush()  # a reader that went away is told here, not at exit
+        return code
+    except CheckFailed as problem:
+        print(f"rejected: {one_line(str(problem))}", file=sys.stderr)
+        return EXIT_REJECTED
+    except MemoryError:
+        print("error: there is not enough memory for this input", file=sys.stderr)
+    except (InputError, ModuleNotFoundError, OSError, SystemExit) as problem:
+        if isinstance(problem, SystemExit) and not isinstance(problem.__context__, BrokenPipeError):
+            raise  # argparse's; rich turns a closed pipe into one
+        cause = problem.__context__ if isinstance(problem, SystemExit) else problem
+        line = _line(cause) if isinstance(cause, Exception) else None
+        if line is None:
+            raise
+        print(f"error: {one_line(line)}", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def _line(problem: Exception) -> str | None:
@@ -79,6 +84,8 @@ def _line(problem: Exception) -> str | None:
         return "the reader of the output went away"
     if isinstance(problem, OSError) and problem.errno in NO_ROOM:
         return f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written"
+    if isinstance(problem, OSError) and problem.errno in DISK_FAILED and problem.filename is None:
+        return f"a file could not be read or written: {problem.strerror}"
     if isinstance(problem, OSError) and problem.filename is not None:
         return f"cannot use {str(problem.filename)[:200]}: {problem.strerror}"
     return None
@@ -90,20 +97,3 @@ def _any_character() -> None:
         if getattr(stream, "errors", None) == "strict":
             with suppress(AttributeError, ValueError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a stream put in its place may lack it
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Cleaning up takes an exception; SIGTERM alone ends a process on the spot."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -69,7 +69,8 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
             raise InputError(f"cannot write {places[-1]}: {why}; nothing was left half-written") from problem
         raise
     finally:
-        removed(folder)
+        if not (folder / PLAN).exists():  # interrupted once more while it was put back: the next command does that
+            removed(folder)
         release()
 
 

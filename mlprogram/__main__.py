@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mlprogram.errors import ProgramError, one_line
-from mlprogram.scratch import temporary_files_apart
+from mlprogram.scratch import INTERRUPTED, interruptible, temporary_files_apart
 
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -77,9 +77,9 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
-    arguments = build_parser().parse_args(argv)
     try:
-        with temporary_files_apart():
+        arguments = build_parser().parse_args(argv)
+        with interruptible(), temporary_files_apart():
             return import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
     except ProgramError as problem:
         print(f"error: {one_line(str(problem))}", file=sys.stderr)
@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     except MemoryError:
         print("error: there is not enough memory for this input", file=sys.stderr)
     except KeyboardInterrupt:
-        print("error: interrupted; nothing was left half-written", file=sys.stderr)
+        print(f"error: {INTERRUPTED}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 

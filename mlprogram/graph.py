@@ -88,7 +88,7 @@ class Function:
 def read_function(package: Package, name: str) -> Function:
     """Read one function. Raises ProgramError if the program does not have it."""
     functions = package.spec.mlProgram.functions
-    if name not in functions:
+    if name not in package.function_names():  # protobuf's own look-up raises for what is not UTF-8
         raise ProgramError(f"{package.path}: no function '{name}'; this program has {', '.join(package.function_names())}")
     proto = functions[name]
     if proto.opset not in proto.block_specializations:

@@ -1,4 +1,4 @@
-"""Temporary files that go with their process: removed when it ends, and by the next command where it was killed.
+"""Temporary files that go with their process: removed when it ends or is interrupted, and by the next command where it was killed.
 
 with scratch() as folder:                # TMPDIR/kokoro-ane-UID-x
     (folder / "x").touch()
@@ -8,14 +8,20 @@ with temporary_files_apart():            # of a whole command, those of its libr
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 LOCK, SCRATCH = "owner.lock", "kokoro-ane"
+INTERRUPTED = "interrupted; nothing was left half-written"
+ONCE_S = 1.0  # a second signal within this time is the same impatience
 
 
 def claimed(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
@@ -97,6 +103,31 @@ def temporary_files_apart() -> Iterator[None]:
             if not Path(tempfile.gettempdir()).name.startswith(_prefix()):
                 held.enter_context(temporary_files_in(held.enter_context(scratch())))
         yield
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed twice, it does not break the cleaning up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    last = [-ONCE_S]
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - last[0] >= ONCE_S:
+            last[0] = now
+            raise KeyboardInterrupt
+
+    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    changed = {number: before for number, before in usual.items() if signal.getsignal(number) is before}
+    for number in changed:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, before in changed.items():
+            signal.signal(number, before)
 
 
 def _prefix() -> str:

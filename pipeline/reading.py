@@ -26,17 +26,32 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
     if (argument is None) == (file is None):
         raise InputError("give either a text, or --file FILE, or - for standard input" + (", not both" if file else ""))
     if argument is not None and argument != STDIN:
-        return argument
+        return _characters(argument)
     if file is None or str(file) == STDIN:
         where, data = "standard input", stdin.read()
     elif file.is_file():
-        where, data = str(file), file.read_bytes()
+        where, data = str(file), _bytes_of(file)
     else:
         raise InputError(f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it to UTF-8") from None
+
+
+def _characters(argument: str) -> str:
+    """Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes."""
+    half = next((place for place, character in enumerate(argument) if "\ud800" <= character <= "\udfff"), None)
+    if half is not None:
+        raise InputError(f"the text is not UTF-8: {ascii(argument[half])} is no character, at {half}; convert it to UTF-8")
+    return argument
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise InputError(f"cannot read {file}: {problem.strerror}") from None
 
 
 class Phonemizer(Protocol):

@@ -12,6 +12,7 @@ wrong. Exit 1: something did. Exit 3: --minutes ended it. The last line of stdou
 import argparse
 import gc
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ class Sweep:
 
     def forked(self, number: int) -> Verdict:
         """In a copy of this process."""
-        return self.verdict(self.case(number), lambda case: forked(case, self.world.root, 10.0 if case.command in CALLS else 1.2))
+        return self.verdict(self.case(number), lambda case: forked(case, self.world.root, limit_s(case)))
 
     def alone(self, number: int, known: dict[int, Verdict]) -> Verdict | None:
         """As a command of its own. Even: a case that is `known` from its copy. Odd: a good call in bad surroundings. None: no shell can."""
@@ -68,10 +69,18 @@ class Sweep:
             argv = [a.replace("{user}", str(self.world.user)) for a in draw.choice(CALLS[command])]
             argv = [a.replace("{repository}", str(self.world.root / "repository")) for a in argv]
             case = Case(number, command, tuple(argv))
-        elif case.command not in CALLS or known[number].code == WORK or any("\0" in a or len(a) > 100_000 for a in case.argv):
+        elif case.command not in CALLS or known[number].code == WORK or not all(map(_can_be_typed, case.argv)):
             return None
         found = self.verdict(case, lambda case: as_command(case, self.world.root, draw.choice(SURROUNDINGS) if number % 2 else ""))
         return replace(found if number % 2 else agreed(found, known[number]), alone=True)
+
+
+def _can_be_typed(argument: str) -> bool:
+    """Whether a system takes it as an argument: no zero byte, no half of a surrogate pair that stands for no byte, not too long."""
+    try:
+        return b"\0" not in os.fsencode(argument) and len(argument) <= 100_000
+    except UnicodeEncodeError:
+        return False
 
 
 def agreed(alone: Verdict, copied: Verdict) -> Verdict:
@@ -80,6 +89,12 @@ def agreed(alone: Verdict, copied: Verdict) -> Verdict:
         return alone
     faults = alone.faults | {"differs": f"{copied.code} in the copy, {alone.code} alone"}
     return replace(alone, faults=faults, said=alone.said or f"{alone.spoilt}")
+
+
+def limit_s(case: Case) -> float:
+    """10 s, for what is to be spoken 10 ms a character more; 1.2 s for a command that nobody is to wait for here."""
+    said = max(map(len, case.argv[:1]), default=0) if case.command == "speak" and len(case.argv[0]) <= 5000 else 0
+    return 10.0 + said / 100 if case.command in CALLS else 1.2
 
 
 SURROUNDINGS = (

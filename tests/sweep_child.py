@@ -34,6 +34,7 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "core.kokoro_int8.decode.decode",
 )  # fmt: skip
 MEMORY_BYTES = 24 << 30
+NAMELESS = getattr(os, "O_TMPFILE", -1)  # a file without a name, in a folder
 PIPE = 10_000  # characters of what a case says; more would fill the pipe that carries them
 
 
@@ -89,7 +90,7 @@ def forked(case: Case, root: Path, limit_s: float) -> Ended:
     child = os.fork()
     if not child:
         try:
-            os.setsid()  # so that what it starts is ended with it
+            os.setpgrp()  # so that what it starts is ended with it; a session of its own would lose this one's priority
             os.close(reading)
             ended = _called(case, root)
             with os.fdopen(writing, "w", errors="backslashreplace") as pipe:
@@ -135,8 +136,10 @@ def writes_watched(root: Path) -> list[str]:
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
             place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
-            temporary = place.startswith(f"{root}/tmp/") or os.path.isdir(place)  # noqa: PTH112  a folder: O_TMPFILE
-            if place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
+            temporary = place.startswith(f"{root}/tmp/")
+            if given[2] & NAMELESS == NAMELESS:  # Python told of the folder just before, as of a file
+                found[:] = [name for name in found if f"{root}/{name}" != place]
+            elif place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
                 found.append(place.removeprefix(f"{root}/"))
 
     sys.addaudithook(hook)

@@ -135,8 +135,8 @@ def packages(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         without_self_checks(patch)
         done = [
-            build.main(["vocoder", *own, "--out", out, "--buckets", "40,160"]),
-            build.main(["encoder", *own, "--out", out, "--buckets", "40,160", "--token-buckets", "16,64"]),
+            build.main(["vocoder", *own, "--out", out, "--buckets", "40,240"]),
+            build.main(["encoder", *own, "--out", out, "--buckets", "40,240", "--token-buckets", "16,64"]),
             build.main(["g2p", "--out", out]),
             apply.main(["--method", "w8", *own, "--build", out]),
         ]

@@ -1,0 +1,263 @@
+"""What tests/kill.py found in staging and in temporary files: a named case each, so that it stays mended."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from core import staging
+from core.staging import discard, recover, staged, staged_together, write_json
+from mlprogram import scratch as temporary
+from mlprogram.files import aside
+from mlprogram.scratch import scratch
+from pipeline.build import main as build
+from pipeline.journal import Journal, journal_of_ours
+from tests.test_attacks_output import names, of_ours, our_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("tiny"), tiny_config())
+
+
+class TestStaging:
+    def test_killed_while_it_cleans_up_the_new_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The plan used to outlive its mark "done" or half of the old package, as it came: the half one was then put back."""
+        our_folder(tmp_path / "p")
+
+        def half(folder: Path) -> None:
+            for path in sorted(folder.rglob("*"), reverse=True):
+                if path.is_file() and path.name not in ("plan.json", "owner.lock") and "old/p/mark" not in path.as_posix():
+                    path.unlink()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(staging, "removed", half)
+            with staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+        recover(tmp_path)
+        assert (tmp_path / "p" / "data").read_text() == "new" and names(tmp_path) == ["p"]
+
+    def test_killed_again_while_it_recovers_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A second recovery moved the old package away that the first had put back, when new/ had gone already."""
+        left = tmp_path / ".staged-x"
+        for name in ("new", "old"):
+            (left / name).mkdir(parents=True)
+            our_folder(left / name / "p", name)
+        (left / "plan.json").write_text('["p"]')
+        (left / "owner.lock").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
+            recover(tmp_path)
+        recover(tmp_path)
+        assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
+
+    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
+        """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
+
+        def dies(left: list[int]) -> None:
+            real = os.unlink
+
+            def unlink(path: object, *given: object, **more: object) -> None:
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+                real(path, *given, **more)
+
+            os.unlink = unlink
+            with staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+
+        killed = 0
+        for step in range(12):
+            process = multiprocessing.get_context("fork").Process(target=dies, args=([step],))
+            process.start()
+            process.join()
+            killed += process.exitcode == -signal.SIGKILL
+            recover(tmp_path)
+            assert names(tmp_path) in ([], ["p"])
+        assert 4 < killed < 12 and names(tmp_path) == ["p"]
+
+    def test_a_plan_that_was_cut_off_is_cleared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It could not be read, and its folder stayed for ever: it is renamed when it is complete, now."""
+        seen = []
+        real = Path.write_text
+
+        def write(path: Path, *given: object, **more: object) -> int:
+            seen.append(path.name)
+            return real(path, *given, **more)
+
+        monkeypatch.setattr(Path, "write_text", write)
+        with staged(tmp_path / "p", of_ours) as place:
+            our_folder(place)
+        assert "plan.json" not in seen and any(name.startswith("plan.json") for name in seen)
+
+    def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
+        """The folder of a process that had not locked it yet was taken for a leftover; the process went on in a folder that was gone."""
+        real, gone = temporary.locked, []
+
+        def late(path: Path, flags: int = os.O_RDWR) -> int | None:
+            if not gone and flags & os.O_CREAT:
+                number = os.open(path, flags, 0o600)
+                os.close(number)
+                recover(tmp_path)
+                gone.append(path)
+            return real(path, flags)
+
+        temporary.locked = late
+        try:
+            write_json(tmp_path / "x.json", [1])
+        finally:
+            temporary.locked = real
+        assert gone and json.loads((tmp_path / "x.json").read_text()) == [1] and names(tmp_path) == ["x.json"]
+
+    def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
+        """A package of one and the manifest of the other would be refused by every reader."""
+        workers = [multiprocessing.get_context("fork").Process(target=_pairs, args=(tmp_path, str(number))) for number in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+            assert worker.exitcode == 0
+        seen = {(tmp_path / "p" / "data").read_text(), json.loads((tmp_path / "p.json").read_text())}
+        assert len(seen) == 1 and names(tmp_path) == ["p", "p.json"]
+
+    def test_a_folder_is_discarded_at_one_stroke(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        our_folder(tmp_path / "v")
+        monkeypatch.setattr(staging, "removed", lambda _: None)  # killed before anything inside was removed
+        discard(tmp_path / "v")
+        assert not (tmp_path / "v").exists()
+        monkeypatch.undo()
+        recover(tmp_path)
+        assert not names(tmp_path)
+
+    def test_scratch_of_a_killed_process_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        code = "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from mlprogram.scratch import scratch\n"
+        code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
+        assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False).returncode == -signal.SIGKILL
+        assert list(tmp_path.rglob("x"))
+        with scratch() as folder:
+            assert not list(tmp_path.rglob("x")) and folder.is_dir()
+        assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
+
+    def test_mlprogram_clears_what_a_killed_one_left(self, tmp_path: Path) -> None:
+        (tmp_path / ".aside-0123456789ab.json").write_text("half")
+        with aside(tmp_path / "x.json") as path:
+            path.write_text("{}")
+            with aside(tmp_path / "y.json") as other:  # a living one's is left alone
+                other.write_text("{}")
+        assert names(tmp_path) == ["x.json", "y.json"]
+
+    def test_a_journal_is_never_without_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Killed between its folder and settings.json, it was somebody else's folder for every later run, which was refused."""
+        bare = []
+        real = Path.open
+
+        def opened(path: Path, *given: object, **more: object) -> object:
+            bare.append((tmp_path / "a.wav.parts").exists() and not (tmp_path / "a.wav.parts" / "settings.json").exists())
+            return real(path, *given, **more)
+
+        monkeypatch.setattr(Path, "open", opened)
+        with Journal.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
+            assert journal_of_ours(tmp_path / "a.wav.parts") is None
+        assert bare and not any(bare)
+        with Journal.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
+            assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {"text": "y"}
+        journal.remove()
+        assert not names(tmp_path)
+
+    def test_interrupted_again_while_it_puts_back_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two signals, seconds apart: the second one ended the putting back, and the old package went with the folder aside."""
+        our_folder(tmp_path / "p", "old")
+        moved = []
+        real = Path.replace
+
+        def interrupted(path: Path, target: Path) -> Path:
+            if path.name == "p" or target.name == "p":
+                moved.append(path)
+                if len(moved) < 3:
+                    raise KeyboardInterrupt
+            return real(path, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", interrupted)
+            with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+        assert len(moved) == 2 and not (tmp_path / "p").exists()
+        recover(tmp_path)
+        assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
+
+
+def _pairs(folder: Path, mine: str) -> None:
+    for _ in range(30):
+        with staged_together((folder / "p", of_ours), (folder / "p.json", None)) as (package, manifest):
+            our_folder(package, mine)
+            manifest.write_text(json.dumps(mine))
+
+
+class TestTemporaryFiles:
+    def test_a_conversion_leaves_none_while_the_process_lives(
+        self, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_conversion: None
+    ) -> None:
+        """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever where it is killed."""
+        (tmp_path / "tmp").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+        assert build(["vocoder", "--checkpoint", str(tiny), "--buckets", "20", "--out", str(tmp_path / "build")]) == 0
+        assert not names(tmp_path / "tmp")
+        assert names(tmp_path / "build") == ["KokoroVocoder-tiny-fp16.json", "KokoroVocoder-tiny-fp16.mlpackage"]
+
+    def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
+        """They waited for clips for ever, with a gigabyte each."""
+        code = (
+            "import os, signal, sys, time, multiprocessing as m\nfrom eval.workers import _end_with_parent\nimport threading\n"
+            "def work():\n threading.Thread(target=_end_with_parent, daemon=True).start()\n time.sleep(300)\n"
+            "if __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start(); print(p.pid, flush=True)\n"
+            " time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        (tmp_path / "parent.py").write_text(code)
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+        )
+        worker = int(done.stdout)
+        for _ in range(300):
+            if not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]:
+                return
+            time.sleep(0.1)
+        os.kill(worker, signal.SIGKILL)
+        raise AssertionError("the worker outlived its parent by 30 s")
+
+
+IMPATIENT = """
+import os, signal, sys, time
+from core.errors import run_cli
+def main(argv):
+    try:
+        os.kill(os.getpid(), getattr(signal, argv[0]))
+        time.sleep(60)
+    finally:
+        os.kill(os.getpid(), getattr(signal, argv[-1]))  # while it cleans up
+        print("cleaned up", flush=True)
+raise SystemExit(run_cli(main, sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("second", ["SIGINT", "SIGTERM"])
+def test_pressed_twice_it_still_cleans_up(first: str, second: str) -> None:
+    """The second one broke the cleaning up, and its traceback was what the user saw."""
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    command = [sys.executable, "-c", IMPATIENT, first, second]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=heeds)
+    assert (done.returncode, done.stdout) == (2, "cleaned up\n")
+    assert done.stderr == "error: interrupted; nothing was left half-written\n"
