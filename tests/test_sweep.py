@@ -75,6 +75,9 @@ def test_the_sweep_sees_each_fault(fault: str, ended: Ended, before: dict, after
 def test_the_sweep_sees_no_fault_where_there_is_none(tmp_path: Path) -> None:
     case = Case(1, "quality", ("--out", str(tmp_path / "user" / "new.json")))
     assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path, 0.1).faults
+    unheard = Ended(2, "[reader] error: the reader of the output went away")
+    assert not judged(case, unheard, {}, {"user/new.json": FILE}, tmp_path, 0.1).faults
+    assert list(judged(case, unheard, {}, {"user/other.json": FILE}, tmp_path, 0.1).faults) == ["leftover"]
     assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path, 0.1).faults
 
 
