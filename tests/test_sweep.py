@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_every_command_is_drawn(tmp_path: Path) -> None:
     assert sum(case.spoilt != () for case in cases) == 600 and sum(case.damage != () for case in cases) > 150
     assert cases[::50] == [drawn(0, number, flags, tmp_path) for number in range(0, 600, 50)]
     assert "bench.chain" in other_commands() and "demo.train" in other_commands()
+
+
+def test_security_names_tests_that_exist() -> None:
+    """Of every row of its table: `FILE `test_name``, more than one of a file after each other."""
+    table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("Which test holds")[2]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
+    seen = 0
+    for row in rows:
+        for part in row.split(";"):
+            text = (ROOT / "tests" / f"test_attacks_{part.split()[0].rstrip(',')}.py").read_text(encoding="utf-8")
+            for name in re.findall(r"`(test_\w+)`", part):
+                assert f"def {name}(" in text, (part.split()[0], name)
+                seen += 1
+    assert len(rows) == 12 and seen > 30
 
 
 CASE = Case(1, "quality", ("--out", "user/new.json"))
