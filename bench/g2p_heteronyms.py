@@ -22,7 +22,7 @@ from bench.markdown import print_markdown
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
-SETS = ("dev", "held_out", "hard", "fresh", "later", "last", "newest")
+SETS = ("dev", "held_out", "hard", "fresh", "later", "last", "newest", "unseen", "longer")
 LIMIT, LIMIT_US = 0.92, 20.0
 NEAR = 3  # words before and after the place where espeak-ng's word is looked for
 

@@ -2,10 +2,10 @@
 
     python -m bench.g2p_names [--no-espeak] [--misses]
 
-The words are tests/data/g2p/{names,frequent_words,frequent_later,british_words,british_later}.tsv with every pronunciation that counts as
-right; each set was frozen before its first run (docs/g2p.md). Forgiven is what no listener calls a mistake: secondary stress, the flap, a
-weak vowel's colour (ə ɪ ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts. Exit 0: at most 3 % wrong in each list; 1: more.
-The last line of stdout is one JSON object.
+The words are tests/data/g2p/{names,frequent_words,frequent_later,frequent_next,british_words,british_later}.tsv with every
+pronunciation that counts as right; each set was frozen before its first run (docs/g2p.md). Forgiven is what no listener calls a
+mistake: secondary stress, the flap, a weak vowel's colour (ə ɪ ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts.
+Exit 0: at most 3 % wrong in each list; 1: more. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -83,7 +83,8 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--no-espeak", action="store_true")
     parser.add_argument("--misses", action="store_true", help="print the words ours says wrong")
     arguments = parser.parse_args(argv)
-    lists = {part: (words, "us") for name in ("names", "frequent_words", "frequent_later") for part, words in read_words(name).items()}
+    american = ("names", "frequent_words", "frequent_later", "frequent_next")
+    lists = {part: (words, "us") for name in american for part, words in read_words(name).items()}
     lists |= {name: (read_words(name)[name], "gb") for name in ("british_words", "british_later")}
     rows, figures = [], {}
     for part, (words, dialect) in lists.items():

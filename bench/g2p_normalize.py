@@ -27,6 +27,7 @@ FIRST_RUN = {
     "held5": (43, 81),
     "held6": (159, 166),
     "held7": (136, 143),
+    "held8": (138, 141),
 }  # unfixed
 PLAIN = "The quick brown fox jumps over the lazy dog, and nobody in the small town was surprised by what it did then. "
 HOSTILE = [

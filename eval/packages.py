@@ -5,11 +5,13 @@ manifest = built_package(method_named("w8a8"), "windowed", checkpoint, "demo", P
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from core.checkpoint import Checkpoint
 from core.errors import CheckFailed, InputError
 from core.manifest import Manifest
+from core.portable import PRECISION
 from pipeline.packages import encoder_manifests, require_made
 from pipeline.runtimes import RUNTIMES, Request, check_runtime, module_of
 from quantize.methods import METHODS, Method, method_named
@@ -19,14 +21,14 @@ from quantize.packages import command_of, find_package, manifest_path
 def judged_manifest(
     runtime: str, level: str, form: str, checkpoint: Checkpoint, source: str | None, build: Path
 ) -> tuple[Method, Manifest]:
-    """A level of a runtime: of packages as built_package, of other files only where they are there. Raises InputError."""
+    """A level of a runtime, built where it is missing and told on stderr. Raises InputError and CheckFailed as built_package."""
     check_runtime(runtime, level, form=form)
     if not RUNTIMES[runtime].files:
         raise InputError(f"--runtime {runtime} is what levels are judged against: nothing of it can be lost")
     if RUNTIMES[runtime].packages:
         method = method_named(level)
         return method, built_package(method, form, checkpoint, source, build)
-    path: Path = module_of(runtime).vocoder_path(Request(checkpoint, build, level, form))
+    path: Path = built_file(runtime, Request(checkpoint, build, level, form), source)
     return METHODS.get(level) or Method(level, f"{level}, as exported"), Manifest.load(path)
 
 
@@ -41,6 +43,20 @@ def built_package(method: Method, form: str, checkpoint: Checkpoint, source: str
     if not manifest_path(build, checkpoint, method, form).is_file():
         _run(build_arguments(method, form, source, build))
     return find_package(build, checkpoint, method, form)
+
+
+def built_file(runtime: str, request: Request, source: str | None) -> Path:
+    """The manifest of another runtime's vocoder, after building the file and its parent where they are missing. Raises as built_package."""
+    made = module_of(runtime)
+    if not made.vocoder_is_built(request):
+        given = ["--runtime", runtime] + (["--checkpoint", source] if source else [])
+        if request.method == PRECISION:
+            _run(["pipeline.build", "vocoder", "--out", str(request.build), *given])
+        else:
+            built_file(runtime, replace(request, method=PRECISION), source)
+            _run(["quantize.apply", "--method", request.method, "--build", str(request.build), *given])
+    path: Path = made.vocoder_path(request)
+    return path
 
 
 def build_arguments(method: Method, form: str, source: str | None, build: Path) -> list[str]:

@@ -87,7 +87,8 @@ def decision(record: Mapping[str, Any]) -> str:
     if record["level"]:
         kind = plain_name(names[record["level"]]["facts"])
         why = record["reason"].removeprefix(f"{record['level']} is ")
-        sentence = f"{record['level']} ({kind}): {record['costs']}. It is {why}"
+        costs = f": {record['costs']}. It" if record["costs"] else ""  # none where the uncompressed level was not judged
+        sentence = f"{record['level']} ({kind}){costs} is {why}"
     why_not = _withheld(record)
     warning = "" if record["releasable"] else f'<p class="never">{escape(why_not[0].upper() + why_not[1:])}.</p>'
     badge = f'<span class="badge {record["verdict"].lower()}">{record["verdict"]}</span>'

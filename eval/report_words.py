@@ -8,7 +8,7 @@ from typing import Any
 
 from eval.metrics.registry import HIGHER, METRICS, ZERO
 
-WORDS = {"fp16": "16-bit floats", "fp32": "32-bit floats", "linear int8": "8-bit weights"}
+WORDS = {"fp16": "16-bit floats", "fp32": "32-bit floats", "linear int8": "8-bit weights", "linear int4": "4-bit weights"}
 LEAST_SHARE = 0.02  # of the stored bytes: what counts as a kind of weights of this package
 DIGITS = 2
 

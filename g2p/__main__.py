@@ -157,7 +157,10 @@ def _folded(rows: list[tuple[str, ...]], console: "Console") -> None:
 
     table = Table(box=None, header_style="bold")
     for name in COLUMNS:
-        table.add_column(name, **({"justify": "right"} if name in COLUMNS[4:] else {"overflow": "fold"}))
+        if name in COLUMNS[4:]:
+            table.add_column(name, justify="right")
+        else:
+            table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from g2p.alphabet import to_kokoro
-from g2p.lists import CMUDICT, ListFile
+from g2p.lists import CMUDICT, OURS, ListFile
+from g2p.result import US
 
 _VOWEL = "(?=[ˈˌ]?[AIQWYaiuæɐɑɒɔəɛɜɪʊʌᵊ])"
 _OTHER = _VOWEL.replace("(?=", "(?!")
@@ -45,15 +46,16 @@ def british(phonemes: str, spelling: str) -> str:
 
 
 class BritishList(Mapping[str, str]):
-    """The American edited list and CMUdict in British form, by lower-case word; both are read at the first look-up."""
+    """The American edited lists and CMUdict in British form, by lower-case word; both are read at the first look-up."""
 
     @cached_property
     def american(self) -> Mapping[str, str]:
-        """Word to American phonemes: gold before CMUdict; heteronyms give their default."""
+        """Word to American phonemes: ours, gold, CMUdict; heteronyms give their default."""
         from g2p.misaki_data import read
 
         entries = {word: entry if isinstance(entry, str) else entry["DEFAULT"] for word, entry in read("us_gold").items()}
-        return {**ListFile(CMUDICT), **{word.lower(): sound for word, sound in entries.items() if sound and not word.isupper()}}
+        gold = {word.lower(): sound for word, sound in entries.items() if sound and not word.isupper()}
+        return {**ListFile(CMUDICT), **gold, **ListFile(OURS[US])}
 
     def __contains__(self, word: object) -> bool:
         return word in self.american

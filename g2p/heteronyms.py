@@ -15,7 +15,7 @@ from g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from g2p.result import US, Dialect
 from g2p.symbols import PAUSES
 from g2p.tagger.classes import Classes
-from g2p.tagger.clauses import PAST, PERFECT, is_noun, is_verb
+from g2p.tagger.clauses import PAST, PERFECT, is_adjective, is_noun, is_verb
 from g2p.tagger.demonstrative import is_demonstrative
 from g2p.tagger.model import PATH, Tagger
 from g2p.tagger.senses import EXTRA, SENSES, sense
@@ -74,7 +74,7 @@ class Heteronyms:
             return ("ADJ",)  # Live from New York
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
-        if index and words[index - 1].lower() in INTENSIFIERS:
+        if (index and words[index - 1].lower() in INTENSIFIERS) or is_adjective(words, index, classes):
             return ("ADJ",)
         if is_noun(words, index, classes):
             return ("NOUN",)

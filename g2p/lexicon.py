@@ -93,14 +93,20 @@ class Lexicon:
             for form, among in ((form, among) for among in direct for form in forms):
                 found = _listed(form, among)
                 if found is not None:
-                    found = self._as_heard(form, found) if found.source == "cmudict" else found
+                    found = self._owned(form) or self._as_heard(form, found) if found.source == "cmudict" else found
                     return accented(found, word) if form != word and not word.isascii() else found
             for form in forms:
-                found = self._with_ending(form, lists)
+                found = self._with_ending(form, lists) or (self._slurred(form) if lists is self._edited else None)
                 if found is not None:
                     return found
         capitals = word.upper()  # hvac, when nothing knows it in small letters
         return _listed(capitals, self._edited) if word.islower() and len(word) > 2 and capitals in self._edited[-1][0] else None
+
+    def _owned(self, word: str) -> Found | None:
+        """The name with its 's, where CMUdict lists it otherwise than the name alone (Matt's, Scorsese's)."""
+        stem, mark, clitic = word.rpartition("'")
+        found = self.find(stem) if mark and stem and is_clitic(clitic) else None
+        return found and found.changed(lambda phonemes: with_clitic(phonemes, clitic, self.dialect), "morphology")
 
     def _with_ending(self, word: str, lists: "Lists") -> Found | None:
         """The dogs', John's, who've, then walked; None without a known stem."""
@@ -119,6 +125,20 @@ class Lexicon:
             if found is not None:
                 return self._as_heard(word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology"))
         return None
+
+    def _slurred(self, word: str) -> Found | None:
+        """As people type: lovin (the g of -ing left out; Lovin is a name), hasnt and youve without the apostrophe."""
+        plain = word.lower()
+        if plain in self._silver:
+            return None
+        if len(word) > 4 and word == plain and word.endswith("in"):
+            found = _listed(word + "g", self._edited)
+            found = found or (None if word in self._names[0][0] else self._inflected(word + "g", self._edited))
+            return found and found.changed(lambda phonemes: phonemes[:-1] + "n", "morphology")
+        cut = _NO_APOSTROPHE.fullmatch(plain)
+        whole = cut and f"{cut[1] or cut[3]}'{cut[2] or cut[4]}"
+        found = (_listed(whole, self._edited) or (self._with_ending(whole, self._edited) if cut[3] else None)) if cut and whole else None
+        return found and replace(found, source="morphology")
 
     def _as_heard(self, word: str, built: Found) -> Found:
         """A built form with silver's weak vowels where nothing else differs: the voice was trained on them (replied, hardest)."""
@@ -161,6 +181,7 @@ def _palatal(skip: int, phonemes: str) -> str:
     return phonemes[: places[skip]] + "j" + phonemes[places[skip] :]
 
 
+_NO_APOSTROPHE = re.compile("(.+n)(t)|(i|you|we|they|who|it|that|there|what)(ll|ve|re|d)")
 _DRAWN_OUT = re.compile(r"([a-z])\1\1+")  # sooo, cooool: as so, cool
 _WEAK_VOWEL = re.compile("(?<![ˈˌ])[ɪᵻəɛᵊʊ]")
 _ENDS_OPEN = re.compile("[Ai]$")

@@ -37,7 +37,7 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
     text = folder / "model.mil"
     if not text.is_file():
         kind = "a compiled neural network" if any(folder.glob("*.espresso.*")) else "no compiled ML program"
-        raise ProgramError(f"{folder}: {kind}, it has no model.mil; convert the model with convert_to=\"mlprogram\"")
+        raise ProgramError(f'{folder}: {kind}, it has no model.mil; convert the model with convert_to="mlprogram"')
     try:
         program, attributes = parse_program(read_text(text))
     except ProgramError as error:

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from mlprogram.errors import ProgramError
+from mlprogram.loop_code import kind_of
 from mlprogram.plan import BlockPlan, Output, Step
+from mlprogram.values import finish, to_host, widen
 
 Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
 
@@ -47,7 +49,7 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
         one = step.one
         if one is not None and hook is None and not isinstance(result, tuple):  # what a loop does thousands of times
             known = one.dtype is None or (result.dtype is one.dtype and result.shape == one.fixed)
-            env[one.slot] = result if known else _finish(step, one, result)
+            env[one.slot] = result if known else finish(step, one, result)
         else:
             _store(step, result if isinstance(result, tuple) else (result,), env, hook)
         for slot in step.frees:
@@ -57,7 +59,7 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
 def _store(step: Step, results: tuple, env: list[Any], hook: Hook | None) -> None:
     """Every result in its place, in its declared type and shape, after the hook has seen it."""
     for output, result in zip(step.outputs, results, strict=True):
-        value = _finish(step, output, result) if output.dtype is not None else result
+        value = finish(step, output, result) if output.dtype is not None else result
         env[output.slot] = value if hook is None else _hooked(hook, step, output, value)
 
 
@@ -65,42 +67,15 @@ def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run)
     """Parameters of several tensors, Python values, and the generator."""
     for param, slots in step.others:
         if isinstance(slots, int):
-            arguments[param] = _to_host(env[slots])  # a single slot stands here for the host alone
+            arguments[param] = to_host(env[slots])  # a single slot stands here for the host alone
         elif param in step.host:
-            arguments[param] = [_to_host(env[s]) for s in slots]
+            arguments[param] = [to_host(env[s]) for s in slots]
         else:
-            arguments[param] = [_widen(env[s], step.widen) for s in slots]
+            arguments[param] = [widen(env[s], step.widen) for s in slots]
     if step.wants_generator:
         if run.generator is None:
             raise ProgramError(f"{step.op.where()} draws random numbers; pass generator=torch.Generator().manual_seed(seed)")
         arguments["generator"] = run.generator
-
-
-def _to_host(value: Any) -> Any:
-    return value.tolist() if isinstance(value, torch.Tensor) else value
-
-
-def _widen(value: Any, dtype: torch.dtype | None) -> Any:
-    if dtype is not None and isinstance(value, torch.Tensor) and value.dtype == torch.float16:
-        return value.to(dtype)
-    return value
-
-
-def _finish(step: Step, output: Output, value: Any) -> Any:
-    """Round a result to its declared type, and hold it against its declared shape."""
-    if value.dtype is output.dtype and value.shape == output.fixed:
-        return value
-    if value.dtype != output.dtype:
-        value = value.to(output.dtype)
-    declared = output.shape
-    if declared is None:
-        return value
-    if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
-        raise ProgramError(
-            f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
-            f"{['any' if n is None else n for n in declared]} for '{output.name}'"
-        )
-    return value
 
 
 def _hooked(hook: Hook, step: Step, output: Output, value: Any) -> Any:
@@ -143,12 +118,21 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
 
 
 def _loop(step: Step, values: list[Any], env: list[Any], run: Run) -> tuple:
+    """Step by step until a step has changed no type and no shape; then the loop's own function, if it has one and nobody watches."""
     condition, body = step.blocks
+    code, kinds = (step.loop if run.hook is None else None), None
     while True:
         _bind(condition, values, env)
         run_block(condition, env, run)
         if not bool(env[condition.outputs[0]]):
             return tuple(values)
+        before, kinds = kinds, [kind_of(v) for v in values] if code is not None else None
+        if code is not None and before == kinds:
+            done, values = code.run(env, values)
+            if done:
+                return tuple(values)
+            code = None  # step by step from where it stopped: an error comes again, and with its place
+            continue
         _bind(body, values, env)
         run_block(body, env, run)
         values = [env[s] for s in body.outputs]

@@ -1,6 +1,6 @@
 """Constants of the text form of an ML program as values of the protobuf. mlprogram/miltext.py reads the text around them.
 
-    value_of(tensor_type, [[1, 2], [3, 4]])  # MIL_pb2.Value
+value_of(tensor_type, [[1, 2], [3, 4]])  # MIL_pb2.Value
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ TYPES = MappingProxyType(
         "bf16": MIL_pb2.BFLOAT16,
     }
 )
+
 
 class Blob:
     """Where a constant lies in a weights file."""

@@ -130,9 +130,7 @@ class MLModel:
             raise ProgramError("a pipeline keeps no state")
         return MLState(self.programs[0].make_state())
 
-    def predict(
-        self, data: dict[str, Any] | list[dict[str, Any]], state: MLState | None = None
-    ) -> dict[str, Any] | list[dict[str, Any]]:
+    def predict(self, data: dict[str, Any] | list[dict[str, Any]], state: MLState | None = None) -> dict[str, Any] | list[dict[str, Any]]:
         """Outputs by name for inputs by name; for a list of inputs, a list.
 
         Arrays, tensors, lists and numbers for multi-arrays, PIL images for images. Outputs are NumPy arrays, PIL images, a class label,

@@ -24,6 +24,7 @@ from mlprogram.dtypes import BY_NAME, DType, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.gru_loop import GATES, GruLoop, recognized
+from mlprogram.loop_code import LoopCode
 from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
@@ -67,6 +68,7 @@ class Step:
     blocks: tuple[BlockPlan, ...] = ()
     frees: tuple[int, ...] = ()
     gru: GruLoop | None = None
+    loop: LoopCode | None = None  # its blocks as one function
     one: Output | None = field(init=False)  # the output, if there is only one
     direct: bool = field(init=False)  # every parameter is plain
 
@@ -170,8 +172,9 @@ class _Planner:
         if op.op_type in CONTROL:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
-            gru = self._gru(op, scope) if op.op_type == "while_loop" and not self._precision.ane_numerics else None
-            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru)
+            fast = op.op_type == "while_loop" and not self._precision.ane_numerics
+            gru, loop = (self._gru(op, scope), LoopCode(*blocks)) if fast else (None, None)
+            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru, loop=loop)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed: dict[str, Any] = {}

@@ -75,7 +75,7 @@ class PaletteWeights:
 # Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
 # decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler.
 FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
-# In the literal form the first upsampler too, 0.8 % of the arithmetic: in int8 one gate cannot be told from its limit (docs/quantization.md).
+# In the literal form the first upsampler too, 0.8 % of the arithmetic: with it in int8 a gate is undecided (docs/quantization.md).
 LITERAL_FLOAT = ("generator.ups.0",)
 Weights = LinearWeights | BlockWeights | PaletteWeights
 

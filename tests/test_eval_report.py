@@ -23,7 +23,7 @@ from eval.listening import pairs
 from eval.metrics.registry import METRICS
 from eval.release_table import print_release
 from eval.report import main as report
-from eval.report_page import page
+from eval.report_page import decision, page
 from eval.report_player import packed
 from eval.report_plots import scatter, strips
 from eval.report_reasons import reasons
@@ -86,6 +86,9 @@ class TestPage:
         for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "The demo voice is never released", "iOS 17"):
             assert needed in words
         assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
+
+    def test_where_fp16_was_not_judged_nothing_is_said_to_be_saved(self) -> None:
+        assert "p6 (6-bit palette) is the smallest level" in decision(made_up({"w8": 0.1, "p6": 0.3}) | {"costs": ""})
 
     def test_nothing_from_outside_under_3_mb_no_markup_from_texts(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
         (tmp_path / "curve.png").write_bytes(b"a curve")

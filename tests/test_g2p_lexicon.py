@@ -107,6 +107,25 @@ def test_not_listed(word: str) -> None:
     assert lexicon().find(word) is None
 
 
+def test_a_name_with_s_is_the_name() -> None:
+    name, owned = lexicon().find("Scorsese"), lexicon().find("Scorsese's")  # CMUdict lists both, and otherwise
+    assert name is not None and owned is not None and owned.phonemes == name.phonemes + "z"
+
+
+@pytest.mark.parametrize(
+    ("word", "spoken"),
+    [("hasnt", "hasn't"), ("Youve", "you've"), ("youll", "you'll"), ("rockin", None), ("Calvin", None)],
+)
+def test_as_people_type(word: str, spoken: str | None) -> None:
+    found = lexicon().find(word)
+    assert found is not None
+    if spoken:
+        listed = lexicon().find(spoken)
+        assert listed is not None and found.phonemes == listed.phonemes and found.source == "morphology"
+    else:
+        assert found.phonemes == {"rockin": "ɹˈɑkɪn", "Calvin": "kˈælvən"}[word]  # a name stays what it is
+
+
 def test_senses_and_confidence() -> None:
     read = lexicon().find("read")
     assert read.senses["VBD"] == "ɹˈɛd" != read.phonemes

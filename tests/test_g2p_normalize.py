@@ -32,6 +32,27 @@ def test_written_cases(category: str, cases: list[Case]) -> None:
     assert not [(case.text, tokens) for case, tokens in judged if tokens != expected_tokens(case.spoken)], category
 
 
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("500mg twice/day", "five hundred milligrams twice per day"),
+        ("a 500mg dose", "a five hundred milligram dose"),
+        ("3x a week", "three times a week"),
+        ("a 5¢ coin", "a five cent coin"),
+        ("It costs 5¢.", "It costs five cents."),
+        ("a.k.a. Slim", "[AKA] Slim"),
+        ("Chaps. 4 and 5", "chapters four and five"),
+        ("Ps. 23", "Psalm twenty three"),
+        ("Call 1-800-FLOWERS.", "Call one, eight hundred, FLOWERS."),
+        ("Malcolm X", "Malcolm [X]"),
+        ("Malcolm IV", "Malcolm the fourth"),
+        ("Boeing's 787 is late.", "Boeing's seven eighty seven is late."),
+    ],
+)
+def test_classes_found_in_ordinary_text(text: str, spoken: str) -> None:
+    assert spoken_tokens(normalize(text)) == expected_tokens(spoken)
+
+
 def test_there_are_enough_cases_and_misses_are_few() -> None:
     assert len(CASES) >= 400
     assert sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)

@@ -194,3 +194,38 @@ def test_a_failing_index_names_its_operation(tmp_path: Path) -> None:
     program = program_of(body, tmp_path, x=(2, 3), i=(1,))
     with pytest.raises(ProgramError, match="scatter 'y'"):
         program({"x": ones(2, 3), "i": np.array([-1], np.float32)})
+
+
+SCATTERS = {
+    "scatter": (torch.tensor([1, -1, 3]), torch.tensor([5.0, 6.0, 7.0])),
+    "scatter_along_axis": (torch.tensor([1, -1, 3]), torch.tensor([5.0, 6.0, 7.0])),
+    "scatter_nd": (torch.tensor([[1], [-1], [3]]), torch.tensor([5.0, 6.0, 7.0])),
+}
+
+
+@pytest.mark.parametrize("op", list(SCATTERS))
+@pytest.mark.parametrize("mode", ["add", "update", "max"])
+def test_unchecked_scatter_leaves_out_what_is_outside(op: str, mode: str) -> None:
+    """From iOS 17 on (validate_indices is there, and false) negative indices are outside too. Before, they count from the end."""
+    indices, updates = SCATTERS[op]
+    call, data = KERNELS[op].run, torch.ones(3)
+    with pytest.warns(RuntimeWarning, match="outside an axis of 3"):
+        found = call(data=data, indices=indices, updates=updates, mode=mode, validate_indices=False)
+    assert found.tolist() == [1, 6 if mode == "add" else 5, 1] and data.tolist() == [1, 1, 1]
+    older = call(data=data, indices=indices[:2], updates=updates[:2], mode=mode)
+    assert older[2] == (7 if mode == "add" else 6)
+    with pytest.raises(IndexError, match="outside an axis of 3"):
+        call(data=data, indices=indices, updates=updates, mode=mode)
+
+
+def test_unchecked_scatter_of_rows() -> None:
+    """Whole slices, on another axis than the first, and by coordinates."""
+    data = torch.arange(6.0).reshape(2, 3)
+    with pytest.warns(RuntimeWarning):
+        one = KERNELS["scatter"].run(data=data, indices=torch.tensor([-1]), updates=torch.ones(2, 1), axis=1, validate_indices=False)
+        two = KERNELS["scatter"].run(data=data, indices=torch.tensor([0, 9]), updates=torch.ones(2, 2), axis=-1, validate_indices=False)
+        places = torch.tensor([[1, 0], [0, -1]])
+        three = KERNELS["scatter_nd"].run(data=data, indices=places, updates=torch.ones(2), mode="update", validate_indices=False)
+    assert torch.equal(one, data)
+    assert two.tolist() == [[1, 1, 2], [4, 4, 5]]
+    assert three.tolist() == [[0, 1, 2], [1, 4, 5]]

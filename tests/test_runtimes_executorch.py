@@ -11,7 +11,7 @@ from bench.finite import KINDS, broken, feature_sets
 from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.figures import snr_db
-from core.layers import AdaIN1d
+from core.layers import AdaIN1d, Conv
 from core.portable import PortableFunction
 from core.pte_file import PteProgram, by_name, write
 from encoder.albert import Layer
@@ -21,7 +21,8 @@ from encoder.prefix_lstm import PrefixLSTM
 from encoder.scan_lstm import ScanLSTM
 from pipeline.build import main as build_stage
 from pipeline.runtimes import Request, open_runtime
-from vocoder.portable import CenteredNorm
+from vocoder.decoder import Vocoder
+from vocoder.portable import CenteredNorm, PartedConv, in_parts
 
 needs_executorch = pytest.mark.skipif(importlib.util.find_spec("executorch") is None, reason="executorch is an extra")
 
@@ -53,6 +54,24 @@ def test_the_centered_norm_is_adain_and_finite_where_nothing_varies() -> None:
         norm.__class__ = CenteredNorm
         assert torch.allclose(norm(speech, style, None), wanted, atol=1e-5)
         assert torch.isfinite(norm(constant, style, None)).all()
+
+
+@pytest.mark.parametrize("channels", [1, 3, 7, 8])
+def test_a_convolution_in_parts_is_the_convolution(channels: int) -> None:
+    torch.manual_seed(0)
+    conv, x = Conv(8, 5, 3, stride=2, padding=2, dilation=2).eval(), torch.randn(1, 8, 1, 31)
+    parted = PartedConv(conv, channels)
+    assert max(part.shape[1] for part in parted.weights) == channels
+    with torch.no_grad():
+        assert torch.allclose(parted(x), conv(x), atol=1e-6)
+
+
+def test_only_long_sums_are_parted(tiny_checkpoint: Checkpoint) -> None:
+    vocoder = Vocoder.of(tiny_checkpoint)
+    sums = {path: conv.in_channels * conv.kernel_size[1] for path, conv in vocoder.named_modules() if isinstance(conv, Conv)}
+    in_parts(vocoder, longest=max(sums.values()) // 2)
+    parted = {path for path, module in vocoder.named_modules() if isinstance(module, PartedConv)}
+    assert parted == {path for path, products in sums.items() if products > max(sums.values()) // 2} < set(sums)
 
 
 def test_values_go_by_name_where_a_file_knows_positions_only() -> None:

@@ -246,6 +246,18 @@ def test_quality_judges_what_onnx_runtime_renders(tiny_checkpoint: Checkpoint, b
         judged_manifest("torch", "fp32", "literal", tiny_checkpoint, None, build)
 
 
+def test_quality_builds_the_file_that_it_lacks(tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from eval.packages import judged_manifest
+
+    source = str(tiny_checkpoint.folder)
+    _, manifest = judged_manifest("onnx", "w8", "literal", tiny_checkpoint, source, tmp_path)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split()[5] for line in told] == ["pipeline.build", "quantize.apply"] and manifest.method == "w8"
+    (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
+    with pytest.raises(InputError, match="has hash"):  # never built over
+        judged_manifest("onnx", "w8", "literal", tiny_checkpoint, source, tmp_path)
+
+
 def test_facts_of_a_file_are_its_own(tiny_checkpoint: Checkpoint, build: Path) -> None:
     import dataclasses
 

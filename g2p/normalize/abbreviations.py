@@ -98,7 +98,7 @@ def abbreviation(scan: Scan, position: int) -> int:
     for pattern, table in ((DOTTED_FORM, DOTTED), (SLASHED_FORM, SLASHED)):
         match = pattern.match(scan.text, position)
         if match:
-            return finish(scan, table[match[0]], position, match.end(), match[0] not in ("e.g.", "i.e.", "eg.", "ie."))
+            return finish(scan, table[match[0]], position, match.end(), match[0] not in ("e.g.", "i.e.", "eg.", "ie.", "a.k.a.", "w.r.t."))
     return (
         acronym(scan, position)
         if scan.text[position + 1 : position + 2] == "." and acronym_here(scan, position)

@@ -99,7 +99,7 @@ def amount_after(scan: Scan, position: int) -> int:
     match = CENTS.match(scan.text, position)
     if match and (match["name"] == "¢" or scan.dialect == GB):
         name = "cent" if match["name"] == "¢" else "penny"
-        name = name if match["number"] == "1" else many(name)
+        name = name if match["number"] == "1" or attributive(scan, match.end()) else many(name)
         scan.say(f"{decimal(match['number'], scan.dialect)} {name}", position, match.end())
         return match.end()
     return position

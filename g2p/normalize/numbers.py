@@ -30,7 +30,7 @@ NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
 SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)")
 SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand"}
-TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|[a-z]{2,12}er)\b)")  # 3x faster
+TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
 TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
@@ -113,7 +113,8 @@ def bare(scan: Scan, text: str, end: int) -> str:
         return number_piece(text, scan.dialect)
     if scan.previous_word() in DIAL and text.isdigit() and len(text) in (3, 4):
         return digits(text)
-    if (scan.previous() in PAIRED or STREET_AFTER.match(scan.text, end)) and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
+    paired = scan.previous().removesuffix("'s") in PAIRED or STREET_AFTER.match(scan.text, end)
+    if paired and text.isdigit() and len(text) in (3, 4) and text[0] != "0":
         return number_piece(text, scan.dialect)
     return decimal(text, scan.dialect)
 

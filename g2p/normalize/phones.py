@@ -23,6 +23,9 @@ HUNDREDS = re.compile(r"(0?)([1-9])00")
 THREE_WAY = re.compile(r"\d{1,6}(?:-\d{1,6}){2,8}(?![\w-])")  # 123-45-6789, an ISBN
 
 
+VANITY = re.compile(r"1-8(?:00|33|44|55|66|77|88)-(?=[A-Z]{2,12}\b)")  # 1-800-FLOWERS
+
+
 def hundreds(group: str, zero: str) -> str:
     """800 -> eight hundred, 0800 -> oh eight hundred; other groups digit by digit."""
     match = HUNDREDS.fullmatch(group)
@@ -44,5 +47,9 @@ def phone(scan: Scan, position: int) -> int:
         match = form.match(scan.text, position)
         if match:
             return grouped(scan, position, match.end())
+    vanity = VANITY.match(scan.text, position)
+    if vanity:
+        scan.say(f"one , {hundreds(vanity[0][2:5], 'zero')} ,", position, vanity.end())
+        return vanity.end()
     match = THREE_WAY.match(scan.text, position)
     return grouped(scan, position, match.end()) if match else position

@@ -66,7 +66,8 @@ NUMBERED = frozenset(_NUMBERED.split())  # nouns whose numbers take letters
 JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|ml|mL)$")
 _BEHIND = (
     "north south east west thick thicker heavier taller longer lighter wider faster slower daily total each weekly onwards further ahead "
-    "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among"
+    "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among "
+    "twice once thrice every again apart ago each"
 )
 BEHIND_MEASURES = frozenset(_BEHIND.split())
 ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
@@ -179,6 +180,8 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
     if match["unit"] in ("h", "min") and re.match(r"\s*\d", after):
         return True
     if match["unit"] != "in" and attributive(scan, match.end()):  # a 90 min film, a 15 A breaker
+        return True
+    if match["unit"] == "in" and scan.previous(2) in ("feet", "foot"):  # 6ft 2in
         return True
     if match["unit"] == "in":
         return not joined and re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after) is not None

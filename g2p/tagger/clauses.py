@@ -10,6 +10,12 @@ from g2p.tagger.words import word_set
 
 OPENERS = word_set("if when unless while because although until whenever once as")
 PATHS = word_set("through around down up past along across over into between its his her their towards toward back out")
+TURNED = word_set("was were is are be been being tightly tight loosely carefully get got gets")
+KEEPS = word_set("keep keeps kept keeping hold holds held holding")
+KEPT = word_set("close separate")
+BEHIND_KEPT = word_set("and from to at but while") | {""}
+OWNERS = word_set("my your our their its")
+CUED = word_set("axes bases bows leads rows tears")  # senses.py tells them apart
 CHAT_SUBJECTS = word_set("u i you we they")
 ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone one he she it")
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
@@ -50,6 +56,8 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
         return dwells(words, at, classes)
     if words[at].lower() == "affect" and after in OBJECTS:
         return True
+    if words[at].lower() == "wound" and before in TURNED and after in PATHS - {"its", "his", "her", "their"}:
+        return True  # was wound around the post
     if words[at].lower() == "wound":
         return after in PATHS and classes(before)[:1] in ("n", "N") and not (at > 1 and classes(words[at - 2])[:1] in ("I",))
     opens = words[0].lower() in OPENERS and after == "," and classes(before)[:1] == "N"
@@ -68,10 +76,20 @@ def dwells(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool
     return plural or (before in ("and", "or") and words[at + 1].lower() in ("in", "near", "with", "among"))
 
 
+def is_adjective(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
+    """What is kept so (keep your friends close), and the second of two adjectives before a noun (slow, deliberate steps)."""
+    after = words[at + 1].lower() if at + 1 < len(words) else ""
+    if words[at].lower() in KEPT and (after in BEHIND_KEPT or after in MARKS):
+        return any(word.lower() in KEEPS for word in words[max(0, at - 7) : max(0, at - 1)])
+    return at > 1 and words[at - 1] == "," and classes(words[at - 2])[:1] == "j" and classes(after)[:1] in ("n", "N")
+
+
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
     """Whether a base form cannot be a verb: it stands behind a singular noun with its determiner (her birthday present)."""
     after = words[at + 1] if at + 1 < len(words) else ""
     if at == 0 and after == ":":  # Content: ...
+        return True
+    if at and words[at].lower().endswith("s") and words[at].lower() not in CUED and words[at - 1].lower() in OWNERS:  # risk their lives
         return True
     if at < 2 or words[at].lower().endswith("s") or words[at].lower() in PAST:
         return False

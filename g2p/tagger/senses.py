@@ -50,10 +50,11 @@ PLUMBING = """pipe pipes paint paints painted poison poisoning poisoned metal me
 copper zinc tin silver iron mercury arsenic cadmium solder pencil pencils battery batteries gas gasoline petrol roof
 roofs stained toxic toxicity acid mine mines mined ore melt melted melts molten shot crystal pewter aluminum steel brass
 radiation x-ray apron plumbing pollution contaminated contamination dense density soil +1:pipe +1:pipes +1:paint
-+1:poisoning +1:bullet +1:weights +1:weight +1:acid +1:shot +1:balloon +1:free -1:white -1:red -1:molten -1:melted
++1:poisoning +1:crisis +1:exposure +1:contamination +1:dust +1:testing
++1:bullet +1:weights +1:weight +1:acid +1:shot +1:balloon +1:free -1:white -1:red -1:molten -1:melted
 -2:made -1:of -1:contain -1:contains -1:than blood sinker sinkers coffin coins alloy water levels"""
 LEADING = """-1:the -1:a -1:early -1:take -1:took -1:new -1:my -1:your -1:his -1:her -1:our -1:their -2:take -2:took -2:the -2:a
-+1:singer +1:guitarist +1:actor +1:role +1:author +1:to +1:over +1:of +1:up +1:time +1:story points goal goals game race
++1:singer +1:singers +1:guitarist +1:actor +1:role +1:author +1:to +1:over +1:of +1:up +1:time +1:story points goal goals game race
 police detective case murder suspect election polls vote dog leash guitar actress investigator investigators detectives
 sales team"""
 FISHING = """fish fishes fishing fished fisherman fishermen angler anglers lake lakes river rivers pond caught catch catches catching

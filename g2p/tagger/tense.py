@@ -46,7 +46,19 @@ def is_past(words: Sequence[str], at: int, classes: Classes) -> bool:
     if PRESENT_TIMES & {*lower} and "last" not in lower:
         return False
     tensed = any(classes(word) in ("d", "de") for index, word in enumerate(words) if index != at)
+    if not tensed and classes(subject) == "N" and present_clause(words, at, classes):
+        return False
     return bool(PAST_TIMES & {*lower}) or tensed or subject in ("i", "we")
+
+
+def present_clause(words: Sequence[str], at: int, classes: Classes) -> bool:
+    """Whether another clause has a pronoun and a verb of the present (children read better when they sleep)."""
+    pairs = zip(words, words[1:], strict=False)
+    return any(
+        one.lower() in ("they", "we", "you", "i") and "v" in classes(two) and "d" not in classes(two)
+        for index, (one, two) in enumerate(pairs)
+        if index + 1 != at
+    )
 
 
 def helper(lower: Sequence[str], at: int) -> str:

@@ -16,12 +16,15 @@ from torch import Tensor
 
 from mlprogram.ops.kernel import Kernel, kernel
 
+TORCH: dict[Callable, Callable] = {}  # an operation's function -> the one that it calls with the same tensors
+
 
 def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor) -> Tensor:
         return function(x)
 
     run.__doc__ = function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
+    TORCH[run] = function
     return kernel(run, half)
 
 
@@ -30,6 +33,7 @@ def _binary(function: Callable[[Tensor, Tensor], Tensor], half: bool = False) ->
         return function(x, y)
 
     run.__doc__ = f"As torch.{function.__name__}."
+    TORCH[run] = function
     return kernel(run, half)
 
 
@@ -104,7 +108,7 @@ ELEMENTWISE = MappingProxyType(
         "exp": _unary(torch.exp, half=True),
         "exp2": _unary(torch.exp2),
         "floor": _unary(torch.floor, half=True),
-        "identity": _unary(identity, half=True),
+        "identity": kernel(identity, half=True),
         "inverse": kernel(inverse),
         "log": kernel(log),
         "logical_not": _unary(torch.logical_not),

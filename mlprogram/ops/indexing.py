@@ -3,12 +3,14 @@
     INDEXING["gather"].run(x, indices, axis=1)
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their later versions. Negative indices count
-from the end, unless validate_indices is set: then they are errors, as the definitions say. An index outside its axis is always an error
-here; without validate_indices Core ML leaves it undefined.
+from the end, unless validate_indices is set: then they are errors, as the definitions say. An index outside its axis is an error. Scatters
+from iOS 17 on know no negative indices; unless validate_indices is set, what is outside is undefined but safe there: nothing is written,
+and warns.
 """
 
 from __future__ import annotations
 
+import warnings
 from types import MappingProxyType
 
 import torch
@@ -62,33 +64,59 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices:
     return x[tuple(coordinates)]
 
 
-def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False) -> Tensor:
-    """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]."""
-    if mode in ("update", "add") and indices.numel() == 1 and updates.dim() == data.dim():  # one row of a list kept as a tensor
+def scatter(
+    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool | None = None
+) -> Tensor:
+    """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]. validate_indices is None before iOS 17."""
+    axis %= data.dim()
+    where, kept = _targets(indices, data.shape[axis], validate_indices)
+    if mode in ("update", "add") and kept is None and where.numel() == 1 and updates.dim() == data.dim():  # a row of a list
         y = data.clone()
-        row = y.narrow(axis, _one(indices, data.shape[axis], validate_indices), 1)
+        row = y.narrow(axis, int(where), 1)
         row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
-    places = _places(data).index_select(axis, _checked(indices, data.shape[axis], validate_indices).flatten())
-    return _combine(data, places, updates, mode)
+    places = _places(data).index_select(axis, where.flatten())
+    if kept is not None:
+        kept = kept.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(places.shape)
+    return _combine(data, places, updates, mode, kept)
 
 
 def scatter_along_axis(
-    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool = False
+    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool | None = None
 ) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
-    places = torch.take_along_dim(_places(data), _checked(indices, data.shape[axis], validate_indices), axis)
-    return _combine(data, places, updates, mode)
+    where, kept = _targets(indices, data.shape[axis], validate_indices)
+    places = torch.take_along_dim(_places(data), where, axis)
+    return _combine(data, places, updates, mode, None if kept is None else kept.expand(places.shape))
 
 
-def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "add", validate_indices: bool = False) -> Tensor:
+def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "add", validate_indices: bool | None = None) -> Tensor:
     """Slices of `data` at the coordinates in the last axis of `indices` combined with `updates`."""
-    return _combine(data, _places(data)[tuple(_coordinates(indices, data.shape, validate_indices))], updates, mode)
+    pairs = [_targets(part, size, validate_indices) for part, size in zip(indices.unbind(-1), data.shape, strict=False)]
+    places = _places(data)[tuple(where for where, _ in pairs)]
+    masks = [kept for _, kept in pairs if kept is not None]
+    if not masks:
+        return _combine(data, places, updates, mode)
+    kept = torch.stack(masks).all(0)
+    return _combine(data, places, updates, mode, kept.reshape(*kept.shape, *[1] * (places.dim() - kept.dim())).expand(places.shape))
 
 
-def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
-    """data with updates[k] combined at flat place places[k]; repeated places combine one after the other."""
+def _targets(indices: Tensor, size: int, validate: bool | None) -> tuple[Tensor, Tensor | None]:
+    """(places from 0 on, which of them are written: None for all). `validate` is None before iOS 17."""
+    if validate is not False:
+        return _checked(indices, size, bool(validate)), None
+    kept = (indices >= 0) & (indices < size)
+    if bool(kept.all()):
+        return indices.long(), None
+    warnings.warn(f"a scatter's index is outside an axis of {size}, undefined in Core ML: not written", RuntimeWarning, stacklevel=2)
+    return torch.where(kept, indices, 0).long(), kept
+
+
+def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str, kept: Tensor | None = None) -> Tensor:
+    """data with updates[k] combined at flat place places[k], where it is kept; repeated places combine one after the other."""
     flat, places, updates = data.flatten().clone(), places.flatten(), updates.flatten().to(data.dtype)
+    if kept is not None:
+        places, updates = places[kept.flatten()], updates[kept.flatten()]
     if mode == "update":
         flat[places] = updates
     elif mode in ("add", "sub"):

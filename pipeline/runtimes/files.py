@@ -72,9 +72,16 @@ class FileRuntime:
         """The vocoder's manifest alone. InputError as manifest_paths."""
         return self._checked(request, WAVEFORM, VOCODER_NAME)
 
-    def _checked(self, request: Request, function: str, stage: str) -> Path:
+    def vocoder_is_built(self, request: Request) -> bool:
+        """Whether its manifest is there, of whatever."""
+        return self._path(request, WAVEFORM, VOCODER_NAME).is_file()
+
+    def _path(self, request: Request, function: str, stage: str) -> Path:
         checkpoint, level = request.checkpoint, request.method if function == WAVEFORM else PRECISION  # the encoder is never compressed
-        path = request.build / f"{package_name(stage, checkpoint.name, checkpoint.releasable, f'{self.name}-{level}')}.json"
+        return request.build / f"{package_name(stage, checkpoint.name, checkpoint.releasable, f'{self.name}-{level}')}.json"
+
+    def _checked(self, request: Request, function: str, stage: str) -> Path:
+        checkpoint, path = request.checkpoint, self._path(request, function, stage)
         maker = self._maker(request, function)
         if not path.is_file():
             raise InputError(f"{path} does not exist: run `{maker}`")
