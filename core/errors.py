@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from mlprogram.errors import one_line
 from mlprogram.files import NO_ROOM
-from mlprogram.scratch import INTERRUPTED, interruptible, temporary_files_apart
+from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
 ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # in the middle of a file: Python does not say which
@@ -40,7 +40,9 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     """
     try:
         with interruptible(), temporary_files_apart():
-            return _code_of(main, argv)
+            code = _code_of(main, argv)
+            interrupted_before()
+            return code
     except KeyboardInterrupt:
         print(f"error: {INTERRUPTED}", file=sys.stderr)
         return EXIT_BAD_INPUT

@@ -25,7 +25,7 @@ from core.output import PREFIX, PROBE_BYTES, Ours, cannot_write, check_output, i
 from mlprogram import files
 from mlprogram.errors import ProgramError
 from mlprogram.files import NO_ROOM
-from mlprogram.scratch import claimed, left_behind, removed
+from mlprogram.scratch import claimed, interrupted_before, left_behind, removed
 
 NEW, OLD, PLAN = "new", "old", "plan.json"
 
@@ -53,6 +53,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         (folder / NEW).mkdir()
         seen = [identity(place) for place in places]
         yield tuple(folder / NEW / place.name for place in places)
+        interrupted_before()
         _rights_by_umask(folder)
         with _alone_in(parent):
             for place, before, (_, ours) in zip(places, seen, targets, strict=True):

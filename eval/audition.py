@@ -5,9 +5,10 @@ heard[0].signals["w8"]   # [600 F] float32 at 24 kHz
 """
 
 import base64
-import io
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,6 @@ def _samples(signal: np.ndarray) -> np.ndarray:
 def _flac(samples: np.ndarray) -> str:
     import soundfile
 
-    stream = io.BytesIO()
-    soundfile.write(stream, samples, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16", compression_level=1.0)
-    return base64.b64encode(stream.getvalue()).decode()
+    with tempfile.NamedTemporaryFile(suffix=".flac") as file:  # a stream of Python's would swallow Ctrl-C in its callbacks
+        soundfile.write(file.name, samples, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16", compression_level=1.0)
+        return base64.b64encode(Path(file.name).read_bytes()).decode()

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mlprogram.errors import ProgramError, one_line
-from mlprogram.scratch import INTERRUPTED, interruptible, temporary_files_apart
+from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -80,7 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = build_parser().parse_args(argv)
         with interruptible(), temporary_files_apart():
-            return import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
+            code = import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
+            interrupted_before()
+            return code
     except ProgramError as problem:
         print(f"error: {one_line(str(problem))}", file=sys.stderr)
     except OSError as problem:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mlprogram.errors import ProgramError
+from mlprogram.scratch import interrupted_before
 
 PREFIX = ".aside-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -38,6 +39,7 @@ def aside(target: Path) -> Iterator[Path]:
         _locked(owner.fileno())
         try:
             yield path
+            interrupted_before()
             path.replace(place)
         except OSError as problem:
             if problem.errno in NO_ROOM:

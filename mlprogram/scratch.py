@@ -6,6 +6,7 @@ with temporary_files_apart():            # of a whole command, those of its libr
     run(arguments)
 """
 
+import math
 import os
 import shutil
 import signal
@@ -105,20 +106,33 @@ def temporary_files_apart() -> Iterator[None]:
         yield
 
 
+class Interrupt:
+    """Handler of both signals."""
+
+    def __init__(self) -> None:
+        self.last_s = -math.inf
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt, but once in ONCE_S."""
+        before_s, self.last_s = self.last_s, time.monotonic()
+        if self.last_s - before_s >= ONCE_S:
+            raise KeyboardInterrupt
+
+
+def interrupted_before() -> None:
+    """Raise KeyboardInterrupt where one was raised and a library's callback swallowed it: what it made since is not to be trusted."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, Interrupt) and handler.last_s > -math.inf:
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed twice, it does not break the cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    last = [-ONCE_S]
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if now - last[0] >= ONCE_S:
-            last[0] = now
-            raise KeyboardInterrupt
-
+    interrupt = Interrupt()
     usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     changed = {number: before for number, before in usual.items() if signal.getsignal(number) is before}
     for number in changed:

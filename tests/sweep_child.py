@@ -126,20 +126,23 @@ def _called(case: Case, root: Path) -> Ended:
         code, trace = TRACEBACK, traceback.format_exc()
     error.flush()
     said = error.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:], next(iter(direct), ""))
+    written = next((name for name in direct if (root / name).parent.is_dir()), "")  # elsewhere nothing was opened
+    return Ended(code, said if len(said) < PIPE else f"{said[: PIPE // 2]}\n{said[-PIPE // 2 :]}", trace[-PIPE:], written)
 
 
 def writes_watched(root: Path) -> list[str]:
     """From now on in this process: the files below ROOT that are opened for writing and are neither aside nor temporary."""
     found: list[str] = []
+    nameless: set[str] = set()
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
             place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
             temporary = place.startswith(f"{root}/tmp/")
-            if given[2] & NAMELESS == NAMELESS:  # Python told of the folder just before, as of a file
+            if given[2] & NAMELESS == NAMELESS:  # Python tells of the folder too, as of a file
+                nameless.add(place)
                 found[:] = [name for name in found if f"{root}/{name}" != place]
-            elif place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
+            elif place not in nameless and place.startswith(f"{root}/") and not temporary and not ASIDE.search(place):
                 found.append(place.removeprefix(f"{root}/"))
 
     sys.addaudithook(hook)

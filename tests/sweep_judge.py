@@ -45,7 +45,8 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
     new = [name for name in after if name not in before and not name.startswith("cache")]
     files = [name for name in new if after[name][0] != "folder"]
     left = [name for name in new if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")]
-    left += [name for name in files if ended.code == 2 and not _kept(name)]
+    done = ended.error.startswith(("[reader]", "[full]"))  # finished, and then nobody to tell: what it made is whole and stays
+    left += [name for name in files if ended.code == 2 and not _kept(name) and not (done and _within(name, places))]
     if left and ended.trace != KILLED:
         faults["leftover"] = _kind_of(sorted(left)[0])
     outside = [name for name in files if name not in left and not _within(name, places) and not _own_tree(name, case)]

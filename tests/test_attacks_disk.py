@@ -12,6 +12,7 @@ import pytest
 
 from core.checkpoint import Checkpoint
 from core.errors import run_cli
+from core.manifest import Manifest
 from core.staging import staged
 from kokoro_ane import COMMANDS, OWN_VERB
 from pipeline.build import main as build
@@ -50,9 +51,14 @@ def filled(disk: Path, tiny_build: Path, room_bytes: int) -> dict[str, bytes]:
     shutil.copytree(tiny_build / f"{name}.mlpackage", disk / "build" / f"{name}.mlpackage")
     for file in ("old.wav", "old.json"):
         (disk / file).write_text("years of work")
+    fill(disk, room_bytes)
+    return everything(disk)
+
+
+def fill(disk: Path, room_bytes: int) -> None:
+    """Leave so much room."""
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     (disk / "filler").write_bytes(bytes(free - room_bytes))
-    return everything(disk)
 
 
 def everything(disk: Path) -> dict[str, bytes]:
@@ -76,6 +82,32 @@ def test_a_full_disk(
         return
     assert code == 2 and len(said) == 1 and said[0].startswith("error: cannot write") and len(said[0]) < 400, said
     assert after == before
+
+
+@pytest.fixture(scope="module")
+def g2p_package(tmp_path_factory: pytest.TempPathFactory, quick_conversion: None) -> Path:
+    """The folder that holds a finished G2P package, 1.6 MB."""
+    folder = tmp_path_factory.mktemp("g2p")
+    assert build(["g2p", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("room_bytes", [0, 100_000, 1_000_000])
+def test_g2p_on_a_full_disk(room_bytes: int, disk: Path, g2p_package: Path, quick_conversion: None, capsys: pytest.CaptureFixture) -> None:
+    """Full before the work, while coremltools writes its copies (6 MB), or before the package: one line, and the good one stays."""
+    shutil.copytree(g2p_package, disk / "build")
+    fill(disk, room_bytes)
+    before = everything(disk)
+    capsys.readouterr()
+    code = build(["g2p", "--out", str(disk / "build")])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert code == 2 and said[-1].startswith("error: cannot write") and "Traceback" not in " ".join(said), said
+    assert sum(line.startswith("error: ") for line in said) == 1 and everything(disk) == before
+    Manifest.load(disk / "build" / "G2P.json").verify()
+    (disk / "filler").unlink()
+    (disk / "build").rename(disk / "old")
+    subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
+    assert build(["g2p", "--out", str(disk / "build")]) == 0  # with room it is built: nothing but the disk was in the way
 
 
 def test_a_full_folder_for_temporary_files(

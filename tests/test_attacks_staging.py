@@ -261,3 +261,30 @@ def test_pressed_twice_it_still_cleans_up(first: str, second: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=heeds)
     assert (done.returncode, done.stdout) == (2, "cleaned up\n")
     assert done.stderr == "error: interrupted; nothing was left half-written\n"
+
+
+SWALLOWED = """
+import os, signal, sys
+from pathlib import Path
+from core.errors import run_cli
+from core.staging import staged
+def main(argv):
+    with staged(Path(argv[0])) as aside:
+        aside.write_text("half")
+        try:
+            os.kill(os.getpid(), getattr(signal, argv[1]))
+        except BaseException: pass    # as a callback of a C library does
+    return 0
+raise SystemExit(run_cli(main, sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path) -> None:
+    """SIGTERM came while soundfile called back for a stream of Python's: printed, ignored, exit 0, and whatever had been encoded."""
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    (tmp_path / "x.json").write_text("old")
+    command = [sys.executable, "-c", SWALLOWED, str(tmp_path / "x.json"), which]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=heeds)
+    assert (done.returncode, done.stderr) == (2, "error: interrupted; nothing was left half-written\n")
+    assert (tmp_path / "x.json").read_text() == "old" and names(tmp_path) == ["x.json"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,20 @@ def test_every_command_is_drawn(tmp_path: Path) -> None:
     assert "bench.chain" in other_commands() and "demo.train" in other_commands()
 
 
+def test_security_names_tests_that_exist() -> None:
+    """Of every row of its table: `FILE `test_name``, more than one of a file after each other."""
+    table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("Which test holds")[2]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
+    seen = 0
+    for row in rows:
+        for part in row.split(";"):
+            text = (ROOT / "tests" / f"test_attacks_{part.split()[0].rstrip(',')}.py").read_text(encoding="utf-8")
+            for name in re.findall(r"`(test_\w+)`", part):
+                assert f"def {name}(" in text, (part.split()[0], name)
+                seen += 1
+    assert len(rows) == 12 and seen > 30
+
+
 CASE = Case(1, "quality", ("--out", "user/new.json"))
 FILE, OTHER = ("file", 1, 1, ""), ("file", 2, 2, "")
 CONTROLS = [
@@ -75,6 +90,9 @@ def test_the_sweep_sees_each_fault(fault: str, ended: Ended, before: dict, after
 def test_the_sweep_sees_no_fault_where_there_is_none(tmp_path: Path) -> None:
     case = Case(1, "quality", ("--out", str(tmp_path / "user" / "new.json")))
     assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path, 0.1).faults
+    unheard = Ended(2, "[reader] error: the reader of the output went away")
+    assert not judged(case, unheard, {}, {"user/new.json": FILE}, tmp_path, 0.1).faults
+    assert list(judged(case, unheard, {}, {"user/other.json": FILE}, tmp_path, 0.1).faults) == ["leftover"]
     assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path, 0.1).faults
 
 
