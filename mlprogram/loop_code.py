@@ -133,9 +133,9 @@ def _refuse(env: list[Any], values: list[Any]) -> tuple[bool, list[Any]]:
     return False, values
 
 
-def _narrowed(condition: BlockPlan, body: BlockPlan) -> tuple[BlockPlan, dict[int, tuple[torch.dtype, torch.dtype]]]:
+def _narrowed(condition: BlockPlan, body: BlockPlan) -> tuple[BlockPlan, dict[int, tuple[torch.dtype | None, torch.dtype | None]]]:
     """The body without the casts of values that are carried in a wider type than they are used in, {place: (used, carried type)}."""
-    casts: dict[int, tuple[torch.dtype, torch.dtype]] = {}
+    casts: dict[int, tuple[torch.dtype | None, torch.dtype | None]] = {}
     gone: set[int] = set()
     inputs, outputs = list(body.inputs), list(body.outputs)
     makers = {o.slot: (step, o) for step in body.steps for o in step.outputs}

@@ -267,10 +267,11 @@ def as_call(writer: Writer, step: Step) -> bool:
     arguments = [f"{p}={writer.tensor(s)}" for p, s in step.plain]
     arguments += [f"{p}={writer.wide(s, step.widen)}" for p, s in step.halves]
     for param, slots in step.others:
+        several = slots if isinstance(slots, tuple) else (slots,)
         if param in step.host:
-            texts = [writer.host(s) for s in (slots if isinstance(slots, tuple) else (slots,))]
+            texts = [writer.host(s) for s in several]
         else:
-            texts = [f"widen({writer.tensor(s)}, {writer.keep(step.widen)})" for s in slots]
+            texts = [f"widen({writer.tensor(s)}, {writer.keep(step.widen)})" for s in several]
         arguments.append(f"{param}={texts[0] if isinstance(slots, int) else '[' + ', '.join(texts) + ']'}")
     text = f"{writer.keep(finish_all)}({writer.keep(step)}, {writer.keep(step.call)}({', '.join(arguments)}))"
     writer.line(f"{''.join(f'v{o.slot}, ' for o in step.outputs)} = {text}")
