@@ -6,6 +6,11 @@ Builds the 53 M-parameter vocoder with random weights (one bucket), converts it 
 packages and the PyTorch module on the same input, in turns. Peak memory is what the process holds at most during a call above what it
 held before (Linux: the high-water mark of resident memory, reset before each call). The last line of stdout is one JSON object. Exit 0:
 speed and memory are within their limits; 1: not. `--folder` keeps the packages for a next run.
+
+    OMP_NUM_THREADS=1 python -m bench.executor --packages build/KokoroVocoder-X-fp16.mlpackage build/KokoroVocoder-X-w8a8.mlpackage
+
+Times two vocoder packages instead, on the same random features of about --frames, in turns: the least processor time of the rounds
+of each, and the second's to the first's. Exit 1: above 1.3.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not bench/, first on sys.path
@@ -25,7 +30,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import run_cli
+from core.errors import InputError, run_cli
 
 if TYPE_CHECKING:
     import torch
@@ -132,13 +137,42 @@ def measure(frames: int, rounds: int, folder: Path) -> dict:
     }
 
 
+def compare(paths: list[Path], frames: int, rounds: int) -> dict:
+    """Two vocoder packages on the same input of about `frames` frames: processor seconds, and the second's to the first's."""
+    import torch
+
+    from core.contract import FEATURES, STYLE
+    from mlprogram import Program
+
+    programs = [Program(path) for path in paths]
+    shape = min(programs[0].inputs[FEATURES].shapes, key=lambda s: abs(s[-1] - frames - 1))
+    torch.manual_seed(0)
+    inputs = {FEATURES: torch.randn(shape) * 0.3, STYLE: torch.randn(programs[0].inputs[STYLE].shape)}
+    seconds: list[list[float]] = [[] for _ in programs]
+    for _ in range(rounds):
+        for program, times in zip(programs, seconds, strict=True):
+            start = time.process_time()  # other processes disturb it less than the clock
+            program(inputs)
+            times.append(time.process_time() - start)
+    least = [min(times) for times in seconds]
+    names = [path.stem for path in paths]
+    return {"frames": shape[-1] - 1, "packages": names, "processor_seconds": least, "ratio": least[1] / least[0], "limit": SPEED_LIMIT}
+
+
 def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
     parser = argparse.ArgumentParser(prog="bench.executor", description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, default=80, help="length in frames, 40 a second")
     parser.add_argument("--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts")
     parser.add_argument("--folder", type=Path, help="keep the packages here")
+    parser.add_argument("--packages", type=Path, nargs=2, metavar="PKG", help="time these two vocoder packages instead")
     arguments = parser.parse_args(argv)
+    if arguments.frames < 1 or arguments.rounds < 1:
+        raise InputError("--frames and --rounds are at least 1")
+    if arguments.packages:
+        compared = compare(arguments.packages, arguments.frames, arguments.rounds)
+        print(json.dumps(compared))
+        return int(compared["ratio"] > SPEED_LIMIT)
     place = nullcontext(arguments.folder) if arguments.folder else tempfile.TemporaryDirectory()
     with place as folder:
         Path(folder).mkdir(parents=True, exist_ok=True)

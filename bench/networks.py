@@ -184,6 +184,30 @@ class Gru(nn.Module):
         return self.gru(x)[0]
 
 
+def gated_walk(x: Tensor, steps: int, w: Tensor, u: Tensor, w_new: Tensor, u_new: Tensor) -> Tensor:
+    """The sum of the states [batch, features] of a minimal gated unit over x [steps, batch, features], one step after the other."""
+    h = torch.zeros_like(x[0])
+    total = torch.zeros_like(x[0])
+    for t in range(steps):
+        forget = torch.sigmoid(nn.functional.linear(x[t], w) + nn.functional.linear(h, u))
+        fresh = torch.tanh(nn.functional.linear(x[t], w_new) + forget * nn.functional.linear(h, u_new))
+        h = h + forget * (fresh - h)
+        total = total + h
+    return total
+
+
+class GatedLoop(nn.Module):
+    """A recurrent cell that no layer of Core ML computes: a while_loop. PyTorch runs the same loop in Python."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.randn(hidden, features) * features**-0.5 for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        walk = torch.jit.script(gated_walk) if torch.jit.is_tracing() else gated_walk
+        return walk(x.transpose(0, 1), int(x.shape[1]), *self.weights)
+
+
 def _recurrent(make: Callable[[int, int], nn.Module], steps: int, width: int) -> Callable[[bool], Case]:
     def build(tiny: bool) -> Case:
         features, count = (6, 9) if tiny else (width, steps)
@@ -254,5 +278,7 @@ NETWORKS: Mapping[str, Network] = {
     "BiLSTM 256, 200 steps": Network("torch.nn", _recurrent(Lstm, 200, 256)),
     "GRU 256, 200 steps": Network("torch.nn", _recurrent(Gru, 200, 256)),
     "GRU 32, 100 steps": Network("torch.nn", _recurrent(Gru, 100, 32)),
+    "loop 256, 200 steps": Network("bench.networks", _recurrent(GatedLoop, 200, 256)),
+    "loop 32, 100 steps": Network("bench.networks", _recurrent(GatedLoop, 100, 32)),
     "KV cache, states, ranged": Network("bench.networks", cache_transformer),
 }

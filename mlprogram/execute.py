@@ -13,7 +13,7 @@ import torch
 
 from mlprogram.errors import ProgramError
 from mlprogram.loop_code import kind_of
-from mlprogram.plan import BlockPlan, Output, Step
+from mlprogram.steps import BlockPlan, Output, Step
 from mlprogram.values import finish, to_host, widen
 
 Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
@@ -128,7 +128,7 @@ def _loop(step: Step, values: list[Any], env: list[Any], run: Run) -> tuple:
             return tuple(values)
         before, kinds = kinds, [kind_of(v) for v in values] if code is not None else None
         if code is not None and before == kinds:
-            done, values = code.run(env, values)
+            done, values = code(env, values)
             if done:
                 return tuple(values)
             code = None  # step by step from where it stopped: an error comes again, and with its place

@@ -3,28 +3,25 @@
     for write in LINES:
         if write(writer, step): break
 
-A slot s is `v{s}` as a tensor, `h{s}` as a Python number, `w{s}` widened from fp16.
+Each returns whether it has written the step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import count
-from math import prod
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
 
+from mlprogram.loop_writer import BITS, Writer
 from mlprogram.ops.elementwise import TORCH
-from mlprogram.ops.slicing import slice_places
-from mlprogram.values import finish_all, to_host, widen
+from mlprogram.values import finish_all
 
 if TYPE_CHECKING:
-    from mlprogram.plan import Step
+    from mlprogram.steps import Step
 
-BITS = MappingProxyType({torch.int8: 8, torch.int16: 16, torch.int32: 32, torch.int64: 64, torch.uint8: 8, torch.bool: 1})
 _COMPARISONS = MappingProxyType({"equal": "==", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "not_equal": "!="})
 _ARITHMETIC = MappingProxyType({"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "maximum": "max({}, {})", "minimum": "min({}, {})"})
 _LOGIC = MappingProxyType({"logical_and": "{} and {}", "logical_or": "{} or {}", "logical_xor": "{} != {}"})
@@ -41,130 +38,6 @@ FUNCTIONS: Mapping[str, tuple[Callable, tuple[str, ...]]] = MappingProxyType(
 _ROWS = 1024  # a sequence of at most so many rows is taken apart once, before the loop
 
 
-class Writer:
-    """Lines before and inside the loop, and in which forms each slot is at hand."""
-
-    def __init__(self, kinds: Mapping[int, Any], outer: Iterable[int], in_place: frozenset[int]) -> None:
-        self.kinds, self.in_place = kinds, in_place
-        self.constant = set(outer)  # slots that no step of the loop changes
-        self.names: dict[str, Any] = {"made": torch.full, "to_host": to_host, "widen": widen}
-        self.taken: list[str] = []
-        self.before: list[str] = []
-        self.inside: list[str] = []
-        self.last: list[str] = []  # writes in place: at the end of a step, when nothing can fail any more
-        self.hoisting = False
-        self._tensors: set[int] = set()
-        self._numbers: set[int] = set()
-        self._wide: set[int] = set()
-        self._alias: dict[int, int] = {}
-        self._count = count()
-
-    def at(self, before: bool) -> None:
-        """Where the next lines go."""
-        self.hoisting = before
-
-    def line(self, text: str, before: bool | None = None) -> None:
-        """One line; `before`: in front of the loop, whatever is being written."""
-        (self.before if (self.hoisting if before is None else before) else self.inside).append(text)
-
-    def keep(self, value: Any) -> str:
-        """A name for an object that the function uses."""
-        name = f"k{next(self._count)}"
-        self.names[name] = value
-        return name
-
-    def is_number(self, slot: int) -> bool:
-        """Whether a slot holds one integer or boolean."""
-        kind = self.kinds[slot]
-        return kind.dtype in BITS and kind.shape is not None and prod(kind.shape) == 1
-
-    def same(self, slot: int, other: int) -> None:
-        """The two slots hold one value."""
-        self._alias[slot] = other
-
-    def name(self, slot: int) -> str:
-        """How a carried slot is called."""
-        return f"h{slot}" if self.is_number(slot) else f"v{slot}"
-
-    def take(self, slot: int) -> None:
-        """A carried slot is there from the start; a number is turned into one."""
-        if self.is_number(slot):
-            self.taken.append(f"h{slot} = h{slot}.item()")
-            self._numbers.add(slot)
-        else:
-            self._tensors.add(slot)
-
-    def tensor_text(self, slot: int) -> str:
-        """A carried slot as the executor wants it back."""
-        kind = self.kinds[slot]
-        return f"made({kind.shape}, h{slot}, dtype={self.keep(kind.dtype)})" if self.is_number(slot) else f"v{slot}"
-
-    def tensor(self, slot: int) -> str:
-        """The slot as a tensor (or as whatever it is)."""
-        slot = self._alias.get(slot, slot)
-        if slot not in self._tensors:
-            self._tensors.add(slot)
-            if slot in self._numbers:
-                kind = self.kinds[slot]
-                self.line(f"v{slot} = made({kind.shape}, h{slot}, dtype={self.keep(kind.dtype)})", slot in self.constant)
-            else:
-                self.line(f"v{slot} = env[{slot}]", True)
-        return f"v{slot}"
-
-    def number(self, slot: int) -> str | None:
-        """The slot as a Python number, None if it is not one."""
-        slot = self._alias.get(slot, slot)
-        if slot not in self._numbers:
-            if not self.is_number(slot):
-                return None
-            self.line(f"h{slot} = {self.tensor(slot)}.item()", slot in self.constant)
-            self._numbers.add(slot)
-        return f"h{slot}"
-
-    def wide(self, slot: int, dtype: torch.dtype | None) -> str:
-        """An fp16 tensor in a wider type."""
-        slot = self._alias.get(slot, slot)
-        if slot not in self._wide:
-            self.line(f"w{slot} = {self.tensor(slot)}.to({self.keep(dtype)})", slot in self.constant)
-            self._wide.add(slot)
-        return f"w{slot}"
-
-    def truth(self, slot: int) -> str:
-        """A condition."""
-        return self.number(slot) or f"bool({self.tensor(slot)})"
-
-    def set_number(self, slot: int, text: str) -> None:
-        """A slot as a Python number."""
-        self.line(f"h{slot} = {text}")
-        self._numbers.add(slot)
-
-    def set_tensor(self, slot: int, text: str) -> None:
-        """A slot as a tensor."""
-        self.line(f"v{slot} = {text}")
-        self._tensors.add(slot)
-
-    def rounded(self, slot: int, text: str, sure: bool) -> None:
-        """A slot as a tensor in its declared type; `sure`: it has it already."""
-        self.set_tensor(slot, text)
-        if not sure:
-            name = self.keep(self.kinds[slot].dtype)
-            self.line(f"if v{slot}.dtype is not {name}: v{slot} = v{slot}.to({name})")
-
-    def carried(self, slot: int, result: int) -> tuple[str, str]:
-        """(name of a carried slot, text of its next value)."""
-        self.at(before=False)
-        if self.is_number(slot):
-            return f"h{slot}", self.number(result) or f"{self.tensor(result)}.item()"
-        return f"v{slot}", self.tensor(result)
-
-    def free(self, slots: Iterable[int], kept: Iterable[int]) -> None:
-        """Let go of tensors that no later operation reads."""
-        names = [f"v{s}" for s in slots if s in self._tensors and s not in self.constant and s not in kept]
-        names += [f"w{s}" for s in slots if s in self._wide and s not in self.constant]
-        if names:
-            self.line(" = ".join([*names, "None"]), False)
-
-
 def _wrapped(text: str, dtype: torch.dtype) -> str:
     """An integer as this type holds it."""
     if dtype is torch.bool:
@@ -173,13 +46,18 @@ def _wrapped(text: str, dtype: torch.dtype) -> str:
     return f"(({text} + {half}) & {(1 << BITS[dtype]) - 1}) - {half}" if half else f"({text}) & 255"
 
 
+def singles(step: Step) -> dict[str, int]:
+    """{parameter: slot} where there is one slot."""
+    return {param: slot for param, slot in step.reads if isinstance(slot, int)}
+
+
 def as_number(writer: Writer, step: Step) -> bool:
     """Integers and booleans of one element."""
-    op, reads = step.op.op_type, dict(step.reads)
+    op, reads = step.op.op_type, singles(step)
     if len(step.outputs) != 1 or not writer.is_number(step.outputs[0].slot):
         return False
     slots = [reads[p] for p in ("cond", "x", "y", "a", "b") if p in reads]
-    if len(slots) != len(reads) or any(isinstance(s, tuple) or not writer.is_number(s) for s in slots):
+    if len(slots) != len(step.reads) or not all(writer.is_number(s) for s in slots):
         return False
     out, kinds = writer.kinds[step.outputs[0].slot].dtype, [writer.kinds[s].dtype for s in slots]
     text = _number_text(op, kinds, out)
@@ -246,7 +124,7 @@ def as_function(writer: Writer, step: Step) -> bool:
 
 def as_row(writer: Writer, step: Step) -> bool:
     """gather at one place: a row of a tensor, cut once if the loop does not change it."""
-    reads, given = dict(step.reads), getattr(step.call, "keywords", {})
+    reads, given = singles(step), getattr(step.call, "keywords", {})
     if step.op.op_type != "gather" or given.get("batch_dims") or set(reads) != {"x", "indices"} or not writer.is_number(reads["indices"]):
         return False
     (x, at), shape = (reads["x"], reads["indices"]), writer.kinds[reads["x"]].shape
@@ -257,7 +135,7 @@ def as_row(writer: Writer, step: Step) -> bool:
     if given.get("validate_indices"):
         writer.line(f"if {place} < 0: raise IndexError")
     if x in writer.constant and shape[axis] <= _ROWS and not writer.hoisting:
-        rows = f"r{next(writer._count)}"
+        rows = f"r{writer.next()}"
         writer.line(f"{rows} = {name}.split(1, {axis})" if rank else f"{rows} = {name}.unbind({axis})", True)
         writer.set_tensor(step.outputs[0].slot, f"{rows}[{place}]")
     else:
@@ -268,7 +146,7 @@ def as_row(writer: Writer, step: Step) -> bool:
 
 def as_write(writer: Writer, step: Step) -> bool:
     """scatter of one row, or list_write, into a value that is the loop's own."""
-    out, reads, given = step.outputs[0].slot, dict(step.reads), getattr(step.call, "keywords", {})
+    out, reads, given = step.outputs[0].slot, singles(step), getattr(step.call, "keywords", {})
     if out not in writer.in_place:
         return False
     if step.op.op_type == "list_write":
@@ -294,16 +172,66 @@ def as_write(writer: Writer, step: Step) -> bool:
     return True
 
 
+def as_concat(writer: Writer, step: Step) -> bool:
+    """concat: of tensors, or of numbers, which become a list of numbers."""
+    given, out, slots = getattr(step.call, "keywords", {}), step.outputs[0], dict(step.reads).get("values")
+    if step.op.op_type != "concat" or given.get("interleave") or not isinstance(slots, tuple) or len(step.reads) != 1:
+        return False
+    if any(writer.kinds[s].dtype is not out.dtype or writer.kinds[s].shape is None for s in slots):
+        return False
+    numbers = [writer.number(s) for s in slots if writer.is_number(s) and len(writer.kinds[s].shape) < 2]
+    if len(numbers) == len(slots):
+        writer.set_list(out.slot, [_literal(writer, s, n) for s, n in zip(slots, numbers, strict=True)])
+    elif all(writer.kinds[s].shape for s in slots):  # none of rank 0
+        writer.set_tensor(out.slot, f"{writer.keep(torch.cat)}(({''.join(writer.tensor(s) + ', ' for s in slots)}), {given['axis']})")
+    else:
+        return False
+    return True
+
+
+def as_slice(writer: Writer, step: Step) -> bool:
+    """slice_by_index whose begin and end are lists of numbers, stride 1: a row of a sequence, cut once if the loop does not change it."""
+    reads, given, out = singles(step), getattr(step.call, "keywords", {}), step.outputs[0]
+    if step.op.op_type != "slice_by_index" or given.get("stride") not in (None, [1] * len(given.get("stride") or ())):
+        return False
+    shape = writer.kinds[reads["x"]].shape
+    sides = [writer.list_of(reads[p]) if p in reads else _texts(given[p]) for p in ("begin", "end")]
+    if not set(reads) <= {"x", "begin", "end"} or shape is None or None in sides or writer.kinds[reads["x"]].dtype is not out.dtype:
+        return False
+    none = [False] * len(shape)
+    masks = [given.get(name) or none for name in ("begin_mask", "end_mask", "squeeze_mask")]
+    cuts = [_cut(*axis) for axis in zip(*(s or () for s in sides), *masks, strict=True)]
+    x, rest = reads["x"], cuts[1:] == [":"] * (len(cuts) - 1)
+    if rest and masks[2][0] and x in writer.constant and shape[0] <= _ROWS and not writer.hoisting:
+        rows = f"r{writer.next()}"
+        writer.line(f"{rows} = {writer.tensor(x)}.unbind(0)", True)
+        writer.set_tensor(out.slot, f"{rows}[{cuts[0]}]")
+    else:
+        writer.set_tensor(out.slot, f"{writer.tensor(x)}[{', '.join(cuts)}]")
+    if all(squeezed or cut == ":" for cut, squeezed in zip(cuts, masks[2], strict=True)):
+        writer.learn(out.slot, tuple(n for n, squeezed in zip(shape, masks[2], strict=True) if not squeezed))
+    return True
+
+
+def _literal(writer: Writer, slot: int, name: str | None) -> str:
+    known = writer.literal(slot)
+    return str(name) if known is None else str(known)
+
+
+def _texts(values: list[int]) -> tuple[str, ...]:
+    return tuple(map(str, values))
+
+
+def _cut(begin: str, end: str, open_begin: bool, open_end: bool, squeezed: bool) -> str:
+    if squeezed:
+        return "0" if open_begin else begin
+    return f"{'' if open_begin or begin == '0' else begin}:{'' if open_end else end}"
+
+
 def as_move(writer: Writer, step: Step) -> bool:
     """Operations that move values or only convert them."""
     op, given, out = step.op.op_type, getattr(step.call, "keywords", {}), step.outputs[0]
-    reads = dict(step.reads)
-    if op == "concat" and not given.get("interleave") and set(reads) == {"values"} and isinstance(given.get("axis"), int):
-        slots = reads["values"]
-        if any(writer.kinds[s].dtype is not out.dtype or not writer.kinds[s].shape for s in slots):  # not of rank 0, and of known shape
-            return False
-        writer.set_tensor(out.slot, f"{writer.keep(torch.cat)}(({''.join(writer.tensor(s) + ', ' for s in slots)}), {given['axis']})")
-        return True
+    reads = singles(step)
     if op == "select" and set(reads) == {"cond", "a", "b"} and writer.is_number(reads["cond"]):
         sides = [writer.kinds[reads[p]] for p in ("a", "b")]
         if any(k.dtype is not out.dtype or k.shape is None or k.shape != out.fixed for k in sides):
@@ -331,10 +259,6 @@ def _moved(writer: Writer, op: str, given: Mapping[str, Any], shape: tuple[int, 
         return f".squeeze({tuple(given['axes'])})"
     if op == "transpose":
         return f".permute({tuple(given['perm'])})" if "perm" in given else None
-    if op == "slice_by_index":
-        full = dict.fromkeys(("stride", "begin_mask", "end_mask", "squeeze_mask")) | dict(given)
-        index, reversals = slice_places(torch.Size(shape), **full)
-        return None if reversals else f"[{writer.keep(index)}]"
     return None
 
 
@@ -344,14 +268,14 @@ def as_call(writer: Writer, step: Step) -> bool:
     arguments += [f"{p}={writer.wide(s, step.widen)}" for p, s in step.halves]
     for param, slots in step.others:
         if param in step.host:
-            texts = [f"to_host({writer.tensor(s)})" for s in (slots if isinstance(slots, tuple) else (slots,))]
+            texts = [writer.host(s) for s in (slots if isinstance(slots, tuple) else (slots,))]
         else:
             texts = [f"widen({writer.tensor(s)}, {writer.keep(step.widen)})" for s in slots]
         arguments.append(f"{param}={texts[0] if isinstance(slots, int) else '[' + ', '.join(texts) + ']'}")
     text = f"{writer.keep(finish_all)}({writer.keep(step)}, {writer.keep(step.call)}({', '.join(arguments)}))"
     writer.line(f"{''.join(f'v{o.slot}, ' for o in step.outputs)} = {text}")
-    writer._tensors.update(o.slot for o in step.outputs)
+    writer.at_hand(o.slot for o in step.outputs)
     return True
 
 
-LINES: tuple[Callable[[Writer, Step], bool], ...] = (as_number, as_write, as_row, as_function, as_move, as_call)
+LINES: tuple[Callable[[Writer, Step], bool], ...] = (as_number, as_write, as_row, as_function, as_concat, as_slice, as_move, as_call)

@@ -28,62 +28,9 @@ from mlprogram.loop_code import LoopCode
 from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
+from mlprogram.steps import BlockPlan, Output, Step
 
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it must have.
-
-    `fixed` is the shape where the program knows all of it: one comparison is enough.
-    """
-
-    slot: int
-    name: str
-    dtype: torch.dtype | None
-    shape: tuple[int | None, ...] | None
-    fixed: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operation ready to run.
-
-    `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed over as they are, `halves` fp16 tensors
-    turned into `widen` first, `others` the rest: several slots, and the Python values that `host` names. `call` is None for control
-    flow, whose `blocks` the executor runs, or `gru` in their place where nobody watches the steps of the loop.
-    """
-
-    op: Operation
-    call: Callable[..., Any] | None
-    reads: tuple[tuple[str, int | tuple[int, ...]], ...]
-    plain: tuple[tuple[str, int], ...]
-    halves: tuple[tuple[str, int], ...]
-    others: tuple[tuple[str, int | tuple[int, ...]], ...]
-    host: frozenset[str]
-    widen: torch.dtype | None
-    wants_generator: bool
-    outputs: tuple[Output, ...]
-    blocks: tuple[BlockPlan, ...] = ()
-    frees: tuple[int, ...] = ()
-    gru: GruLoop | None = None
-    loop: LoopCode | None = None  # its blocks as one function
-    one: Output | None = field(init=False)  # the output, if there is only one
-    direct: bool = field(init=False)  # every parameter is plain
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "one", self.outputs[0] if len(self.outputs) == 1 else None)
-        object.__setattr__(self, "direct", not (self.halves or self.others or self.wants_generator))
-
-
-@dataclass(frozen=True, slots=True)
-class BlockPlan:
-    """A block: slots of its inputs and outputs, and its steps."""
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +120,7 @@ class _Planner:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
             fast = op.op_type == "while_loop" and not self._precision.ane_numerics
-            gru, loop = (self._gru(op, scope), LoopCode(*blocks)) if fast else (None, None)
+            gru, loop = (self._gru(op, scope), LoopCode(blocks[0], blocks[1], self.template).run) if fast else (None, None)
             return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru, loop=loop)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32

@@ -12,7 +12,7 @@ import torch
 from mlprogram.errors import ProgramError
 
 if TYPE_CHECKING:
-    from mlprogram.plan import Output, Step
+    from mlprogram.steps import Output, Step
 
 
 def to_host(value: Any) -> Any:

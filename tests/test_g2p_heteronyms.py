@@ -63,7 +63,7 @@ def test_without_its_context_the_tagger_falls() -> None:
         ("Keep the lid on and close it .", "close", "VERB"),
         ("They risk their lives every day .", "lives", "DEFAULT"),
         ("She walked with slow , deliberate steps .", "deliberate", "ADJ"),
-        ("The town had a lead crisis .", "lead", "METAL"),
+        ("The town had a lead crisis in its water .", "lead", "METAL"),
         ("Two lead singers left .", "lead", "DEFAULT"),
         ("Children read better when they sleep well .", "read", "DEFAULT"),
         ("Children read the story when they came home .", "read", "VBD"),

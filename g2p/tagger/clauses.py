@@ -58,6 +58,8 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
         return True
     if words[at].lower() == "wound" and before in TURNED and after in PATHS - {"its", "his", "her", "their"}:
         return True  # was wound around the post
+    if words[at].lower() == "wound" and before in ("i", "we", "they", "he", "she", "it") and after in PATHS | OWNERS:
+        return True  # we wound our way
     if words[at].lower() == "wound":
         return after in PATHS and classes(before)[:1] in ("n", "N") and not (at > 1 and classes(words[at - 2])[:1] in ("I",))
     opens = words[0].lower() in OPENERS and after == "," and classes(before)[:1] == "N"
@@ -81,7 +83,7 @@ def is_adjective(words: Sequence[str], at: int, classes: Callable[[str], str]) -
     after = words[at + 1].lower() if at + 1 < len(words) else ""
     if words[at].lower() in KEPT and (after in BEHIND_KEPT or after in MARKS):
         return any(word.lower() in KEEPS for word in words[max(0, at - 7) : max(0, at - 1)])
-    return at > 1 and words[at - 1] == "," and classes(words[at - 2])[:1] == "j" and classes(after)[:1] in ("n", "N")
+    return at > 1 and words[at - 1] == "," and "j" in classes(words[at - 2]) and {*classes(after)} & {"n", "N"} != set()
 
 
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:

@@ -26,12 +26,12 @@ def slice_by_index(
     squeeze_mask: list[bool] | None = None,
 ) -> Tensor:
     """x[begin:end:stride] on every axis."""
-    index, reversals = slice_places(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    index, reversals = _index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     y = x[index]
     return y.flip(reversals) if reversals else y
 
 
-def slice_places(
+def _index(
     shape: torch.Size,
     begin: list[int],
     end: list[int],
@@ -74,7 +74,7 @@ def slice_update(
     squeeze_mask: list[bool] | None = None,
 ) -> Tensor:
     """x with the slice replaced by `update`, which has the shape of the slice."""
-    index, reversals = slice_places(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    index, reversals = _index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     y = x.clone()
     target = y[index]  # a view
     update = update.reshape(target.shape)
