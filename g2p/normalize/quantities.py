@@ -181,8 +181,6 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
         return True
     if match["unit"] != "in" and attributive(scan, match.end()):  # a 90 min film, a 15 A breaker
         return True
-    if match["unit"] == "in" and scan.previous(2) in ("feet", "foot"):  # 6ft 2in
-        return True
     if match["unit"] == "in":
         return not joined and re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after) is not None
     return joined or re.match(r"\s*(?:$|[,;:.)])", after) is not None
