@@ -5,10 +5,8 @@ heard[0].signals["w8"]   # [600 F] float32 at 24 kHz
 """
 
 import base64
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import numpy as np
 from core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from core.corpus import Utterance
 from eval.corpus import Truth
+from mlprogram.scratch import scratch
 from vocoder.package import VocoderPackage
 
 REFERENCE = "fp32 reference"
@@ -80,6 +79,6 @@ def _samples(signal: np.ndarray) -> np.ndarray:
 def _flac(samples: np.ndarray) -> str:
     import soundfile
 
-    with tempfile.NamedTemporaryFile(suffix=".flac") as file:  # a stream of Python's would swallow Ctrl-C in its callbacks
-        soundfile.write(file.name, samples, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16", compression_level=1.0)
-        return base64.b64encode(Path(file.name).read_bytes()).decode()
+    with scratch() as folder:  # a stream of Python's would swallow Ctrl-C in its callbacks
+        soundfile.write(folder / "x.flac", samples, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16", compression_level=1.0)
+        return base64.b64encode((folder / "x.flac").read_bytes()).decode()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.arguments import checkpoint_argument, seed_argument
 from core.errors import EXIT_GOOD, InputError, run_cli
-from pipeline.decision_file import read_decision
+from pipeline.decision_file import read_reported
 
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
@@ -71,7 +71,7 @@ def run(argv: list[str] | None) -> int:
     from eval.listening import pack_of_ours
 
     folder = arguments.out or arguments.build / "release"
-    record = read_decision(folder / "decision.json")
+    record = read_reported(folder / "decision.json")
     check_output(folder / "report.html")
     check_output(folder / "listening", pack_of_ours)
     from core.checkpoint import open_checkpoint

@@ -92,7 +92,7 @@ def agreed(alone: Verdict, copied: Verdict) -> Verdict:
 
 
 def limit_s(case: Case) -> float:
-    """10 s, for what is to be spoken 25 ms a character more (3000 digits are 45 minutes of speech); 1.2 s where nobody is to wait here."""
+    """10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it); 1.2 s for training and benches."""
     said = max(map(len, case.argv[:1]), default=0) if case.command == "speak" and len(case.argv[0]) <= 5000 else 0
     return 10.0 + said / 40 if case.command in CALLS else 1.2
 

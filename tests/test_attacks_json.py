@@ -20,7 +20,7 @@ from core.schema import check_inside, check_name
 from core.sealed import sealed
 from core.staging import parse_json, read_json
 from pipeline.assembly import Assembly
-from pipeline.decision_file import ABOUT, FORMAT, read_decision
+from pipeline.decision_file import ABOUT, FORMAT, read_decision, read_reported
 from pipeline.vector_files import load_index
 from quantize.recipe import Recipe, load_recipe
 
@@ -35,6 +35,24 @@ STORED = {"file": "a/b.npy", "sha256": SHA, "shape": [1], "dtype": "float32"}
 FILE = {"file": "x.json", "sha256": SHA, "bytes": 1}
 PACKAGE = FILE | {"package": "x.mlpackage", "package_sha256": SHA, "package_bytes": 1, "target": "iOS17"}
 LEVEL = {"method": "w8", "verdict": "SHIP", "bytes": 1, "failed": None, "reasons": ["good"], "provenance": {"package_sha256": SHA}}
+REPORTED = {
+    "format": FORMAT, "verdict": "SHIP", "level": "w8", "reason": "w8 is small", "costs": "nothing", "releasable": False, "chip": "m4",
+    "bests": [{"by": "size", "level": "w8", "figure": "1 MB", "costs": "nothing"}], "notes": ["a"],
+    "objective": "smallest", "claim": "numeric",
+    "levels": [LEVEL | {
+        "title": "w8", "unfit_for_engine": None,
+        "facts": {"bytes": 1, "int8_macs_share": 0.5, "minimum_ios": "iOS17", "operations": {"conv": 1}, "stored_bytes": {"fp16": 1},
+                  "forecast": {"m4": {"high_ms": 1.0}}},
+        "checks": [{"gate": "pesq worst", "rule": ">= 3.7", "state": "holds", "value": 4.5, "low": None, "high": None, "passed": True}],
+        "clips": [{"id": "a", "voice": "b", "text": "c", "seconds": 1.0, "figures": {"pesq": 4.5}, "seed_floor": {"pesq": 4.5},
+                   "defect": None}],
+        "summary": {"pesq": {"mean": 4.5}},
+    }],
+    "spread": {"fp32": {"pesq": 4.5}},
+    "provenance": {"checkpoint": "tiny", "checkpoint_sha256": SHA, "commit": "a", "date": "b", "limits": [{"commit": "a"}], "seed": 0,
+                   "seed_floor_seed": 1, "precision": "declared", "features": "PyTorch", "set": "judged", "clips": ["a"],
+                   "libraries": {"numpy": "2"}},
+}  # fmt: skip
 READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
     "manifest": ({k: v for k, v in dataclasses.asdict(MANIFEST).items() if k != "path"}, Manifest.load),
     "config": (tiny_config(), KokoroConfig.load),
@@ -43,6 +61,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
         {"format": FORMAT, "verdict": "SHIP", "level": "w8", "levels": [LEVEL], "provenance": {"seed": 0, "precision": "declared"}},
         read_decision,
     ),
+    "reported decision": (REPORTED, read_reported),
     "index.json": (
         {"format": 1, "checkpoint": {"sha256": SHA}, "packages": {"x": SHA}, "voice": {"file": "voice.npy", "sha256": SHA},
          "utterances": [{"id": "short", "tensors": {"asr": STORED}}],
@@ -60,7 +79,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
 def written(folder: Path, kind: str, text: str) -> Path:
     path = folder / ("index.json" if kind == "index.json" else f"{kind}.json")
     with suppress(ValueError, RecursionError):
-        if kind == "decision" and isinstance(data := json.loads(text), dict):
+        if kind.endswith("decision") and isinstance(data := json.loads(text), dict):
             text = json.dumps(sealed(data, ABOUT))  # what is wrong with it beside its digest
     path.write_text(text, encoding="utf-8")
     return path

@@ -47,7 +47,6 @@ OWN = {  # file: kinds that it does itself, and why
     "g2p/misaki_data.py": ("json", "an installed package's, by hash"),
     "g2p/normalize/tables.py": ("json", "bundled"),
     "eval/metrics/models.py": ("tensors", "an installed package's, no pickled code"),
-    "eval/audition.py": ("writing", "into memory"),
     "pipeline/vector_files.py": ("writing", "into the folder aside"),
     "pipeline/bundle_files.py": ("writing", "into the folder aside"),
     "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
