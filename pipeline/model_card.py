@@ -19,7 +19,7 @@ def decision_for(path: Path, package_sha256: str) -> tuple[Mapping[str, Any] | N
     if not path.is_file():
         return None, None
     decision = read_decision(path)
-    judged = (level for level in decision["levels"] if (level.get("provenance") or {}).get("package_sha256") == package_sha256)
+    judged = (level for level in decision["levels"] if (made := level.get("provenance")) and made.get("package_sha256") == package_sha256)
     return decision, next(judged, None)
 
 
