@@ -43,12 +43,6 @@ RULES = (
         "Core ML refuses the default shape when it loads the model; mlprogram looks at the shapes of the run, which fit",
     ),
     Red(
-        r"TestScatter::test_ios17_invalid_indices.*validate_indices=False",
-        "DID NOT RAISE|is outside an axis",
-        "both",
-        "without validate_indices the result is undefined; the test pins what Core ML gives, mlprogram counts from the end or stops",
-    ),
-    Red(
         r"TestResample::test_builder_to_backend_smoke.*precision='fp32'",
         r"^AssertionError: assert \d+ == \d+",
         "mlprogram",
