@@ -23,7 +23,7 @@ from core.corpus import DATA, Utterance
 from core.errors import InputError
 from core.identity import sha256_of_json
 from core.sealed import read_sealed, sealed
-from core.staging import read_json, write_json
+from core.staging import read_json, recover, write_json
 from eval.execution import Execution
 from eval.judge import ClipResult
 from eval.provenance import code_sha256, library_versions, limits
@@ -62,7 +62,10 @@ class Store:
         key = {"checkpoint_sha256": checkpoint.content_sha256, "weights_sha256": checkpoint.sha256, "seed": seed}
         key |= {"corpus_sha256": corpus_sha256(), "code_sha256": code_sha256()}
         key |= {"libraries": library_versions(), "threads": torch.get_num_threads()}
-        return cls(cache / sha256_of_json(key)[:16], key)
+        store = cls(cache / sha256_of_json(key)[:16], key)
+        for folder in (store.folder, *store.folder.glob("[!.]*/")):
+            recover(folder)  # a killed run may have left a figure half-written where this one has nothing to write
+        return store
 
     @property
     def renders(self) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from core.checkpoint import Checkpoint
 from kokoro_ane import COMMANDS, OWN_VERB
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -195,3 +196,19 @@ def test_killed_while_writing(kill: signal.Signals, tmp_path: Path, capsys: pyte
     write_json(tmp_path / "y.json", {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.json", "y.json"]
     assert ("an earlier run was killed" in capsys.readouterr().err) == (kill == signal.SIGKILL)
+
+
+def test_a_figure_half_kept_goes_when_its_store_is_opened(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """The next run of the same measurement may have nothing to write into that folder."""
+    from eval.store import Store
+
+    floors = Store.open(tmp_path, tiny_checkpoint, seed=0).folder / "seed_floor"
+    floors.mkdir(parents=True)
+    command = [sys.executable, "-c", WRITER, str(floors / "x.json")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdout.readline()
+        Store.open(tmp_path, tiny_checkpoint, seed=0)
+        assert len(list(floors.iterdir())) == 1  # its owner lives
+        process.kill()
+    Store.open(tmp_path, tiny_checkpoint, seed=0)
+    assert not list(floors.iterdir())
