@@ -94,8 +94,8 @@ class TestW8A8:
         convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
         reads = {x.name: reads_of(x.name, convolutions, maker) for x in layers if not x.is_tail}
         in_float = {x.name for x in layers if not x.is_style and not x.is_tail and reads[x.name] != "dequantize"}
-        decoder = {x.name for x in layers if not x.is_style and x.name.startswith(("encode.", "decode.", "asr_res."))}
-        assert in_float == decoder | {"F0_conv", "N_conv", "generator.ups.1", "generator.noise_convs.1"}
+        upsamplers = {x.name for x in layers if x.name.endswith(".pool") or x.name.startswith("generator.ups.")}
+        assert in_float == upsamplers | {"F0_conv", "N_conv", "encode.conv1", "generator.noise_convs.1"}
         assert not [x.name for x in layers if x.is_style and reads[x.name] == "dequantize"]
         assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
 
