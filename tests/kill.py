@@ -87,11 +87,11 @@ class Kills:
         os.close(writing)
         busy = 0.0
         with os.fdopen(reading) as pipe:
-            said = pipe.read()
+            named = pipe.read()
             busy = _times(process)[0]
         assert self.ended(process) in self.writer.codes, f"{self.name}: {said(self.world, process)[-3:]}"
         self.put_back()
-        return said.split(), busy
+        return named.split(), busy
 
     def put_back(self) -> None:
         """As it was before the run."""

@@ -145,7 +145,7 @@ _LIST = (
     Writer("report", "eval.report", (*CK, *B), ("build/release/report.html", "build/release/listening", "build/release/decision.json")),
     Writer("validate", "pipeline.validate", ("--phonemes", "hɛlˈO", *CK, "--save-dir", "{user}/new"), ("new/seams.json", "new/seams.png",
         "new/torch.npz", "new/upstream.npz"), (0, 1)),
-    Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.5", "--recipe", "{user}/new.json", "--log",
+    Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.8", "--recipe", "{user}/new.json", "--log",
         "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
     Writer("controls", "eval.controls", (*CK, "--clips", "1", "--renders", "{user}/renders"), ("renders/judged-00.npz",), (0, 1)),
     Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json",
