@@ -1,6 +1,7 @@
-"""A list of modules that says what it holds, to a reader and to mypy. At run time it is torch's own.
+"""A list of modules that says what it holds, to a reader and to mypy (at run time it is torch's own); one module put in another's place.
 
     self.blocks: Modules[AdainResBlk1d] = Modules(AdainResBlk1d(64, 64, 128) for _ in range(3))
+    replace_module(vocoder, "decode.0.conv1", other)
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,3 +28,9 @@ class Modules(nn.ModuleList, Generic[Module]):
         def __getitem__(self, idx: int) -> Module: ...
 
         def __getitem__(self, idx: int | slice) -> "Module | Modules[Module]": ...
+
+
+def replace_module(root: nn.Module, path: str, module: nn.Module) -> None:
+    """Put `module` where `path` leads from `root`."""
+    parent, _, name = path.rpartition(".")
+    setattr(root.get_submodule(parent), name, module)

@@ -10,6 +10,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from core.modules import replace_module
 from encoder.prefix_lstm import PrefixLSTM
 
 DIRECTIONS = ("l0", "l0_reverse")
@@ -56,6 +57,5 @@ def without_lstm(module: nn.Module) -> nn.Module:
     copied = copy.deepcopy(module).eval()
     for path, layer in list(copied.named_modules()):
         if isinstance(layer, PrefixLSTM):
-            parent, _, name = path.rpartition(".")
-            setattr(copied.get_submodule(parent), name, ScanLSTM(layer))
+            replace_module(copied, path, ScanLSTM(layer))
     return copied.requires_grad_(False)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from core.blocks import AdainResBlk1d
 from core.errors import InputError
 from core.layers import AdaIN1d, Conv, ConvTranspose, Snake
+from core.modules import replace_module
 from vocoder.decoder import Vocoder
 from vocoder.generator import AdaINResBlock1
 from vocoder.package import render_reference
@@ -111,12 +112,6 @@ def divided(vocoder: Vocoder) -> tuple[str, ...]:
     """Convolutions that read what no maker can scale: shortcuts, the text's branch, the spectrum's first ones."""
     names = ("conv1x1", "asr_res.0", "noise_convs.0", "noise_convs.1")
     return tuple(path for path, module in vocoder.named_modules() if isinstance(module, Conv) and path.endswith(names))
-
-
-def replace_module(vocoder: Vocoder, path: str, module: nn.Module) -> None:
-    """Put `module` where `path` leads."""
-    parent, _, name = path.rpartition(".")
-    setattr(vocoder.get_submodule(parent), name, module)
 
 
 def _kernel_peaks(reader: Conv | ConvTranspose) -> Tensor:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from core.blocks import AdainResBlk1d
 from core.contract import PROSODY_PER_FRAME
 from core.layers import Conv
-from quantize.equalize import replace_module, watched
+from core.modules import replace_module
+from quantize.equalize import watched
 from vocoder.decoder import Vocoder
 from vocoder.packing import VocoderInputs
 from vocoder.prepared import RANGE, Envelope, PreparedConv, TappedConv

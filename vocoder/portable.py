@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from core.contract import DEFAULT_BUCKETS, FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
 from core.figures import Figure, snr_db
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask
+from core.modules import replace_module
 from core.portable import PortableFunction, PortableProgram
 from core.portable_stage import PortableStage, baked, dynamic
 from core.stage import MAIN, Part
@@ -107,8 +108,7 @@ def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
     long = [(path, module) for path, module in vocoder.named_modules() if isinstance(module, Conv) and module.groups == 1]
     for path, conv in long:
         if conv.in_channels * conv.kernel_size[1] > longest:
-            parent, _, name = path.rpartition(".")
-            setattr(vocoder.get_submodule(parent), name, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
+            replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
 
 
 class PlainVocoder(nn.Module):
