@@ -63,12 +63,11 @@ def write(function: PortableFunction, path: Path) -> None:
     import tvm
     from tvm import relax
 
-    from core.pte_file import by_name
     from core.tvm_import import imported
 
     _, tile = LEVELS.get(PROCESSOR, (set(), SMALL_TILE))
     made_for = {"kind": "llvm", "fast-math-contract": True} | ({"mcpu": PROCESSOR} if PROCESSOR.startswith("x86-64") else {})
-    module = relax.transform.DeadCodeElimination()(imported(by_name(function), tile))
+    module = relax.transform.DeadCodeElimination()(imported(function, tile))
     relax.build(module, tvm.target.Target(made_for)).export_library(str(path))
 
 

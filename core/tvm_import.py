@@ -20,21 +20,23 @@ from tvm import relax, tirx
 
 from core import tvm_kernels as kernels
 from core.portable import PortableFunction
+from core.pte_file import by_name
 
 SHORTEST, FAR, EPSILON = 3, 1 << 31, 1e-5
 
 
 def exported(function: PortableFunction) -> torch.export.ExportedProgram:
-    """The function as torch.export sees it, of any length, in whole operations."""
+    """The function as torch.export sees it, of any length, in whole operations, inputs and outputs in the order of their names."""
+    function = by_name(function)
     axes = {name: torch.export.Dim(name, min=SHORTEST, max=longest) for name, longest in function.longest.items()}
-    shapes = tuple({axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()} for name in function.inputs)
+    shapes = (tuple({axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()} for name in function.inputs),)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         return torch.export.export(function.module.eval(), function.example, dynamic_shapes=shapes, strict=False).run_decompositions({})
 
 
 def imported(function: PortableFunction, tile: int) -> Any:
-    """An IRModule whose `main` takes the inputs in their order. `tile`: values of time that a convolution holds in registers."""
+    """An IRModule whose `main` takes the inputs in the order of their names. `tile`: values of time that a convolution holds in registers."""
     from tvm.relax.frontend.torch import from_exported_program
 
     program = exported(function)
@@ -132,7 +134,7 @@ class Importer:
         elif name_of(x) == "leaky_relu.default":
             kind, slope = kernels.LEAKY, float(x.args[1]) if len(x.args) > 1 else 0.01
             x = x.args[0]
-        if name_of(x) == "instance_norm.default" and kind != kernels.PLAIN:
+        if kind != kernels.PLAIN and name_of(x) == "instance_norm.default" and all(isinstance(given, Node) for given in x.args[1:3]):
             given = [importer.env[value] for value in (without_clone(x.args[0]), *x.args[1:3])]
             return self.call(importer, kernels.normed_rows, (channels, left, kind, slope), given, [channels, width])
         return self.call(importer, kernels.rows_of, (channels, left, kind, slope), [importer.env[x]], [channels, width])
