@@ -114,7 +114,7 @@ def kernels_of() -> dict[str, nn.Module]:
     return {
         "convolution": OneInput(Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)),
         "many_inputs": OneInput(Conv(5, 400, 3, padding=1), Conv(400, 4, 11, padding=5)),
-        "strided": OneInput(Conv(5, 6, 12, stride=6, padding=3)),
+        "strided": OneInput(Conv(5, 6, 12, stride=6, padding=12)),
         "transposed": OneInput(nn.ConvTranspose2d(5, 3, (1, 20), stride=(1, 10), padding=(0, 5))),
         "transposed_odd": OneInput(nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))),
         "snake": SnakeNorm(),
