@@ -25,11 +25,11 @@ NAME, SUFFIX = "tvm", ".so"
 TOOLS: tuple[str, ...] = ("torch", "apache-tvm", "numpy")
 MADE_WITH = "0.27.0.post1"  # what the project was run with: pyproject.toml
 MAIN = "main"
-LEVELS = {  # of x86-64: what a processor must have for it, and the values of time that a convolution's tile holds in its registers
-    "x86-64-v4": ({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "bmi2"}, 48),
-    "x86-64-v3": ({"avx2", "fma", "bmi2", "f16c", "movbe"}, 16),
+SMALL_TILE = (16, 4)
+LEVELS = {  # of x86-64: what a processor must have for it, and a convolution's tile in its registers: values of time, outputs
+    "x86-64-v4": ({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "bmi2"}, (48, 8)),
+    "x86-64-v3": ({"avx2", "fma", "bmi2", "f16c", "movbe"}, SMALL_TILE),
 }
-SMALL_TILE = 16
 
 __all__ = ["NAME", "PRECISION", "SUFFIX", "TARGET", "TOOLS", "TvmProgram", "facts", "processor", "write"]
 
@@ -65,9 +65,9 @@ def write(function: PortableFunction, path: Path) -> None:
 
     from core.tvm_import import imported
 
-    _, tile = LEVELS.get(PROCESSOR, (set(), SMALL_TILE))
+    _, (tile, rows) = LEVELS.get(PROCESSOR, (set(), SMALL_TILE))
     made_for = {"kind": "llvm", "fast-math-contract": True} | ({"mcpu": PROCESSOR} if PROCESSOR.startswith("x86-64") else {})
-    module = relax.transform.DeadCodeElimination()(imported(function, tile))
+    module = relax.transform.DeadCodeElimination()(imported(function, tile, rows))
     relax.build(module, tvm.target.Target(made_for)).export_library(str(path))
 
 

@@ -35,19 +35,20 @@ def exported(function: PortableFunction) -> torch.export.ExportedProgram:
         return torch.export.export(function.module.eval(), function.example, dynamic_shapes=shapes, strict=False).run_decompositions({})
 
 
-def imported(function: PortableFunction, tile: int) -> Any:
-    """An IRModule whose `main` takes the inputs in the order of their names. `tile`: values of time that a convolution holds in registers."""
+def imported(function: PortableFunction, tile: int, rows: int) -> Any:
+    """An IRModule whose `main` takes the inputs in the order of their names. `tile`: values of time, `rows`: outputs that a convolution
+    holds in registers."""
     from tvm.relax.frontend.torch import from_exported_program
 
     program = exported(function)
-    return from_exported_program(program, custom_convert_map=Importer(program, tile).converters(), run_ep_decomposition=False)
+    return from_exported_program(program, custom_convert_map=Importer(program, tile, rows).converters(), run_ep_decomposition=False)
 
 
 class Importer:
     """Responsibilities: 1. a converter for every operation of ours; 2. weights in the order in which the kernels read them."""
 
-    def __init__(self, program: torch.export.ExportedProgram, tile: int) -> None:
-        self.tile = tile
+    def __init__(self, program: torch.export.ExportedProgram, tile: int, rows: int) -> None:
+        self.tile, self.rows_at_once = tile, rows
         self.made: set[str] = set()  # kernels, by name
         signature, held = program.graph_signature, {**program.state_dict, **program.constants}
         names = signature.inputs_to_parameters | signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
@@ -119,11 +120,11 @@ class Importer:
     def convolved(self, importer: Any, rows: Any, values: torch.Tensor, bias: torch.Tensor | None, dilation: int, steps: Any) -> Any:
         """values [out, inner, taps] over rows [inner, N] -> [1, out, 1, steps]."""
         out, inner, taps = values.shape
-        groups = -(-out // kernels.ROWS)
-        padded = torch.nn.functional.pad(values, (0, 0, 0, 0, 0, groups * kernels.ROWS - out))
-        packed = padded.view(groups, kernels.ROWS, inner, taps).permute(0, 2, 3, 1)  # [groups, inner, taps, ROWS]
+        groups = -(-out // self.rows_at_once)
+        padded = torch.nn.functional.pad(values, (0, 0, 0, 0, 0, groups * self.rows_at_once - out))
+        packed = padded.view(groups, self.rows_at_once, inner, taps).permute(0, 2, 3, 1)  # [groups, inner, taps, rows]
         given = [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)]
-        return self.call(importer, kernels.convolution, (inner, out, taps, dilation, self.tile), given, [1, out, 1, steps])
+        return self.call(importer, kernels.convolution, (inner, out, taps, dilation, self.tile, self.rows_at_once), given, [1, out, 1, steps])
 
     def rows(self, x: Node, importer: Any, channels: int, left: int, width: Any) -> Any:
         """What the convolution reads: [channels, width]. Looks back over an activation and a norm that only it needs."""

@@ -1,8 +1,8 @@
 """TVM functions of ours, of any length: norm with Snake into a padded row, convolution, product with a weight, LSTM steps.
 
-    kernel = convolution(inner=128, out=256, taps=3, dilation=1, tile=48)
+    kernel = convolution(inner=128, out=256, taps=3, dilation=1, tile=48, rows=8)
 
-TVM's default pipeline schedules nothing: real Kokoro's vocoder takes 29 times PyTorch's time. A tile here is ROWS outputs times `tile`
+TVM's default pipeline schedules nothing: real Kokoro's vocoder takes 29 times PyTorch's time. A tile here is some outputs times `tile`
 values of time, held in vector registers while the products of up to LONGEST_SUM inputs are added; more inputs are further partial sums,
 because float32 loses 14 dB of the waveform where 2,816 products are added one after another.
 Buffers stay below 1 KB: larger ones TVM takes from the heap, and LLVM then writes the accumulators back at every product.
@@ -15,6 +15,7 @@ from tvm.script import tirx as T
 
 ROWS, LANES = 4, 16
 LONGEST_SUM = 384
+CACHED_BYTES = 4 << 20
 EPSILON = 1e-5  # of the norms: core.layers.NORM_EPSILON, compared by the tests
 PLAIN, LEAKY, SNAKE = "plain", "leaky", "snake"
 PI_PARTS = (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7)  # sum to pi; a float32 integer times the first is exact
@@ -144,53 +145,74 @@ def dealt_rows(channels: int, left: int, stride: int) -> Any:
     return dealt
 
 
-def convolution(inner: int, out: int, taps: int, dilation: int, tile: int) -> Any:
-    """x [inner, N] in rows that reach over the last tile, weight [out / ROWS, inner, taps, ROWS], bias [out] -> [1, out, 1, M]."""
-    vectors, groups = tile // LANES, -(-out // ROWS)
+def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows: int) -> Any:
+    """x [inner, N] in rows that reach over the last tile, weight [out / rows, inner, taps, rows], bias [out] -> [1, out, 1, M].
+
+    The accumulators are two halves because of the 1 KB. Weights that no cache holds are read once, with time as the inner loop.
+    """
+    vectors, groups, half = tile // LANES, -(-out // rows), rows // 2
     part = max(1, LONGEST_SUM // taps)
-    parts = -(-inner // part)
+    parts, by_time = -(-inner // part), inner * out * taps * 4 <= CACHED_BYTES
+    time_of, group_of = (lambda a, b: a if by_time else b), (lambda a, b: b if by_time else a)  # of the outer and the inner loop
 
     @T.prim_func
-    def conv(x_in: T.handle, weight: T.Buffer((groups, inner, taps, ROWS), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle) -> None:
+    def conv(x_in: T.handle, weight: T.Buffer((groups, inner, taps, rows), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle) -> None:
         T.func_attr({"tirx.noalias": True})
         width, steps = T.int64(), T.int64()
         x = T.match_buffer(x_in, (inner, width), "float32")
         y = T.match_buffer(y_in, (1, out, 1, steps), "float32")
-        for s in range((steps + tile - 1) // tile):
-            for o in range(groups):
-                total = T.alloc_buffer((ROWS * tile,), "float32")
-                added = T.alloc_buffer((ROWS * tile,), "float32")
-                for r in T.unroll(ROWS):
+        for a in range(time_of((steps + tile - 1) // tile, groups)):
+            for b in range(group_of((steps + tile - 1) // tile, groups)):
+                s, o = T.meta_var(time_of(a, b)), T.meta_var(group_of(a, b))
+                total = T.alloc_buffer((half * tile,), "float32")
+                total2 = T.alloc_buffer((half * tile,), "float32")
+                added = T.alloc_buffer((half * tile,), "float32")
+                added2 = T.alloc_buffer((half * tile,), "float32")
+                for r in T.unroll(half):
                     for v in T.unroll(vectors):
                         for lane in T.vectorized(LANES):
-                            total[r * tile + v * LANES + lane] = bias[T.min(o * ROWS + r, out - 1)]
+                            total[r * tile + v * LANES + lane] = bias[T.min(o * rows + r, out - 1)]
+                            total2[r * tile + v * LANES + lane] = bias[T.min(o * rows + half + r, out - 1)]
                 for p in range(parts):
-                    for r in T.unroll(ROWS):
+                    for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
                                 added[r * tile + v * LANES + lane] = T.float32(0)
+                                added2[r * tile + v * LANES + lane] = T.float32(0)
                     for i in range(T.min(part, inner - p * part)):
                         for k in T.unroll(taps):
-                            for r in T.unroll(ROWS):
+                            for r in T.unroll(half):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
                                         added[r * tile + v * LANES + lane] = (
                                             added[r * tile + v * LANES + lane]
                                             + x[p * part + i, s * tile + k * dilation + v * LANES + lane] * weight[o, p * part + i, k, r]
                                         )
-                    for r in T.unroll(ROWS):
+                            for r in T.unroll(half):
+                                for v in T.unroll(vectors):
+                                    for lane in T.vectorized(LANES):
+                                        added2[r * tile + v * LANES + lane] = (
+                                            added2[r * tile + v * LANES + lane]
+                                            + x[p * part + i, s * tile + k * dilation + v * LANES + lane] * weight[o, p * part + i, k, half + r]
+                                        )
+                    for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
                                 total[r * tile + v * LANES + lane] = total[r * tile + v * LANES + lane] + added[r * tile + v * LANES + lane]
-                if s * tile + tile <= steps and o * ROWS + ROWS <= out:
-                    for r in T.unroll(ROWS):
+                                total2[r * tile + v * LANES + lane] = total2[r * tile + v * LANES + lane] + added2[r * tile + v * LANES + lane]
+                if s * tile + tile <= steps and o * rows + rows <= out:
+                    for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                y[0, o * ROWS + r, 0, s * tile + v * LANES + lane] = total[r * tile + v * LANES + lane]
+                                y[0, o * rows + r, 0, s * tile + v * LANES + lane] = total[r * tile + v * LANES + lane]
+                                y[0, o * rows + half + r, 0, s * tile + v * LANES + lane] = total2[r * tile + v * LANES + lane]
                 else:
-                    for r in range(T.min(ROWS, out - o * ROWS)):
+                    for r in range(T.min(half, out - o * rows)):
                         for t in range(T.min(tile, steps - s * tile)):
-                            y[0, o * ROWS + r, 0, s * tile + t] = total[r * tile + t]
+                            y[0, o * rows + r, 0, s * tile + t] = total[r * tile + t]
+                    for r in range(T.min(half, out - o * rows - half)):
+                        for t in range(T.min(tile, steps - s * tile)):
+                            y[0, o * rows + half + r, 0, s * tile + t] = total2[r * tile + t]
 
     return conv
 
