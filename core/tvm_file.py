@@ -74,7 +74,7 @@ def write(function: PortableFunction, path: Path) -> None:
 class TvmProgram:
     """One library in TVM's virtual machine.
 
-    Raises InputError for a file that TVM does not load. A library knows positions only: arguments and results stand in the order of their names.
+    Raises InputError for a file that TVM does not load. A library knows positions only: values stand in the order of their names.
     """
 
     def __init__(self, path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> None:

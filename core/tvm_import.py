@@ -19,6 +19,7 @@ from torch.fx import Node
 from tvm import relax, tirx
 
 from core import tvm_kernels as kernels
+from core import tvm_rows as layouts
 from core.portable import PortableFunction
 from core.pte_file import by_name
 
@@ -54,7 +55,7 @@ class Importer:
         names = signature.inputs_to_parameters | signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
         self.weights = {node: held[name].detach() for node, name in names.items()}
 
-    def converters(self) -> dict[str, Callable[[Node, Any], Any]]:
+    def converters(self) -> dict[str, Callable[[Any, Any], Any]]:
         """By the name of the operation."""
         return {
             "slice.Tensor": self.cut,
@@ -79,7 +80,7 @@ class Importer:
             importer.block_builder.add_func(make(*sizes).with_attr("global_symbol", name), name)
         return importer.block_builder.emit(relax.op.call_dps_packed(name, given, relax.TensorType(shape, "float32")))
 
-    def cut(self, node: Node, importer: Any) -> Any:
+    def cut(self, node: Any, importer: Any) -> Any:
         """x[begin:end] along one axis, inside the tensor by its author's word."""
         x, axis, begin, end = (*importer.retrieve_args(node), *(0, 0, FAR)[len(node.args) - 1 :])[:4]
         size = importer.shape_of(x)[axis]
@@ -87,7 +88,7 @@ class Importer:
         end = size if end is None or (isinstance(end, int) and end >= FAR) else end
         return importer.block_builder.emit(relax.op.strided_slice(x, [axis], [begin], [end], [1], assume_inbound=True))
 
-    def repeated(self, node: Node, importer: Any) -> Any:
+    def repeated(self, node: Any, importer: Any) -> Any:
         """Every value of the last axis twice."""
         if list(node.args[2]) != [1.0, 2.0]:
             raise NotImplementedError(f"upsample by {node.args[2]}")
@@ -97,7 +98,7 @@ class Importer:
         """`steps` up to the end of the last tile."""
         return tirx.floordiv(steps + (self.tile - 1), self.tile) * self.tile
 
-    def convolution(self, node: Node, importer: Any) -> Any:
+    def convolution(self, node: Any, importer: Any) -> Any:
         """A convolution of one group along the last axis, and what stands before it."""
         x, weight, bias, stride, padding, dilation, groups = with_defaults(node, None, [1, 1], [0, 0], [1, 1], 1)
         if groups != 1:
@@ -110,9 +111,11 @@ class Importer:
         steps = tirx.floordiv(length + (2 * left - (taps - 1) * apart - 1), by) + 1 if by > 1 else length + (2 * left - (taps - 1) * apart)
         if by > 1:  # every stride-th value becomes a row of its own
             wide = -(-taps // by)
-            values = torch.nn.functional.pad(values, (0, wide * by - taps)).view(out, inner, wide, by).transpose(2, 3)  # [out, inner, by, wide]
+            values = (
+                torch.nn.functional.pad(values, (0, wide * by - taps)).view(out, inner, wide, by).transpose(2, 3)
+            )  # [out, inner, by, wide]
             values, taps = values.reshape(out, inner * by, wide), wide
-            rows = self.call(importer, kernels.dealt_rows, (inner, left, by), [source], [inner * by, self.tiles(steps) + taps - 1])
+            rows = self.call(importer, layouts.dealt_rows, (inner, left, by), [source], [inner * by, self.tiles(steps) + taps - 1])
         else:
             rows = self.rows(x, importer, inner, left, self.tiles(steps) + (taps - 1) * apart)
         return self.convolved(importer, rows, values, None if bias is None else self.weights[bias.name], apart, steps)
@@ -124,23 +127,25 @@ class Importer:
         padded = torch.nn.functional.pad(values, (0, 0, 0, 0, 0, groups * self.rows_at_once - out))
         packed = padded.view(groups, self.rows_at_once, inner, taps).permute(0, 2, 3, 1)  # [groups, inner, taps, rows]
         given = [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)]
-        return self.call(importer, kernels.convolution, (inner, out, taps, dilation, self.tile, self.rows_at_once), given, [1, out, 1, steps])
+        return self.call(
+            importer, kernels.convolution, (inner, out, taps, dilation, self.tile, self.rows_at_once), given, [1, out, 1, steps]
+        )
 
-    def rows(self, x: Node, importer: Any, channels: int, left: int, width: Any) -> Any:
+    def rows(self, x: Any, importer: Any, channels: int, left: int, width: Any) -> Any:
         """What the convolution reads: [channels, width]. Looks back over an activation and a norm that only it needs."""
-        kind, slope = kernels.PLAIN, 0.0
+        kind, slope = layouts.PLAIN, 0.0
         inside = snake_of(x)
         if inside is not None:
-            x, kind = inside, kernels.SNAKE
+            x, kind = inside, layouts.SNAKE
         elif name_of(x) == "leaky_relu.default":
-            kind, slope = kernels.LEAKY, float(x.args[1]) if len(x.args) > 1 else 0.01
+            kind, slope = layouts.LEAKY, float(x.args[1]) if len(x.args) > 1 else 0.01
             x = x.args[0]
-        if kind != kernels.PLAIN and name_of(x) == "instance_norm.default" and all(isinstance(given, Node) for given in x.args[1:3]):
+        if kind != layouts.PLAIN and name_of(x) == "instance_norm.default" and all(isinstance(given, Node) for given in x.args[1:3]):
             given = [importer.env[value] for value in (without_clone(x.args[0]), *x.args[1:3])]
-            return self.call(importer, kernels.normed_rows, (channels, left, kind, slope), given, [channels, width])
-        return self.call(importer, kernels.rows_of, (channels, left, kind, slope), [importer.env[x]], [channels, width])
+            return self.call(importer, layouts.normed_rows, (channels, left, kind, slope), given, [channels, width])
+        return self.call(importer, layouts.rows_of, (channels, left, kind, slope), [importer.env[x]], [channels, width])
 
-    def transposed(self, node: Node, importer: Any) -> Any:
+    def transposed(self, node: Any, importer: Any) -> Any:
         """A transposed convolution: its phases as outputs of a convolution, woven."""
         x, weight, bias, stride, padding, more, groups = with_defaults(node, None, [1, 1], [0, 0], [0, 0], 1)
         if groups != 1:
@@ -156,25 +161,28 @@ class Importer:
         found = self.convolved(importer, rows, phases, None, 1, steps)
         bias_value = torch.zeros(out) if bias is None else self.weights[bias.name]
         samples = (length - 1) * by + (taps - 2 * trim + more[1])
-        return self.call(importer, kernels.interleaved, (out, by, trim), [found, constant(bias_value)], [1, out, 1, samples])
+        return self.call(importer, layouts.interleaved, (out, by, trim), [found, constant(bias_value)], [1, out, 1, samples])
 
-    def linear(self, node: Node, importer: Any) -> Any:
+    def linear(self, node: Any, importer: Any) -> Any:
         """A product with a weight of the checkpoint [out, inner]."""
         bias = self.weights[node.args[2].name] if len(node.args) > 2 and node.args[2] is not None else None
         return self.multiplied(importer, importer.env[node.args[0]], self.weights[node.args[1].name].t(), bias)
 
-    def added_product(self, node: Node, importer: Any) -> Any:
+    def added_product(self, node: Any, importer: Any) -> Any:
         """x + y * z, which TVM's importer lacks."""
         x, y, z = (importer.env[value] for value in node.args)
         return importer.block_builder.emit(relax.op.add(x, importer.block_builder.emit(relax.op.multiply(y, z))))
 
-    def layer_norm(self, node: Node, importer: Any) -> Any:
+    def layer_norm(self, node: Any, importer: Any) -> Any:
         """Over the last axis; one without gain and shift, which TVM's importer does not read, gets ones and zeros."""
         x, (size,), gain, shift, epsilon = (*node.args, *(None, None, EPSILON)[len(node.args) - 2 :])[:5]
-        gain, shift = (importer.env[given] if given is not None else constant(torch.full((size,), value)) for given, value in ((gain, 1.0), (shift, 0.0)))
+        gain, shift = (
+            importer.env[given] if given is not None else constant(torch.full((size,), value))
+            for given, value in ((gain, 1.0), (shift, 0.0))
+        )
         return importer.block_builder.emit(relax.op.nn.layer_norm(importer.env[x], gain, shift, axes=-1, epsilon=epsilon))
 
-    def clamp(self, node: Node, importer: Any) -> Any:
+    def clamp(self, node: Any, importer: Any) -> Any:
         """Between two numbers or one; TVM's importer makes the missing one infinite, which no integer is."""
         x, low, high = (*node.args, *(None, None)[len(node.args) - 1 :])
         found = importer.env[x]
@@ -183,7 +191,7 @@ class Importer:
                 found = importer.block_builder.emit(bound(found, relax.const(limit, found.ty.dtype)))
         return found
 
-    def matmul(self, node: Node, importer: Any) -> Any:
+    def matmul(self, node: Any, importer: Any) -> Any:
         """The same with a buffer [inner, out]; of two values that grow it is TVM's."""
         if not isinstance(node.args[1], Node) or node.args[1].name not in self.weights:
             return importer._binary_op(relax.op.matmul, operator.matmul)(node)
@@ -193,42 +201,44 @@ class Importer:
         """x [..., inner] times [inner, out]."""
         (inner, out), shape = weight.shape, list(importer.shape_of(x))
         groups, tokens = -(-out // self.tile), shape[-2] if len(shape) > 1 else 1
-        packed = torch.nn.functional.pad(weight, (0, groups * self.tile - out)).view(inner, groups, self.tile).transpose(0, 1)  # [groups, inner, tile]
+        packed = (
+            torch.nn.functional.pad(weight, (0, groups * self.tile - out)).view(inner, groups, self.tile).transpose(0, 1)
+        )  # [groups, inner, tile]
         rows = importer.block_builder.emit(relax.op.reshape(x, [tokens, inner]))
         given = [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)]
         found = self.call(importer, kernels.product, (inner, out, self.tile), given, [tokens, out])
         return importer.block_builder.emit(relax.op.reshape(found, [*shape[:-1], out]))
 
-    def recurrence(self, node: Node, importer: Any) -> Any:
+    def recurrence(self, node: Any, importer: Any) -> Any:
         """The loop of an LSTM in one direction."""
         sums, onward = (importer.env[value] for value in node.args)
         hidden = self.weights[node.args[1].name].shape[0]
         return self.call(importer, kernels.recurrence, (hidden,), [sums, onward], [importer.shape_of(sums)[0], hidden])
 
 
-def with_defaults(node: Node, *defaults: Any) -> list[Any]:
+def with_defaults(node: Any, *defaults: Any) -> list[Any]:
     """The arguments of a convolution, bias and all."""
     return [*node.args, *defaults[len(node.args) - 2 :]]
 
 
 def name_of(node: Any) -> str:
     """What a node calls, "" for an input."""
-    return node.target.__name__ if isinstance(node, Node) and node.op == "call_function" else ""
+    return str(getattr(node.target, "__name__", "")) if isinstance(node, Node) and node.op == "call_function" else ""
 
 
-def without_clone(node: Node) -> Node:
+def without_clone(node: Any) -> Any:
     """The value itself: a copy in another storage order is the same value here."""
     while name_of(node) == "clone.default":
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]
     return node
 
 
-def snake_of(node: Node) -> Node | None:
+def snake_of(node: Any) -> Any:
     """u where the node is u + sin(u)^2."""
     if name_of(node) != "addcmul.default":
         return None
     u, wave, again = node.args[:3]
-    return u if wave is again and name_of(wave) == "sin.default" and wave.args[0] is u else None  # type: ignore[return-value,union-attr]
+    return u if wave is again and name_of(wave) == "sin.default" and wave.args[0] is u else None
 
 
 def constant(values: torch.Tensor) -> Any:

@@ -1,4 +1,5 @@
-"""TVM functions of ours, of any length: norm with Snake into a padded row, convolution, product with a weight, LSTM steps.
+# mypy: disable-error-code="valid-type"
+"""TVM functions of ours that multiply, of any length: convolution, product with a weight, LSTM steps.
 
     kernel = convolution(inner=128, out=256, taps=3, dilation=1, tile=48, rows=8)
 
@@ -13,155 +14,40 @@ from typing import Any
 
 from tvm.script import tirx as T
 
-ROWS, LANES = 4, 16
+from core.tvm_rows import LANES
+
+ROWS = 4  # of a product, at once
 LONGEST_SUM = 384
 CACHED_BYTES = 4 << 20
-EPSILON = 1e-5  # of the norms: core.layers.NORM_EPSILON, compared by the tests
-PLAIN, LEAKY, SNAKE = "plain", "leaky", "snake"
-PI_PARTS = (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7)  # sum to pi; a float32 integer times the first is exact
-SINE = tuple((-1) ** i / math.factorial(2 * i + 1) for i in range(1, 7))  # of x^3 ... x^13: 5e-10 at pi / 2
-
-
-def sine_square(u: Any) -> Any:
-    """sin(u)^2, which repeats every pi."""
-    turns = T.nearbyint(u * T.float32(1 / math.pi))
-    for part in PI_PARTS:
-        u = u - turns * T.float32(part)
-    square, series = u * u, T.float32(SINE[-1])
-    for term in SINE[-2::-1]:
-        series = series * square + T.float32(term)
-    wave = u + u * square * series
-    return wave * wave
-
-
-def activation(kind: str, slope: float) -> Any:
-    """The function of one value."""
-    if kind == SNAKE:
-        return lambda u: u + sine_square(u)
-    if kind == LEAKY:
-        return lambda u: T.max(u, T.float32(0)) + T.float32(slope) * T.min(u, T.float32(0))
-    return lambda u: u
-
-
-def rows_of(channels: int, left: int, kind: str, slope: float) -> Any:
-    """x [1, C, 1, S] through an activation, in rows of N: `left` zeros, S values, zeros."""
-    act = activation(kind, slope)
-
-    @T.prim_func
-    def rows(x_in: T.handle, y_in: T.handle) -> None:
-        T.func_attr({"tirx.noalias": True})
-        steps, width = T.int64(), T.int64()
-        x = T.match_buffer(x_in, (1, channels, 1, steps), "float32")
-        y = T.match_buffer(y_in, (channels, width), "float32")
-        for c in range(channels):
-            for s in range(left):
-                y[c, s] = T.float32(0)
-            for i in range(steps // LANES):
-                for lane in T.vectorized(LANES):
-                    y[c, left + i * LANES + lane] = act(x[0, c, 0, i * LANES + lane])
-            for i in range(steps % LANES):
-                y[c, left + steps // LANES * LANES + i] = act(x[0, c, 0, steps // LANES * LANES + i])
-            for i in range(width - left - steps):
-                y[c, left + steps + i] = T.float32(0)
-
-    return rows
-
-
-def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
-    """rows_of behind an instance norm with gain and shift [C]. The variance is of values less a first mean; that mean's rest is found with it."""
-    act = activation(kind, slope)
-
-    @T.prim_func
-    def normed(x_in: T.handle, gain: T.Buffer((channels,), "float32"), shift: T.Buffer((channels,), "float32"), y_in: T.handle) -> None:
-        T.func_attr({"tirx.noalias": True})
-        steps, width = T.int64(), T.int64()
-        x = T.match_buffer(x_in, (1, channels, 1, steps), "float32")
-        y = T.match_buffer(y_in, (channels, width), "float32")
-        sums = T.alloc_buffer((LANES,), "float32")
-        squares = T.alloc_buffer((LANES,), "float32")
-        found = T.alloc_buffer((4,), "float32")  # first mean, mean of what it left, mean square; then factor and offset
-        for c in range(channels):
-            for lane in T.vectorized(LANES):
-                sums[lane] = T.float32(0)
-            found[0] = T.float32(0)
-            for i in range(steps // LANES):
-                for lane in T.vectorized(LANES):
-                    sums[lane] = sums[lane] + x[0, c, 0, i * LANES + lane]
-            for i in range(steps % LANES):
-                found[0] = found[0] + x[0, c, 0, steps // LANES * LANES + i]
-            for lane in range(LANES):
-                found[0] = found[0] + sums[lane]
-            found[0] = found[0] / T.Cast("float32", steps)
-            for lane in T.vectorized(LANES):
-                sums[lane] = T.float32(0)
-                squares[lane] = T.float32(0)
-            found[1] = T.float32(0)
-            found[2] = T.float32(0)
-            for i in range(steps // LANES):
-                for lane in T.vectorized(LANES):
-                    sums[lane] = sums[lane] + (x[0, c, 0, i * LANES + lane] - found[0])
-                    squares[lane] = squares[lane] + (x[0, c, 0, i * LANES + lane] - found[0]) * (x[0, c, 0, i * LANES + lane] - found[0])
-            for i in range(steps % LANES):
-                found[3] = x[0, c, 0, steps // LANES * LANES + i] - found[0]
-                found[1] = found[1] + found[3]
-                found[2] = found[2] + found[3] * found[3]
-            for lane in range(LANES):
-                found[1] = found[1] + sums[lane]
-                found[2] = found[2] + squares[lane]
-            found[1] = found[1] / T.Cast("float32", steps)
-            found[2] = T.max(found[2] / T.Cast("float32", steps) - found[1] * found[1], T.float32(0))
-            found[2] = gain[c] / T.sqrt(found[2] + T.float32(EPSILON))
-            found[3] = shift[c] - found[1] * found[2]
-            for s in range(left):
-                y[c, s] = T.float32(0)
-            for i in range(steps // LANES):
-                for lane in T.vectorized(LANES):
-                    y[c, left + i * LANES + lane] = act((x[0, c, 0, i * LANES + lane] - found[0]) * found[2] + found[3])
-            for i in range(steps % LANES):
-                y[c, left + steps // LANES * LANES + i] = act((x[0, c, 0, steps // LANES * LANES + i] - found[0]) * found[2] + found[3])
-            for i in range(width - left - steps):
-                y[c, left + steps + i] = T.float32(0)
-
-    return normed
-
-
-def dealt_rows(channels: int, left: int, stride: int) -> Any:
-    """x [1, C, 1, S] -> [C stride, N]: row c * stride + j holds every stride-th value from j - left on, for a convolution with that stride."""
-
-    @T.prim_func
-    def dealt(x_in: T.handle, y_in: T.handle) -> None:
-        T.func_attr({"tirx.noalias": True})
-        steps, width = T.int64(), T.int64()
-        x = T.match_buffer(x_in, (1, channels, 1, steps), "float32")
-        y = T.match_buffer(y_in, (channels * stride, width), "float32")
-        for c in range(channels):
-            for j in range(stride):
-                for q in range(width):
-                    if q * stride + j >= left and q * stride + j < left + steps:
-                        y[c * stride + j, q] = x[0, c, 0, q * stride + j - left]
-                    else:
-                        y[c * stride + j, q] = T.float32(0)
-
-    return dealt
 
 
 def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows: int) -> Any:
     """x [inner, N] in rows that reach over the last tile, weight [out / rows, inner, taps, rows], bias [out] -> [1, out, 1, M].
 
-    The accumulators are two halves because of the 1 KB. Weights that no cache holds are read once, with time as the inner loop.
+    The accumulators are two halves because of the 1 KB. A tile's inputs are copied together first: rows of 57 KB cost a page look-up each.
+    Weights that no cache holds are read once instead, with time as the inner loop.
     """
     vectors, groups, half = tile // LANES, -(-out // rows), rows // 2
     part = max(1, LONGEST_SUM // taps)
     parts, by_time = -(-inner // part), inner * out * taps * 4 <= CACHED_BYTES
+    copied, span = inner if by_time else 1, tile + (taps - 1) * dilation
     time_of, group_of = (lambda a, b: a if by_time else b), (lambda a, b: b if by_time else a)  # of the outer and the inner loop
 
+    read = lambda near, x, i, s, t: near[i, t] if by_time else x[i, s * tile + t]  # noqa: E731
+
     @T.prim_func
-    def conv(x_in: T.handle, weight: T.Buffer((groups, inner, taps, rows), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle) -> None:
+    def conv(
+        x_in: T.handle, weight: T.Buffer((groups, inner, taps, rows), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle
+    ) -> None:
         T.func_attr({"tirx.noalias": True})
         width, steps = T.int64(), T.int64()
         x = T.match_buffer(x_in, (inner, width), "float32")
         y = T.match_buffer(y_in, (1, out, 1, steps), "float32")
+        near = T.alloc_buffer((copied, span), "float32")
         for a in range(time_of((steps + tile - 1) // tile, groups)):
+            for i in range(inner if by_time else 0):
+                for t in range(span):
+                    near[i, t] = x[i, a * tile + t]
             for b in range(group_of((steps + tile - 1) // tile, groups)):
                 s, o = T.meta_var(time_of(a, b)), T.meta_var(group_of(a, b))
                 total = T.alloc_buffer((half * tile,), "float32")
@@ -186,20 +72,24 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                                     for lane in T.vectorized(LANES):
                                         added[r * tile + v * LANES + lane] = (
                                             added[r * tile + v * LANES + lane]
-                                            + x[p * part + i, s * tile + k * dilation + v * LANES + lane] * weight[o, p * part + i, k, r]
+                                            + read(near, x, p * part + i, s, k * dilation + v * LANES + lane)
+                                            * weight[o, p * part + i, k, r]
                                         )
                             for r in T.unroll(half):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
                                         added2[r * tile + v * LANES + lane] = (
                                             added2[r * tile + v * LANES + lane]
-                                            + x[p * part + i, s * tile + k * dilation + v * LANES + lane] * weight[o, p * part + i, k, half + r]
+                                            + read(near, x, p * part + i, s, k * dilation + v * LANES + lane)
+                                            * weight[o, p * part + i, k, half + r]
                                         )
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
                                 total[r * tile + v * LANES + lane] = total[r * tile + v * LANES + lane] + added[r * tile + v * LANES + lane]
-                                total2[r * tile + v * LANES + lane] = total2[r * tile + v * LANES + lane] + added2[r * tile + v * LANES + lane]
+                                total2[r * tile + v * LANES + lane] = (
+                                    total2[r * tile + v * LANES + lane] + added2[r * tile + v * LANES + lane]
+                                )
                 if s * tile + tile <= steps and o * rows + rows <= out:
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
@@ -217,29 +107,15 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
     return conv
 
 
-def interleaved(channels: int, stride: int, trim: int) -> Any:
-    """x [1, stride channels, 1, Q], the phases of a transposed convolution, and bias [C] -> [1, C, 1, M], the first `trim` values left out."""
-
-    @T.prim_func
-    def woven(x_in: T.handle, bias: T.Buffer((channels,), "float32"), y_in: T.handle) -> None:
-        T.func_attr({"tirx.noalias": True})
-        wide, steps = T.int64(), T.int64()
-        x = T.match_buffer(x_in, (1, stride * channels, 1, wide), "float32")
-        y = T.match_buffer(y_in, (1, channels, 1, steps), "float32")
-        for c in range(channels):
-            for t in range(steps):
-                y[0, c, 0, t] = x[0, (t + trim) % stride * channels + c, 0, (t + trim) // stride] + bias[c]
-
-    return woven
-
-
 def product(inner: int, out: int, tile: int) -> Any:
     """x [T, inner], weight [out / tile, inner, tile], bias [out] -> [T, out]; a row beyond the last is computed as the last again."""
     vectors, groups = tile // LANES, -(-out // tile)
     parts = -(-inner // LONGEST_SUM)
 
     @T.prim_func
-    def linear(x_in: T.handle, weight: T.Buffer((groups, inner, tile), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle) -> None:
+    def linear(
+        x_in: T.handle, weight: T.Buffer((groups, inner, tile), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle
+    ) -> None:
         T.func_attr({"tirx.noalias": True})
         tokens = T.int64()
         x = T.match_buffer(x_in, (tokens, inner), "float32")
@@ -263,7 +139,8 @@ def product(inner: int, out: int, tile: int) -> Any:
                                 for lane in T.vectorized(LANES):
                                     added[r * tile + v * LANES + lane] = (
                                         added[r * tile + v * LANES + lane]
-                                        + weight[o, p * LONGEST_SUM + i, v * LANES + lane] * x[T.min(t * ROWS + r, tokens - 1), p * LONGEST_SUM + i]
+                                        + weight[o, p * LONGEST_SUM + i, v * LANES + lane]
+                                        * x[T.min(t * ROWS + r, tokens - 1), p * LONGEST_SUM + i]
                                     )
                     for r in T.unroll(ROWS):
                         for v in T.unroll(vectors):

@@ -141,9 +141,9 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
 
 @needs_tvm
 def test_the_kernels_norm_is_the_layers() -> None:
-    from core import tvm_kernels
+    from core import tvm_rows
 
-    assert tvm_kernels.EPSILON == NORM_EPSILON
+    assert tvm_rows.EPSILON == NORM_EPSILON
 
 
 @pytest.fixture(scope="module")
