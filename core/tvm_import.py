@@ -184,7 +184,7 @@ class Importer:
 
     def clamp(self, node: Any, importer: Any) -> Any:
         """Between two numbers or one; TVM's importer makes the missing one infinite, which no integer is."""
-        x, low, high = (*node.args, *(None, None)[len(node.args) - 1 :])
+        x, low, high = [*node.args, None, None][:3]
         found = importer.env[x]
         for limit, bound in ((low, relax.op.maximum), (high, relax.op.minimum)):
             if limit is not None:
