@@ -33,6 +33,7 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
     copied, span = inner if by_time else 1, tile + (taps - 1) * dilation
     time_of, group_of = (lambda a, b: a if by_time else b), (lambda a, b: b if by_time else a)  # of the outer and the inner loop
 
+    at = lambda r, v, lane: r * tile + v * LANES + lane  # noqa: E731
     read = lambda near, x, i, s, t: near[i, t] if by_time else x[i, s * tile + t]  # noqa: E731
 
     @T.prim_func
@@ -57,45 +58,37 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                 for r in T.unroll(half):
                     for v in T.unroll(vectors):
                         for lane in T.vectorized(LANES):
-                            total[r * tile + v * LANES + lane] = bias[T.min(o * rows + r, out - 1)]
-                            total2[r * tile + v * LANES + lane] = bias[T.min(o * rows + half + r, out - 1)]
+                            total[at(r, v, lane)] = bias[T.min(o * rows + r, out - 1)]
+                            total2[at(r, v, lane)] = bias[T.min(o * rows + half + r, out - 1)]
                 for p in range(parts):
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                added[r * tile + v * LANES + lane] = T.float32(0)
-                                added2[r * tile + v * LANES + lane] = T.float32(0)
-                    for i in range(T.min(part, inner - p * part)):
+                                added[at(r, v, lane)] = T.float32(0)
+                                added2[at(r, v, lane)] = T.float32(0)
+                    for i in range(p * part, T.min(p * part + part, inner)):
                         for k in T.unroll(taps):
                             for r in T.unroll(half):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
-                                        added[r * tile + v * LANES + lane] = (
-                                            added[r * tile + v * LANES + lane]
-                                            + read(near, x, p * part + i, s, k * dilation + v * LANES + lane)
-                                            * weight[o, p * part + i, k, r]
-                                        )
+                                        added[at(r, v, lane)] += read(near, x, i, s, k * dilation + at(0, v, lane)) * weight[o, i, k, r]
                             for r in T.unroll(half):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
-                                        added2[r * tile + v * LANES + lane] = (
-                                            added2[r * tile + v * LANES + lane]
-                                            + read(near, x, p * part + i, s, k * dilation + v * LANES + lane)
-                                            * weight[o, p * part + i, k, half + r]
+                                        added2[at(r, v, lane)] += (
+                                            read(near, x, i, s, k * dilation + at(0, v, lane)) * weight[o, i, k, half + r]
                                         )
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                total[r * tile + v * LANES + lane] = total[r * tile + v * LANES + lane] + added[r * tile + v * LANES + lane]
-                                total2[r * tile + v * LANES + lane] = (
-                                    total2[r * tile + v * LANES + lane] + added2[r * tile + v * LANES + lane]
-                                )
+                                total[at(r, v, lane)] += added[at(r, v, lane)]
+                                total2[at(r, v, lane)] += added2[at(r, v, lane)]
                 if s * tile + tile <= steps and o * rows + rows <= out:
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                y[0, o * rows + r, 0, s * tile + v * LANES + lane] = total[r * tile + v * LANES + lane]
-                                y[0, o * rows + half + r, 0, s * tile + v * LANES + lane] = total2[r * tile + v * LANES + lane]
+                                y[0, o * rows + r, 0, s * tile + v * LANES + lane] = total[at(r, v, lane)]
+                                y[0, o * rows + half + r, 0, s * tile + v * LANES + lane] = total2[at(r, v, lane)]
                 else:
                     for r in range(T.min(half, out - o * rows)):
                         for t in range(T.min(tile, steps - s * tile)):
