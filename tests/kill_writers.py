@@ -197,5 +197,10 @@ def primed(world: World) -> None:
     (world.user / "page.md").write_bytes(page)
     shutil.copy2(world.user / "page.md", world.root / "template" / "user" / "page.md")
     patch.setattr("quantize.measure.LayerTrials.damage_db2", lambda _self, levels: float(len(levels)))
+    from quantize import gptq
+
+    said = gptq.own_speech
+    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:1])  # sentences to measure on: 80 renders were most of a run
+    patch.setattr("quantize.measure.drawn", lambda *_: 2)
     patch.setattr("eval.known_bad.CONTROLS", {})
     patch.setattr("eval.harmless.HARMLESS", ())
