@@ -57,10 +57,10 @@ def _wait_until_up() -> None:
         module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
 
 
-def _up(interruptible: Callable[[], Any]) -> Callable[[], Any]:
+def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
     @contextmanager
-    def up() -> Iterator[None]:
-        with interruptible():
+    def up(**given: bool) -> Iterator[None]:
+        with interruptible(**given):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
             yield
 
