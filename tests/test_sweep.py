@@ -62,7 +62,7 @@ def test_security_names_tests_that_exist() -> None:
             for name in re.findall(r"`(test_\w+)`", part):
                 assert f"def {name}(" in text, (part.split()[0], name)
                 seen += 1
-    assert len(rows) == 12 and seen > 30
+    assert len(rows) == 13 and seen > 30
 
 
 CASE = Case(1, "quality", ("--out", "user/new.json"))
