@@ -36,8 +36,8 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
 
     A file that cannot be read or written, too little memory, and a Python without the dependencies are a user's mistake too. SIGTERM
-    ends as Ctrl-C does; where `argv` is None the process ends with the command, and minds no second one. Anything else is a bug and keeps
-    its traceback.
+    ends as Ctrl-C does; where `argv` is None the process ends with the command, and a second one ends it at once. The rest are bugs and
+    keep their traceback.
     """
     try:
         with interruptible(last=argv is None):

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 LOCK, SCRATCH = "owner.lock", "kokoro-ane"
-INTERRUPTED = "interrupted; nothing was left half-written"
+INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
 ONCE_S = 1.0  # a second signal within this time is the same impatience
 AGAIN_S = 0.05  # after which one that was swallowed comes again
 
@@ -139,6 +139,11 @@ def _nothing() -> None:
     """Before the first signal."""
 
 
+def _at_once(_number: int, _frame: FrameType | None) -> None:
+    """All is cleaned up and told; what Python still does or waits for is not."""
+    os._exit(INTERRUPTED_CODE)
+
+
 def interrupted_before() -> None:
     """Raise KeyboardInterrupt where one was raised and a library's callback swallowed it: what it made since is not to be trusted."""
     handler = signal.getsignal(signal.SIGTERM)
@@ -150,7 +155,7 @@ def interrupted_before() -> None:
 def interruptible(last: bool = False) -> Iterator[None]:
     """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed twice, it does not break the cleaning up.
 
-    `last`: the process ends after this, and once interrupted it does so without minding another signal.
+    `last`: the process ends after this; once interrupted, another signal ends it at once, with the same exit code.
     """
     usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     changed = {number: before for number, before in usual.items() if signal.getsignal(number) is before}
@@ -167,7 +172,7 @@ def interruptible(last: bool = False) -> Iterator[None]:
         interrupt.done()
         sys.unraisablehook = hook
         for number, before in changed.items():
-            signal.signal(number, signal.SIG_IGN if last and interrupt.last_s > -math.inf else before)
+            signal.signal(number, _at_once if last and interrupt.last_s > -math.inf else before)
 
 
 def _prefix() -> str:
