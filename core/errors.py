@@ -46,8 +46,9 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
                     code = _code_of(main, argv)
                     interrupted_before()
                     return code
-            except KeyboardInterrupt:  # told while a second one is still held off
-                return _interrupted()
+            except KeyboardInterrupt:
+                pass
+            return _interrupted()  # a second one is held off; what the exception kept alive, such as a progress bar, has said its last
     except KeyboardInterrupt:
         return _interrupted()
 

@@ -4,7 +4,8 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -45,6 +46,25 @@ def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> Non
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug)):
         run_cli(raising(bug), None)
+
+
+def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
+    """A progress bar lived as long as the exception that had gone through it, and wrote an empty line after the error."""
+
+    def bar() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            print("the bar has gone", file=sys.stderr)
+
+    def main(_argv: list[str] | None) -> int:
+        shown = bar()  # a local, which the traceback keeps alive
+        for _ in shown:
+            raise KeyboardInterrupt
+        return 0
+
+    assert run_cli(main, []) == 2
+    assert capsys.readouterr().err == "the bar has gone\nerror: interrupted; nothing was left half-written\n"
 
 
 def killed(left: list[str]) -> Callable[[list[str] | None], int]:
