@@ -185,7 +185,7 @@ def primed(world: World) -> None:
 
     from tests.builds import without_self_checks
 
-    patch = pytest.MonkeyPatch()
+    patch, truth_of = pytest.MonkeyPatch(), import_module("eval.corpus").Truth.of
     unmeasured(patch)
     without_self_checks(patch)
     kept = world.root.parent / "primed"
@@ -197,5 +197,32 @@ def primed(world: World) -> None:
     (world.user / "page.md").write_bytes(page)
     shutil.copy2(world.user / "page.md", world.root / "template" / "user" / "page.md")
     patch.setattr("quantize.measure.LayerTrials.damage_db2", lambda _self, levels: float(len(levels)))
+    from quantize import gptq
+
+    said = gptq.own_speech
+    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:1])  # sentences to measure on: 80 renders were most of a run
+    patch.setattr("quantize.measure.drawn", lambda *_: 2)
+    _renders_kept(patch, truth_of)
     patch.setattr("eval.known_bad.CONTROLS", {})
     patch.setattr("eval.harmless.HARMLESS", ())
+
+
+def _renders_kept(patch: Any, truth_of: Callable[..., Any]) -> None:
+    """`controls --renders` does write, a second of silence, and hears nothing; the others' clips stay found perfect."""
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from tests.release_build import PERFECT
+
+    stand_in = import_module("eval.corpus").Truth.of
+
+    def of(truth: Any, utterance: Any) -> Any:
+        return (truth_of if truth.folder is not None and truth.folder.name == "renders" else stand_in)(truth, utterance)
+
+    patch.setattr("eval.corpus.Truth.of", of)
+    one, three = np.zeros(24_000, np.float32), np.zeros((3, 24_000), np.float32)
+    silence = {"reference": one, "other_seeds": three, "vowel": one, "vowel_other_seeds": three, "pitch_hz": np.asarray(99.0)}
+    patch.setattr("eval.corpus.Truth._rendered", lambda *_: silence)
+    patch.setattr("eval.corpus.Heard.of", lambda *_: SimpleNamespace(plain=dict))
+    patch.setattr("eval.corpus.Spoken.seed_floor", lambda *_: PERFECT)

@@ -63,7 +63,7 @@ def killed(left: list[str]) -> Callable[[list[str] | None], int]:
 def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
     left, of_the_tests = [], signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        assert run_cli(killed(left), None) == 2 and left == ["cleaned up"]
+        assert run_cli(killed(left), []) == 2 and left == ["cleaned up"]
         assert "interrupted" in capsys.readouterr().err
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
