@@ -74,8 +74,9 @@ class Learner:
         plain = Vocoder.of(checkpoint)
         exact, student = _student(checkpoint, plain, method, recipe)
         voices = [list(tuning_sentences(checkpoint, plain, shift)) for shift in range(plan.voices)]
-        learned = [clip for sentences in voices for clip in sentences[: -plan.held]]
-        held = tuple(excerpt(clip, 0, min(plan.held_frames, clip.frames)) for clip in voices[0][-plan.held :])
+        last = max(1, len(voices[0]) // plan.held)
+        learned = [clip for sentences in voices for clip in sentences[:-last]]
+        held = tuple(excerpt(clip, 0, min(plan.held_frames, clip.frames)) for clip in voices[0][-last:])
         random = np.random.default_rng(plan.seed)
         decoder, generator = (Lesson(exact, _excerpts(learned, frames, random)) for frames in (plan.decoder_frames, plan.generator_frames))
         return cls(student, decoder, generator, held, plan)

@@ -13,8 +13,9 @@ MOST_STEPS = 100_000
 class LearningPlan:
     """How long and how fast. Rates are in steps of a grid and fall to nothing along a cosine.
 
-    dropped: share of an input that is not rounded while blocks are learned. voices: how many each sentence is learned in. held: the last
-    sentences of the tuning set, which only decide. Excerpts: of the decoder's blocks, which have one column a frame, long ones.
+    dropped: share of an input that is not rounded while blocks are learned. voices: how many each sentence is learned in. held: one in so
+    many of the tuning set's sentences, its last ones, which only decide. Excerpts: long ones for the decoder's blocks, which have one column
+    a frame.
     """
 
     block_steps: int = 100
@@ -23,7 +24,7 @@ class LearningPlan:
     whole_rate: float = 1e-3
     dropped: float = 0.5
     voices: int = 2
-    held: int = 6
+    held: int = 4
     decoder_frames: int = 400
     generator_frames: int = 60
     held_frames: int = 240

@@ -31,7 +31,7 @@ from quantize.simulate import activation_grid, linear_grid
 from tests.quantize_build import quick, recipe_of
 from vocoder.decoder import Vocoder
 
-PLAN = LearningPlan(block_steps=2, whole_steps=2, voices=1, held=2, decoder_frames=40, generator_frames=30, held_frames=40)
+PLAN = LearningPlan(block_steps=2, whole_steps=2, voices=1, held=12, decoder_frames=40, generator_frames=30, held_frames=40)
 W8A8 = quick("w8a8").in_form(LITERAL)
 
 
