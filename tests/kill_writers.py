@@ -202,7 +202,7 @@ def primed(world: World) -> None:
     from quantize import gptq
 
     said = gptq.own_speech
-    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:1])  # sentences to measure on: 80 renders were most of a run
+    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:2])  # sentences to measure on: 80 renders were most of a run
     patch.setattr("quantize.measure.drawn", lambda *_: 2)
     _renders_kept(patch, truth_of)
     patch.setattr("eval.known_bad.CONTROLS", {})
