@@ -25,6 +25,7 @@ COMMANDS = MappingProxyType(
         "validate": ("pipeline.validate", "one utterance through upstream, PyTorch and the packages, seam by seam"),
         "vectors": ("pipeline.vectors", "test vectors of every step"),
         "sensitivity": ("quantize.sensitivity", "measure every layer, find a recipe for `mixed`"),
+        "reconstruct": ("quantize.reconstruct", "learn what a level rounds, block by block and end to end"),
         "controls": ("eval.controls", "prove that the gates reject known errors"),
         "g2p": ("g2p.__main__", "text to phonemes"),
         "describe": ("mlprogram.__main__", "what a package is made of"),

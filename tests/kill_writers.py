@@ -147,6 +147,8 @@ _LIST = (
         "new/torch.npz", "new/upstream.npz"), (0, 1)),
     Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.8", "--recipe", "{user}/new.json", "--log",
         "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
+    Writer("reconstruct", "quantize.reconstruct", ("--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1",
+        "--whole-steps", "1"), ("new/encode.phase.npz", "new/whole.phase.npz"), (0, 1)),
     Writer("controls", "eval.controls", (*CK, "--clips", "1", "--renders", "{user}/renders"), ("renders/judged-00.npz",), (0, 1)),
     Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json",
         "{user}/new.json", "--plot", "{user}/new.png"), ("new.json", "new.png")),
@@ -200,7 +202,7 @@ def primed(world: World) -> None:
     from quantize import gptq
 
     said = gptq.own_speech
-    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:1])  # sentences to measure on: 80 renders were most of a run
+    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:2])  # sentences to measure on: 80 renders were most of a run
     patch.setattr("quantize.measure.drawn", lambda *_: 2)
     _renders_kept(patch, truth_of)
     patch.setattr("eval.known_bad.CONTROLS", {})
