@@ -13,7 +13,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from core import onnx_file, pte_file
+from core import onnx_file, pte_file, tvm_file
 from core.checkpoint import Checkpoint
 from core.contract import DEFAULT_BUCKETS
 from core.facts import ProgramFacts, require
@@ -25,11 +25,15 @@ from core.stage import Kind, Part
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """A kind of file, as its module in core describes it. `plain`: its graph is the plain one, in operations that keep their meaning."""
+    """A kind of file, as its module in core describes it. `plain`: its graph is the plain one, in operations that keep their meaning.
+
+    `operators`: the loop of an LSTM is an operator that its compiler has a kernel for.
+    """
 
     module: ModuleType
     plain: bool
     open: Callable[[Path, PortableFunction], PortableProgram]
+    operators: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -45,7 +49,8 @@ class Files:
 
 ONNX = Files(onnx_file, False, lambda path, function: onnx_file.OnnxProgram(path, function.outputs))
 EXECUTORCH = Files(pte_file, True, lambda path, function: pte_file.PteProgram(path, function.inputs, function.outputs))
-FILES = {files.module.NAME: files for files in (ONNX, EXECUTORCH)}
+TVM = Files(tvm_file, False, lambda path, function: tvm_file.TvmProgram(path, function.inputs, function.outputs), operators=True)
+FILES = {files.module.NAME: files for files in (ONNX, EXECUTORCH, TVM)}
 
 
 @dataclass(frozen=True, eq=False)

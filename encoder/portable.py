@@ -102,6 +102,10 @@ class PortableEncoderStage(PortableStage):
 
     def module(self, function: nn.Module) -> nn.Module:
         """As this kind of file takes it."""
+        if self.files.operators:
+            from encoder.operator_lstm import with_operators
+
+            return baked(with_operators(function))
         return baked(plain(function) if self.files.plain else function)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:

@@ -52,10 +52,10 @@ class ScanLSTM(nn.Module):
         return states.squeeze(1)
 
 
-def without_lstm(module: nn.Module) -> nn.Module:
-    """A copy whose LSTMs are loops."""
+def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:
+    """A copy whose LSTMs are loops of that kind."""
     copied = copy.deepcopy(module).eval()
     for path, layer in list(copied.named_modules()):
         if isinstance(layer, PrefixLSTM):
-            replace_module(copied, path, ScanLSTM(layer))
+            replace_module(copied, path, loop(layer))
     return copied.requires_grad_(False)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vocoder.form import Form
     from vocoder.stage import VocoderStage
 
-CORE_ML, OTHERS = "coreml", ("onnx", "executorch")  # who runs what is built
+CORE_ML, OTHERS = "coreml", ("onnx", "executorch", "tvm")  # who runs what is built
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch. One module each, imported late.
+"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch, TVM. One module each.
 
     opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", form="windowed"))
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
@@ -99,6 +99,15 @@ RUNTIMES = MappingProxyType(
             needs=("torch", "executorch"),
             install='pip install "kokoro-ane[executorch]"',
             files=".pte",
+        ),
+        "tvm": Runtime(
+            "TVM",
+            "pipeline.runtimes.tvm",
+            levels=("fp32",),
+            forms=(LITERAL,),
+            needs=("tvm",),
+            install='pip install "kokoro-ane[tvm]"',
+            files=".so",
         ),
     }
 )

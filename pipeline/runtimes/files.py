@@ -1,6 +1,6 @@
 """The chain in a runtime of files at any length: NumPy arrays over three files that belong together. No PyTorch is imported here.
 
-runtime = FileRuntime("onnx", "ONNX opset 17", OnnxProgram)         # pipeline/runtimes/onnx.py, executorch.py
+runtime = FileRuntime("onnx", "ONNX opset 17", OnnxProgram)         # pipeline/runtimes/onnx.py, executorch.py, tvm.py
 opened = runtime.open_chain(Request(checkpoint, Path("build"), method="fp32"))
 samples = runtime.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)      # [600F]
 """
