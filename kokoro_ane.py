@@ -25,6 +25,7 @@ COMMANDS = MappingProxyType(
         "validate": ("pipeline.validate", "one utterance through upstream, PyTorch and the packages, seam by seam"),
         "vectors": ("pipeline.vectors", "test vectors of every step"),
         "sensitivity": ("quantize.sensitivity", "measure every layer, find a recipe for `mixed`"),
+        "reconstruct": ("quantize.reconstruct", "learn what a level rounds, block by block and end to end"),
         "controls": ("eval.controls", "prove that the gates reject known errors"),
         "g2p": ("g2p.__main__", "text to phonemes"),
         "describe": ("mlprogram.__main__", "what a package is made of"),
@@ -54,11 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: no verb {given[0][:80]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        module = importlib.import_module(COMMANDS[given[0]][0])
-        return module.main(given if given[0] in OWN_VERB else given[1:])
-    except KeyboardInterrupt:  # while modules are imported
-        print("error: interrupted; nothing was left half-written", file=sys.stderr)
-        return 2
+        from mlprogram.scratch import interruptible  # its handlers are there before a verb's modules, which take seconds to import
+
+        with interruptible(last=argv is None):
+            try:
+                module = importlib.import_module(COMMANDS[given[0]][0])
+                return module.main(given if given[0] in OWN_VERB else given[1:])
+            except KeyboardInterrupt:  # while modules are imported
+                return _interrupted()
+    except KeyboardInterrupt:
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    print("error: interrupted; nothing was left half-written", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

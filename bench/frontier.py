@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Renders = list[np.ndarray]
 
 AS_BUILT = METHODS["w8a8"].int8_activations()
-TAIL = "generator.conv_post"
 DECODER = ("encode.*", "decode.*", "asr_res.*")
 FIGURES = MappingProxyType(
     {"mcd_db": "MCD, dB", "mcd_increase_db": "MCD increase, dB", "lsd_db": "LSD, dB", "pesq": "PESQ", "snr_db": "SNR, dB"}
@@ -119,6 +118,7 @@ def ready_for(row: Row, vocoder: "Vocoder", calibration: "list[VocoderInputs]", 
 
 def simulated_row(row: Row, vocoder: "Vocoder", ready: "Ready", clips: "list[VocoderInputs]") -> "tuple[frozenset[str], Renders]":
     """The convolutions that read int8 under a row's recipe, and the renders [600 F] of the clips."""
+    from quantize.learner import TAIL
     from quantize.simulate import simulated
     from vocoder.package import render_reference
 

@@ -116,6 +116,22 @@ def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said],
     return figures | {f"{name}_db": value for name, value in worst.items()} | {"pesq": min(pesq) if pesq else None}
 
 
+def float64(checkpoint: Checkpoint, sentences: list[Said]) -> dict[str, Any]:
+    """PyTorch's vocoder in float64 beside its float32, on the same inputs: no float32 runtime can be told to be nearer than that."""
+    import torch
+
+    from vocoder.decoder import Vocoder
+    from vocoder.package import render_reference
+    from vocoder.packing import VocoderInputs
+
+    vocoder, worst = Vocoder.of(checkpoint).double(), float("inf")
+    for sentence in sentences:
+        given = (sentence.tensors[name] for name in ("asr", "f0_hz", "energy", "style_decoder", "spectrum"))
+        exact = render_reference(vocoder, VocoderInputs(*(torch.from_numpy(array) for array in given)), torch.float64)
+        worst = min(worst, snr_db(exact, sentence.tensors["waveform"].reshape(-1)))
+    return {"sentences": len(sentences), "vocoder_db": worst}
+
+
 def _pesq(reference: np.ndarray, test: np.ndarray) -> float:
     from eval.metrics.perceptual import pesq_wb
     from eval.metrics.trial import Trial

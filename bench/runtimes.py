@@ -42,6 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=50, help="of core/data/unseen.txt (default: %(default)s)")
     parser.add_argument("--timed", type=int, default=4, help="sentences that are timed (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="best of so many (default: %(default)s)")
+    parser.add_argument("--float64", action="store_true", help="also PyTorch's vocoder in float64: how far its float32 is from exact")
     parser.add_argument("--pesq", action="store_true", help="also PESQ: 0.3 s a sentence")
     parser.add_argument("--write", action="store_true", help="put the table into docs/runtimes.md")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
@@ -50,7 +51,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows, PyTorch's first."""
-    from bench.runtime_rows import Row, alone, parity, said, speeds
+    from bench.runtime_rows import Row, alone, float64, parity, said, speeds
     from core.checkpoint import open_checkpoint
     from core.corpus import frozen_sentences
     from pipeline.packages import source_name
@@ -69,6 +70,8 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         named = {"runtime": row.runtime, "level": row.level, "form": row.form, "voices": len(voices), "checkpoint": checkpoint.name}
         figures = parity(row, checkpoint, arguments.build, sentences, arguments.pesq)
         found.append(named | figures | {"rtf": seconds.get(str(row))} | alone(row, source_name(checkpoint), arguments.build))
+    if arguments.float64:
+        found.append({"runtime": "torch", "level": "fp64", **float64(checkpoint, sentences)})
     known = {str(row) for row in rows}
     found += [{"runtime": name, "rtf": value} for name, value in seconds.items() if name not in known]
     return found

@@ -36,16 +36,26 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
     """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
 
     A file that cannot be read or written, too little memory, and a Python without the dependencies are a user's mistake too. SIGTERM
-    ends as Ctrl-C does. Anything else is a bug and keeps its traceback.
+    ends as Ctrl-C does; where `argv` is None the process ends with the command, and a second one ends it at once. The rest are bugs and
+    keep their traceback.
     """
     try:
-        with interruptible(), temporary_files_apart():
-            code = _code_of(main, argv)
-            interrupted_before()
-            return code
+        with interruptible(last=argv is None):
+            try:
+                with temporary_files_apart():
+                    code = _code_of(main, argv)
+                    interrupted_before()
+                    return code
+            except KeyboardInterrupt:
+                pass
+            return _interrupted()  # a second one is held off; what the exception kept alive, such as a progress bar, has said its last
     except KeyboardInterrupt:
-        print(f"error: {INTERRUPTED}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    print(f"error: {INTERRUPTED}", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def _code_of(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:

@@ -1,7 +1,7 @@
 """A list of modules that says what it holds, to a reader and to mypy (at run time it is torch's own); one module put in another's place.
 
-    self.blocks: Modules[AdainResBlk1d] = Modules(AdainResBlk1d(64, 64, 128) for _ in range(3))
-    replace_module(vocoder, "decode.0.conv1", other)
+self.blocks: Modules[AdainResBlk1d] = Modules(AdainResBlk1d(64, 64, 128) for _ in range(3))
+replace_module(vocoder, "decode.0.conv1", other)
 """
 
 from collections.abc import Iterable, Iterator

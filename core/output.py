@@ -63,18 +63,19 @@ def _reason(place: Path, ours: Ours) -> str | None:
     return None
 
 
-def identity(place: Path) -> tuple[int, int] | None:
-    """What tells a file or folder from the one that took its place; None where nothing is."""
+def identity(place: Path) -> tuple[int, int, int] | None:
+    """What tells a file or folder from the one that took its place; None where nothing is. With its time: inodes are used again."""
     try:
         status = place.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def strangers(folder: Path, own: Collection[str]) -> str | None:
     """Why a folder is not ours alone: the first file in it that is not in `own` (relative names), or None."""
-    for path in sorted(folder.rglob("*")):
+    found = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]  # not rglob: a folder in it may go meanwhile
+    for path in sorted(found):
         name = path.relative_to(folder).as_posix()
         half_written = any(part.startswith(PREFIX) for part in name.split("/"))
         if not path.is_dir() and name not in own and path.name not in NOT_COUNTED and not half_written:

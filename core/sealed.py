@@ -48,7 +48,7 @@ def sealed_arrays(arrays: "Mapping[str, np.ndarray]", about: Mapping[str, Any]) 
     """Arrays for np.savez, with their digest beside them."""
     import numpy as np
 
-    return dict(arrays) | {SEAL: np.asarray(_digest_of_arrays(arrays, about))}
+    return dict(arrays) | {SEAL: np.asarray(digest_of_arrays(arrays, about))}
 
 
 def read_sealed_arrays(path: Path, about: Mapping[str, Any], again: str) -> "dict[str, np.ndarray]":
@@ -61,12 +61,12 @@ def read_sealed_arrays(path: Path, about: Mapping[str, Any], again: str) -> "dic
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as problem:
         raise InputError(f"{path} cannot be read as arrays: {str(problem)[:120]}{again}") from None
     told = found.pop(SEAL, None)
-    if told is None or str(told) != _digest_of_arrays(found, about):
+    if told is None or str(told) != digest_of_arrays(found, about):
         raise InputError(f"{path} {EDITED}{again}")
     return found
 
 
-def _digest_of_arrays(arrays: "Mapping[str, np.ndarray]", about: Mapping[str, Any]) -> str:
+def digest_of_arrays(arrays: "Mapping[str, np.ndarray]", about: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode() + arrays[name].tobytes())

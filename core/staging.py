@@ -43,6 +43,7 @@ def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
 @contextmanager
 def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, ...]]:
     """As `staged` for several in one folder, the last one named last: all of them are replaced, or none."""
+    seen = [identity(target) for target, _ in targets]  # before they are checked: what comes meanwhile is checked again
     places = tuple(check_output(target, ours) for target, ours in targets)
     parent = places[0].parent
     with cannot_write(places[0]):
@@ -51,7 +52,6 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         folder, release = claimed(parent, PREFIX)
     try:
         (folder / NEW).mkdir()
-        seen = [identity(place) for place in places]
         yield tuple(folder / NEW / place.name for place in places)
         interrupted_before()
         _rights_by_umask(folder)

@@ -78,8 +78,21 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
     try:
+        with interruptible(last=argv is None):
+            return _code_of(argv)
+    except KeyboardInterrupt:
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    print(f"error: {INTERRUPTED}", file=sys.stderr)
+    return EXIT_BAD_INPUT
+
+
+def _code_of(argv: list[str] | None) -> int:
+    try:
         arguments = build_parser().parse_args(argv)
-        with interruptible(), temporary_files_apart():
+        with temporary_files_apart():
             code = import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
             interrupted_before()
             return code
@@ -90,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     except MemoryError:
         print("error: there is not enough memory for this input", file=sys.stderr)
     except KeyboardInterrupt:
-        print(f"error: {INTERRUPTED}", file=sys.stderr)
+        return _interrupted()
     return EXIT_BAD_INPUT
 
 

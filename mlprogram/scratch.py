@@ -21,8 +21,9 @@ from pathlib import Path
 from types import FrameType
 
 LOCK, SCRATCH = "owner.lock", "kokoro-ane"
-INTERRUPTED = "interrupted; nothing was left half-written"
+INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
 ONCE_S = 1.0  # a second signal within this time is the same impatience
+AGAIN_S = 0.05  # after which one that was swallowed comes again
 
 
 def claimed(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
@@ -107,16 +108,40 @@ def temporary_files_apart() -> Iterator[None]:
 
 
 class Interrupt:
-    """Handler of both signals."""
+    """Handler of both signals, and of what becomes of the exception where nobody can catch it."""
 
     def __init__(self) -> None:
-        self.last_s = -math.inf
+        self.last_s, self.swallowed, self.again = -math.inf, False, threading.Timer(0.0, _nothing)
 
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt, but once in ONCE_S."""
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt, but once in ONCE_S, or once more where it was swallowed."""
         before_s, self.last_s = self.last_s, time.monotonic()
-        if self.last_s - before_s >= ONCE_S:
+        self.again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, number))
+        if self.swallowed or self.last_s - before_s >= ONCE_S:
+            self.swallowed = False
             raise KeyboardInterrupt
+
+    def unraisable(self, found: "sys.UnraisableHookArgs", otherwise: Callable[["sys.UnraisableHookArgs"], object]) -> None:
+        """It came while a destructor or a C library's callback ran, and was swallowed there: no traceback, and the signal comes again."""
+        if not issubclass(found.exc_type, KeyboardInterrupt):
+            otherwise(found)
+        elif not self.again.is_alive():
+            self.swallowed, self.again.daemon = True, True
+            self.again.start()
+
+    def done(self) -> None:
+        """The command has ended: it comes no more."""
+        self.again.cancel()
+        self.swallowed = False
+
+
+def _nothing() -> None:
+    """Before the first signal."""
+
+
+def _at_once(_number: int, _frame: FrameType | None) -> None:
+    """All is cleaned up and told; what Python still does or waits for is not."""
+    os._exit(INTERRUPTED_CODE)
 
 
 def interrupted_before() -> None:
@@ -127,21 +152,27 @@ def interrupted_before() -> None:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed twice, it does not break the cleaning up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    interrupt = Interrupt()
+def interruptible(last: bool = False) -> Iterator[None]:
+    """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed twice, it does not break the cleaning up.
+
+    `last`: the process ends after this; once interrupted, another signal ends it at once, with the same exit code.
+    """
     usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     changed = {number: before for number, before in usual.items() if signal.getsignal(number) is before}
-    for number in changed:
-        signal.signal(number, interrupt)
+    if not changed or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupt, hook = Interrupt(), sys.unraisablehook
+    sys.unraisablehook = partial(interrupt.unraisable, otherwise=hook)
     try:
+        for number in changed:
+            signal.signal(number, interrupt)
         yield
     finally:
+        interrupt.done()
+        sys.unraisablehook = hook
         for number, before in changed.items():
-            signal.signal(number, before)
+            signal.signal(number, _at_once if last and interrupt.last_s > -math.inf else before)
 
 
 def _prefix() -> str:

@@ -2,15 +2,16 @@
 
     with Journal.open(Path("book.wav.parts"), settings, resume=True) as journal:
         for speech in pipeline.speak(text, voice, options, journal.kept): journal.keep(speech)
-    journal.remove()
+        journal.remove()
 
-OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples one after the other, float32) and
-chunks.jsonl (one line a chunk, written after its samples, with their SHA-256). A line cut short by a crash is dropped with all that
-follows.
+OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples one after the other, float32),
+chunks.jsonl (one line a chunk, written after its samples, with their SHA-256) and owner.lock (one process at a time). A line cut short by
+a crash is dropped with all that follows.
 """
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,13 +21,16 @@ import numpy as np
 
 from core.contract import FRAME_SAMPLES
 from core.errors import InputError
-from core.output import check_output, strangers
+from core.output import strangers
 from core.schema import conform
-from core.staging import discard, parse_json, read_json, staged, write_json
+from core.staging import discard, parse_json, read_json, write_json
+from mlprogram.scratch import LOCK
 from pipeline.chunks import Chunk
 from pipeline.conductor import Speech
+from pipeline.one_at_a_time import held
 
 SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
+OWN = (SETTINGS, AUDIO, CHUNKS, LOCK)
 BYTES = 4  # a sample
 
 
@@ -51,8 +55,8 @@ class Entry:
 class Journal:
     """Responsibilities: 1. keep what is finished; 2. give it back to the same text and settings only, checked by hash."""
 
-    def __init__(self, folder: Path, entries: list[Entry]) -> None:
-        self.folder, self.entries, self.used, self.written = folder, entries, 0, len(entries)
+    def __init__(self, folder: Path, entries: list[Entry], lock: int) -> None:
+        self.folder, self.entries, self.used, self.written, self._lock = folder, entries, 0, len(entries), lock
         whole = entries[-1].offset + entries[-1].samples if entries else 0
         self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
         self._audio.truncate(whole * BYTES)
@@ -64,24 +68,27 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any], resume: bool) -> "Journal":
-        """Begin anew, or with `resume` go on. Raises InputError when the kept chunks are of another text or other settings."""
-        check_output(folder, journal_of_ours)
-        if not resume or not (folder / SETTINGS).is_file():
-            with staged(folder, journal_of_ours) as aside:  # complete from its first moment on, and the old one until then
-                aside.mkdir()
-                write_json(aside / SETTINGS, settings)
+        """Begin anew, or with `resume` go on; waits for another process that writes there.
+
+        Raises InputError when the kept chunks are of another text or other settings.
+        """
+        lock, new = held(folder, SETTINGS, settings, journal_of_ours)
+        try:
+            if resume and not new:
+                _check_same(folder, settings)
+                return cls(folder, read_entries(folder), lock)
+            if not new:
+                for name in (CHUNKS, AUDIO):  # before its settings: chunks are never beside those of another text
+                    (folder / name).unlink(missing_ok=True)
+                write_json(folder / SETTINGS, settings)
             try:
-                return cls(folder, [])
+                return cls(folder, [], lock)
             except BaseException:
                 discard(folder)
                 raise
-        kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
-        if not isinstance(kept, dict):
-            raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
-        differ = sorted(name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name))
-        if differ:
-            raise InputError(f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give what it was made with")
-        return cls(folder, read_entries(folder))
+        except BaseException:
+            os.close(lock)
+            raise
 
     def kept(self, index: int, chunk: Chunk) -> Speech | None:
         """Chunk `index` of the earlier run, if it said the same and its samples are whole."""
@@ -126,19 +133,32 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        self._audio.close()
-        self._lines.close()
+        try:
+            self._audio.close()
+            self._lines.close()
+        finally:
+            os.close(self._lock)
 
     def remove(self) -> None:
         """The output is complete."""
         discard(self.folder)
 
 
+def _check_same(folder: Path, settings: dict[str, Any]) -> None:
+    kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
+    if not isinstance(kept, dict):
+        raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
+    differ = sorted(name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name))
+    if differ:
+        raise InputError(f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give what it was made with")
+
+
 def journal_of_ours(folder: Path) -> str | None:
     """Why a folder is not a journal, or None: for core.output.check_output."""
     if not (folder / SETTINGS).is_file():
         return f"it holds no {SETTINGS} of an interrupted run"
-    return strangers(folder, (SETTINGS, AUDIO, CHUNKS))
+    links = [name for name in OWN if os.path.lexists(folder / name) and ((folder / name).is_symlink() or not (folder / name).is_file())]
+    return f"its {links[0]} is no file of an interrupted run" if links else strangers(folder, OWN)
 
 
 def read_entries(folder: Path) -> list[Entry]:

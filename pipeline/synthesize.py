@@ -161,17 +161,16 @@ def journal_of(arguments: argparse.Namespace, made_with: dict[str, Any]) -> "Ite
         yield None
         return
     folder = parts_of(arguments.out)
-    journal = Journal.open(folder, made_with, arguments.resume)
-    finished = False
-    try:
-        with journal:
+    with Journal.open(folder, made_with, arguments.resume) as journal:
+        finished = False
+        try:
             yield journal
-        finished = True
-    finally:
-        if finished or not journal.written:
-            journal.remove()
-        else:
-            print(f"{journal.written} finished chunks are kept in {folder}: the same command with --resume goes on", file=sys.stderr)
+            finished = True
+        finally:
+            if finished or not journal.written:
+                journal.remove()
+            else:
+                print(f"{journal.written} finished chunks are kept in {folder}: the same command with --resume goes on", file=sys.stderr)
 
 
 def spoken(

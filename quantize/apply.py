@@ -2,6 +2,7 @@
 
     python -m quantize.apply --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
     python -m quantize.apply --method mixed --recipe my_recipe.json
+    python -m quantize.apply --method w8a8 --reconstruction FOLDER     # with what `python -m quantize.reconstruct` has learned
     python -m quantize.apply --method w8 --runtime onnx        # of ONNX Runtime's file
     python -m quantize.apply --method w8a8 --form windowed     # of the package that `pipeline.build vocoder --form windowed` built
 
@@ -29,6 +30,7 @@ from quantize.methods import METHODS, Method, method_named, with_settings
 if TYPE_CHECKING:
     from core.checkpoint import Checkpoint
     from core.manifest import Manifest
+    from quantize.learned_folder import Learned
     from quantize.recipe import Recipe
 
 
@@ -45,6 +47,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--runtime", choices=(PACKAGES, "onnx"), default=PACKAGES, help="whose file (default: %(default)s)")
     parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
+    parser.add_argument("--reconstruction", type=Path, metavar="FOLDER", help="what quantize.reconstruct has learned (default: nothing)")
     parser.add_argument(
         "--set",
         action="append",
@@ -80,15 +83,13 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
 
 
-def recipe_for(method: Method, checkpoint: "Checkpoint", path: Path | None) -> "Recipe | None":
-    """The recipe a method needs: the given one or the checkpoint's own. None for other methods."""
-    if not method.by_recipe:
-        if path is not None:
-            raise InputError(f"--recipe: method {method.name!r} takes no recipe")
+def learned_for(method: Method, checkpoint: "Checkpoint", recipe: "Recipe | None", folder: Path | None) -> "Learned | None":
+    """What was learned for this checkpoint and level, or None without a folder. InputError for another's."""
+    if folder is None:
         return None
-    from quantize.recipe import load_recipe, recipe_path
+    from quantize.learned_folder import identity_of, read_learned
 
-    return load_recipe(path or recipe_path(checkpoint))
+    return read_learned(folder, identity_of(checkpoint, method, recipe))
 
 
 def run(argv: list[str] | None) -> int:
@@ -97,6 +98,7 @@ def run(argv: list[str] | None) -> int:
     from core.checkpoint import open_checkpoint
     from core.export import quiet_coremltools
     from core.output import check_output
+    from quantize.recipe import recipe_for
 
     check_output(arguments.build / "x.json")
     method, checkpoint = with_settings(method_named(arguments.method), arguments.settings), open_checkpoint(arguments.checkpoint)
@@ -104,6 +106,8 @@ def run(argv: list[str] | None) -> int:
     if arguments.runtime != PACKAGES:
         if arguments.form != LITERAL:
             raise InputError(f"--form {arguments.form} belongs to a package: files for {arguments.runtime} have one form")
+        if arguments.reconstruction:
+            raise InputError(f"--reconstruction is built into a package: files for {arguments.runtime} take none")
         from quantize.onnx_weights import build_file
 
         parent, manifest = build_file(method, checkpoint, arguments.build)
@@ -112,7 +116,8 @@ def run(argv: list[str] | None) -> int:
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from quantize.build import build_compressed
 
-    parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe, arguments.form)
+    learned = learned_for(method.in_form(arguments.form), checkpoint, recipe, arguments.reconstruction)
+    parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe, arguments.form, learned)
     print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
 

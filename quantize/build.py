@@ -5,6 +5,7 @@ parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
 
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from quantize.features import check_speech
 from quantize.following import envelope_caps, following
 from quantize.gptq import Fit, fits_of
 from quantize.layers import program_layers
+from quantize.learned_folder import Learned, LearnedPalette
 from quantize.methods import Method, method_named
 from quantize.packages import command_of, find_package, manifest_path
 from quantize.plan import LayerPlan, int8_paths, is_fitted, plan_for
@@ -37,6 +39,7 @@ from vocoder.package import render_reference, run_program
 from vocoder.stage import VocoderStage
 
 EXACT_DB = 100.0  # equalization changes nothing but the rounding of fp32
+LEARNED_DB = 10.0  # integers of another vocoder's weights are noise
 RIPPLE_DB = 20.0  # a scale that moves within a kernel's reach; the noise that it saves is louder
 
 
@@ -50,10 +53,16 @@ class Source:
 
 
 def build_compressed(
-    method: Method, checkpoint: Checkpoint, build: Path, recipe: Recipe | None = None, form: str = LITERAL
+    method: Method,
+    checkpoint: Checkpoint,
+    build: Path,
+    recipe: Recipe | None = None,
+    form: str = LITERAL,
+    learned: Learned | None = None,
 ) -> tuple[Manifest, Manifest]:
     """Compress aside, count, execute one clip, rename, write the manifest last: the parent's manifest and the new one.
 
+    `learned`: weights, ranges and palettes of a reconstruction, in the place of those rounded to the nearest.
     Raises CheckFailed when a limit is missed or a layer skipped; nothing new is left then.
     """
     if method.parent is None:
@@ -67,17 +76,18 @@ def build_compressed(
         stage = stage_of(checkpoint, parent)
         method = method.in_form(form)
         method = unbalanced(method) if recipe and method.by_recipe and not recipe.multiplies_integers else method
-        source = source_of(method, stage, parent, Path(work), recipe)
+        source = source_of(method, stage, parent, Path(work), recipe, learned)
         before = Program(source.package)
         layers = program_layers(before, source.stage.layers)
         plan = plan_for(method, layers, recipe.levels if recipe else None)
-        save_package(compressed(source.package, plan, ranges(method, before, plan, source.stage), fits(plan, source.stage)), aside)
+        peaks = ranges(method, before, plan, source.stage, learned)
+        save_package(compressed(source.package, plan, peaks, fits(plan, source.stage, learned)), aside)
         after = Program(aside)
         coverage = Coverage.of(plan, layers, after)
         coverage.require()
         figures = checked(method, stage, Program(parent.package_path), after)
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(described)
+        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe, learned), checks).save(described)
     return parent, replace(child, path=path)
 
 
@@ -93,13 +103,17 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
     return VocoderStage(checkpoint, form, parent.buckets, parent.precision, parent.target, speech)
 
 
-def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path, recipe: Recipe | None) -> Source:
+def source_of(
+    method: Method, stage: VocoderStage, parent: Manifest, work: Path, recipe: Recipe | None, learned: Learned | None = None
+) -> Source:
     """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
     if not method.reconverts:
         return Source(parent.package_path, stage)
     figures: tuple[Figure, ...] = ()
     if method.balances:
         vocoder, figures = balanced(method, stage, recipe)
+        if learned is not None:
+            figures = (*figures, reconstructed(stage, vocoder, learned))
         stage = replace(stage, balanced=vocoder)
     stage = replace(stage, target=method.target or parent.target)
     save_package(converted(stage.function(), stage.precision, stage.target), work / "source.mlpackage")
@@ -126,29 +140,40 @@ def balanced(method: Method, stage: VocoderStage, recipe: Recipe | None) -> tupl
     return copy, tuple(figures)
 
 
-def ranges(method: Method, program: Program, plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, float]:
+def reconstructed(stage: VocoderStage, vocoder: Vocoder, learned: Learned) -> Figure:
+    """Put what was learned into the vocoder, and the proof that it is this vocoder's. Raises CheckFailed when it is not."""
+    learned.put(vocoder)
+    value = snr_db(render_reference(stage.vocoder, stage.speech), render_reference(vocoder, stage.speech))
+    return all_held(
+        [Figure("SNR of the vocoder with learned weights against the checkpoint's, PyTorch fp32", value, LEARNED_DB, True, "dB")]
+    )[0]
+
+
+def ranges(
+    method: Method, program: Program, plan: tuple[LayerPlan, ...], stage: VocoderStage, learned: Learned | None = None
+) -> dict[str, float]:
     """Range of every value that becomes int8, measured on the executed source package; none when no input does.
 
-    What has been divided by its envelope has the range 1.
+    What has been divided by its envelope has the range 1, what was learned the learned one.
     """
     chosen, settings = [entry.layer for entry in plan if entry.int8_input], method.activations
     if not chosen or settings is None:
         return {}
     enveloped = {path for path, module in stage.layers.named_modules() if getattr(module, "envelope", None) is not None}
     fixed = {layer.input: 1.0 for layer in chosen if layer.name in enveloped}
+    fixed |= {layer.input: learned.ranges[layer.name] for layer in chosen if learned and layer.name in learned.ranges}
     clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
     others = [layer for layer in chosen if layer.input not in fixed]
     return input_ranges(program, stage.form, others, clips, stage.buckets, settings.percentile) | fixed
 
 
-def fits(plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, Fit]:
-    """What the plan's fitted palettes need; nothing when it has none. InputError where layers are not the vocoder's own convolutions."""
-    paths = [entry.layer.name for entry in plan if is_fitted(entry.weights)]
-    if not paths:
-        return {}
-    if not isinstance(stage.layers, Vocoder):
-        raise InputError(f"recipe: palettes are fitted (gptq) in the literal form only, not in {stage.form.name}")
-    return fits_of(stage.checkpoint, stage.vocoder, paths)
+def fits(plan: tuple[LayerPlan, ...], stage: VocoderStage, learned: Learned | None = None) -> Mapping[str, Fit | LearnedPalette]:
+    """What the plan's fitted and learned palettes need. InputError where layers are not the vocoder's own convolutions."""
+    known = learned.palettes if learned else {}
+    paths = [entry.layer.name for entry in plan if is_fitted(entry.weights) and entry.layer.name not in known]
+    if (paths or known) and not isinstance(stage.layers, Vocoder):
+        raise InputError(f"recipe: palettes are fitted (gptq) or learned in the literal form only, not in {stage.form.name}")
+    return fits_of(stage.checkpoint, stage.vocoder, paths) | known
 
 
 def checked(method: Method, stage: VocoderStage, before: Program, after: Program) -> Figure:
@@ -159,12 +184,13 @@ def checked(method: Method, stage: VocoderStage, before: Program, after: Program
     return all_held([Figure(name, value, method.check_snr_db, True, "dB")])[0]
 
 
-def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[str, Any]:
+def describe(method: Method, coverage: Coverage, recipe: Recipe | None, learned: Learned | None) -> dict[str, Any]:
     """What was done, for the manifest."""
     configured = {
         "weights": asdict(method.weights) if method.weights else None,
         "activations": asdict(method.activations) if method.activations else None,
         "recipe": recipe.as_dict() if method.by_recipe and recipe else None,
+        "reconstruction_sha256": learned.sha256 if learned else None,
         "unfit_for_engine": method.unfit_for_engine,
     }
     return configured | coverage.as_dict()

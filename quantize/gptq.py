@@ -147,7 +147,7 @@ class Fit:
 
 
 def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
-    """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two voices a sentence.
+    """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two voices a sentence; none for no path.
 
     Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers fewer than two columns an input. Four
     minutes of one core on real Kokoro, under a progress bar on stderr.
@@ -155,14 +155,16 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
     from rich.console import Console
     from rich.progress import track
 
-    clips = (clip for shift in (0, 1) for clip in _sentences(checkpoint, vocoder, shift))
+    if not paths:
+        return {}
+    clips = (clip for shift in (0, 1) for clip in tuning_sentences(checkpoint, vocoder, shift))
     total = 2 * len(own_speech(checkpoint, TUNING))
     shown = track(clips, "sentences to fit palettes to", total=total, console=Console(stderr=True), transient=True)
     moments = input_moments(vocoder, shown, frozenset(paths))
     return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), found) for path, found in moments.items()}
 
 
-def _sentences(checkpoint: Checkpoint, vocoder: Vocoder, shift: int) -> Iterator[VocoderInputs]:
+def tuning_sentences(checkpoint: Checkpoint, vocoder: Vocoder, shift: int) -> Iterator[VocoderInputs]:
     """The tuning set's sentences, each with its prosody, in the style of the voice `shift` places on."""
     sentences = own_speech(checkpoint, TUNING)
     require_disjoint(sentences, own_speech(checkpoint, JUDGED))

@@ -14,7 +14,7 @@ from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.schema import conform
 from core.staging import read_json, write_json
-from quantize.methods import SCHEMES
+from quantize.methods import SCHEMES, Method
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
@@ -75,3 +75,12 @@ def load_recipe(path: Path) -> Recipe:
         raise InputError(f"{path} is a recipe of format {data['format']}, this version reads {FORMAT}; {FIND}")
     conform(data, Recipe, str(path))
     return Recipe(**data)
+
+
+def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None) -> Recipe | None:
+    """The recipe a method needs: the given one or the checkpoint's own. None for other methods; InputError when one is given to them."""
+    if method.by_recipe:
+        return load_recipe(path or recipe_path(checkpoint))
+    if path is not None:
+        raise InputError(f"--recipe: method {method.name!r} takes no recipe")
+    return None

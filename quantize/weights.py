@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     import coremltools as ct
 
     from quantize.gptq import Fit
+    from quantize.learned_folder import LearnedPalette
 
 _Palette = tuple[np.ndarray, np.ndarray]  # table, index of every weight
 
 
 def compressed(
-    package: Path, plan: tuple[LayerPlan, ...], peaks: Mapping[str, float], fits: Mapping[str, "Fit"] = MappingProxyType({})
+    package: Path,
+    plan: tuple[LayerPlan, ...],
+    peaks: Mapping[str, float],
+    fits: Mapping[str, "Fit | LearnedPalette"] = MappingProxyType({}),
 ) -> "ct.models.MLModel":
-    """The model of `package` with every layer as `plan` says; `peaks`: largest magnitude of each value that a convolution reads in int8;
-    `fits`: of the layers whose palettes are fitted to their inputs.
+    """The model of `package` with every layer as `plan` says. `peaks`: largest magnitude of each value that a convolution reads in int8;
+    `fits`: of the layers whose palettes are fitted to their inputs or learned.
 
     Nothing is loaded for prediction.
     """
@@ -64,7 +68,7 @@ def _counted(palettes: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"], done: Callable[[], None]) -> list[Any]:
+def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit | LearnedPalette"], done: Callable[[], None]) -> list[Any]:
     """One pass for palettes, one for integers, each told which weight constants are its own."""
     from coremltools.optimize.coreml import OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights, palettize_weights
@@ -77,12 +81,13 @@ def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"], done:
     return passes
 
 
-def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit"], done: Callable[[], None]) -> Any:
+def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit | LearnedPalette"], done: Callable[[], None]) -> Any:
     """coremltools' configuration for one layer. The size limit was applied by the plan."""
     from coremltools.optimize.coreml import OpLinearQuantizerConfig, OpPalettizerConfig
 
     if isinstance(weights, PaletteWeights):
-        make = partial(fits[layer.name] if weights.gptq else palette, bits=weights.bits)
+        fitted = fits[layer.name] if weights.gptq else fits.get(layer.name, palette)
+        make = partial(fitted, bits=weights.bits)
         if layer.op_type == "conv_transpose":
             make = partial(_swapped, make=make)
         return OpPalettizerConfig(mode="custom", lut_function=partial(_told, make=make, done=done), weight_threshold=0)

@@ -203,7 +203,7 @@ def run_writer(world: World, writer: Writer, others: int, moments: int, seed: in
             kills.at_moment(draw.uniform(0, busy))
         for number in range(signals):
             how = HOW[number // 2 % len(HOW)]
-            kills.at_write(draw.randrange(len(writes)), how) if number % 2 else kills.at_moment(draw.uniform(0, busy), how)
+            kills.at_write(draw.randrange(len(writes)), how) if number % 2 and writes else kills.at_moment(draw.uniform(0, busy), how)
         for number in range(pairs):
             kills.two(draw.uniform(0, busy), killed=number % 2 == 1)
         world.put_back(kills.plain, world.scan())

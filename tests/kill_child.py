@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def child(writer: Writer, world: World, at: int | None = None, tell: int | None 
         module = import_module(writer.module)
         sys.addaudithook(_hook(str(world.root), at, tell, how))
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
+        _wait_until_up()
         code = module.main([part.replace("{user}", str(world.user)) for part in writer.argv])
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 98
@@ -47,6 +48,23 @@ def child(writer: Writer, world: World, at: int | None = None, tell: int | None 
     finally:
         os._exit(code)
     return 0
+
+
+def _wait_until_up() -> None:
+    """Polite signals stay blocked until the command has its handlers: before that Python starts, which is not the command's."""
+    for place in ("core.errors", "mlprogram.__main__"):
+        module = import_module(place)
+        module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
+
+
+def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
+    @contextmanager
+    def up(**given: bool) -> Iterator[None]:
+        with interruptible(**given):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
+            yield
+
+    return up
 
 
 def _words(world: World, process: int) -> Path:

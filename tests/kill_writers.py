@@ -147,6 +147,8 @@ _LIST = (
         "new/torch.npz", "new/upstream.npz"), (0, 1)),
     Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.8", "--recipe", "{user}/new.json", "--log",
         "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
+    Writer("reconstruct", "quantize.reconstruct", ("--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1",
+        "--whole-steps", "1"), ("new/encode.phase.npz", "new/whole.phase.npz"), (0, 1)),
     Writer("controls", "eval.controls", (*CK, "--clips", "1", "--renders", "{user}/renders"), ("renders/judged-00.npz",), (0, 1)),
     Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json",
         "{user}/new.json", "--plot", "{user}/new.png"), ("new.json", "new.png")),
@@ -185,7 +187,7 @@ def primed(world: World) -> None:
 
     from tests.builds import without_self_checks
 
-    patch = pytest.MonkeyPatch()
+    patch, truth_of = pytest.MonkeyPatch(), import_module("eval.corpus").Truth.of
     unmeasured(patch)
     without_self_checks(patch)
     kept = world.root.parent / "primed"
@@ -197,5 +199,32 @@ def primed(world: World) -> None:
     (world.user / "page.md").write_bytes(page)
     shutil.copy2(world.user / "page.md", world.root / "template" / "user" / "page.md")
     patch.setattr("quantize.measure.LayerTrials.damage_db2", lambda _self, levels: float(len(levels)))
+    from quantize import gptq
+
+    said = gptq.own_speech
+    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:2])  # sentences to measure on: 80 renders were most of a run
+    patch.setattr("quantize.measure.drawn", lambda *_: 2)
+    _renders_kept(patch, truth_of)
     patch.setattr("eval.known_bad.CONTROLS", {})
     patch.setattr("eval.harmless.HARMLESS", ())
+
+
+def _renders_kept(patch: Any, truth_of: Callable[..., Any]) -> None:
+    """`controls --renders` does write, a second of silence, and hears nothing; the others' clips stay found perfect."""
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from tests.release_build import PERFECT
+
+    stand_in = import_module("eval.corpus").Truth.of
+
+    def of(truth: Any, utterance: Any) -> Any:
+        return (truth_of if truth.folder is not None and truth.folder.name == "renders" else stand_in)(truth, utterance)
+
+    patch.setattr("eval.corpus.Truth.of", of)
+    one, three = np.zeros(24_000, np.float32), np.zeros((3, 24_000), np.float32)
+    silence = {"reference": one, "other_seeds": three, "vowel": one, "vowel_other_seeds": three, "pitch_hz": np.asarray(99.0)}
+    patch.setattr("eval.corpus.Truth._rendered", lambda *_: silence)
+    patch.setattr("eval.corpus.Heard.of", lambda *_: SimpleNamespace(plain=dict))
+    patch.setattr("eval.corpus.Spoken.seed_floor", lambda *_: PERFECT)

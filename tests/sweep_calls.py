@@ -55,6 +55,7 @@ CALLS: dict[str, list[list[str]]] = {
     "bundle": [[*CK, *B, "--out", "{user}/new-tiny"], [*CK, *B], ["--verify", "{user}/build/bundle-tiny-fp16"]],
     "sensitivity": [[*CK, *B, "--recipe", "{user}/new.json", "--clips", "1"], [*CK, *B, "--size", "0.5", "--recipe", "{user}/new.json",
     "--log", "{user}/new.jsonl"]],
+    "reconstruct": [["--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1", "--whole-steps", "0"]],
     "controls": [[*CK, "--clips", "2", "--renders", "{user}/new"]],
     "g2p": [["Hello there, it cost $5."], ["--file", "{user}/text.txt", "--explain"], ["ane", "--lexicon", "{user}/lexicon.tsv",
     "--dialect", "gb"]],

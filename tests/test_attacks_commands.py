@@ -85,6 +85,7 @@ OUTPUTS = [
     ("build", ["vocoder", "--buckets", "20", "--out", "{home}/build"], "KokoroVocoder-tiny-fp16.mlpackage is not replaced"),
     ("quantize", ["--method", "w8", "--build", "{home}/file"], "is a file, not a folder"),
     ("sensitivity", ["--recipe", "{home}/file"], "ends in 'nothing'"),
+    ("reconstruct", ["--method", "w8a8", "--out", "{home}/file"], "is a file, not a folder"),
     ("validate", ["--phonemes", "a", "--save-dir", "{home}/file"], "is a file, not a folder"),
     ("ane", ["{home}/build", "--json", "{home}/thesis"], "not a file that could be replaced"),
     ("ane", ["{home}/build", "--json", "/proc/x.json"], "cannot write /proc/x.json"),

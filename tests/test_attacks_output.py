@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from core import staging
 from core.errors import InputError
 from core.output import PREFIX, check_output, strangers
 from core.staging import recover, staged, staged_together, write_json
@@ -58,6 +59,22 @@ class TestFolders:
             our_folder(aside)
             (tmp_path / "v").mkdir()
             (tmp_path / "v" / "thesis.tex").write_text("years")
+        assert names(tmp_path / "v") == ["thesis.tex"] and names(tmp_path) == ["v"]
+
+    def test_what_came_right_after_the_look_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Between the check and the note of what stood there, it was taken for what had been checked, and removed."""
+        real = staging.check_output
+
+        def looked(target: Path, *given: object) -> Path:
+            place = real(target, *given)
+            if not place.exists():
+                place.mkdir()
+                (place / "thesis.tex").write_text("years")
+            return place
+
+        monkeypatch.setattr(staging, "check_output", looked)
+        with pytest.raises(InputError, match="is not replaced"), staged(tmp_path / "v", of_ours) as aside:
+            our_folder(aside)
         assert names(tmp_path / "v") == ["thesis.tex"] and names(tmp_path) == ["v"]
 
     def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path: Path) -> None:

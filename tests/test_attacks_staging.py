@@ -15,6 +15,7 @@ import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from core import staging
+from core.errors import InputError
 from core.staging import discard, recover, staged, staged_together, write_json
 from mlprogram import scratch as temporary
 from mlprogram.files import aside
@@ -174,8 +175,48 @@ class TestStaging:
         assert bare and not any(bare)
         with Journal.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
             assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {"text": "y"}
-        journal.remove()
+            journal.remove()
         assert not names(tmp_path)
+
+    def test_two_onto_one_output_one_after_the_other(self, tmp_path: Path) -> None:
+        """The second took the folder away under the first, or the first under the second: "cannot use a.wav.parts", exit 2."""
+        parts = tmp_path / "a.wav.parts"
+        with Journal.open(parts, {"text": "x"}, resume=False) as journal:
+            second = subprocess.Popen([sys.executable, "-c", SECOND, str(parts)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+            assert second.stderr.readline() == f"{parts}: process {os.getpid()} writes this output: waiting until it has ended\n"
+            assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
+            journal.remove()
+        assert second.communicate()[1] == "spoke\n" and second.returncode == 0
+        assert not names(tmp_path)
+
+    def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
+        workers = [multiprocessing.get_context("fork").Process(target=_alone, args=(tmp_path, number)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+            assert worker.exitcode == 0
+        assert not names(tmp_path)
+
+    def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
+        parts = tmp_path / "a.wav.parts"
+        killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
+        done = subprocess.run([sys.executable, "-c", killed, str(parts)], cwd=ROOT, check=False)
+        assert done.returncode == -signal.SIGKILL and names(parts) == ["audio.f32", "chunks.jsonl", "owner.lock", "settings.json"]
+        with Journal.open(parts, {"text": "y"}, resume=False):
+            assert json.loads((parts / "settings.json").read_text()) == {"text": "y"}
+
+    @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
+    @pytest.mark.parametrize("resume", [False, True])
+    def test_a_link_among_the_kept_chunks_is_not_followed(self, name: str, resume: bool, tmp_path: Path) -> None:
+        thesis, parts = tmp_path / "thesis.tex", tmp_path / "a.wav.parts"
+        thesis.write_text("mine")
+        parts.mkdir()
+        (parts / "settings.json").write_text('{"text": "x"}')
+        (parts / name).symlink_to(thesis)
+        with pytest.raises(InputError, match=f"its {name} is no file of an interrupted run"):
+            Journal.open(parts, {"text": "x"}, resume)
+        assert thesis.read_text() == "mine"
 
     def test_interrupted_again_while_it_puts_back_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Two signals, seconds apart: the second one ended the putting back, and the old package went with the folder aside."""
@@ -197,6 +238,27 @@ class TestStaging:
         assert len(moved) == 2 and not (tmp_path / "p").exists()
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
+
+
+SECOND = """
+import os, sys
+from pathlib import Path
+from pipeline.journal import Journal
+with Journal.open(Path(sys.argv[1]), {"text": "second"}, resume=False) as journal:
+    journal.remove()
+print("spoke", file=sys.stderr)
+"""
+
+
+def _alone(folder: Path, mine: int) -> None:
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    for _ in range(20):
+        with Journal.open(folder / "p", {"text": mine}, resume=False) as journal:
+            assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
+            assert not (folder / "alone").exists()
+            (folder / "alone").touch()
+            (folder / "alone").unlink()
+            journal.remove()
 
 
 def _pairs(folder: Path, mine: str) -> None:
@@ -289,3 +351,77 @@ def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=heeds)
     assert (done.returncode, done.stderr) == (2, "error: interrupted; nothing was left half-written\n")
     assert (tmp_path / "x.json").read_text() == "old" and names(tmp_path) == ["x.json"]
+
+
+DESTROYED = """
+import os, signal, sys, time
+from core.errors import run_cli
+class Destructor:
+    def __del__(self):
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        time.sleep(5)
+def callback():
+    import cffi
+    ffi = cffi.FFI()
+    @ffi.callback("int(int)")
+    def called(number):
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        time.sleep(5)
+        return number
+    called(1)
+def main(argv):
+    callback() if "callback" in sys.argv else Destructor()
+    time.sleep(30)
+    print("it went on")
+    return 0
+raise SystemExit(run_cli(main, sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("where", ["destructor", "callback"])
+def test_an_interrupt_in_a_destructor_is_one_line_and_not_forgotten(which: str, where: str, tmp_path: Path) -> None:
+    """Ctrl-C in `speak` came in soundfile's destructor: a traceback before the line, and it would have spoken on to the end."""
+    done = _ended([sys.executable, "-c", DESTROYED, which, where], tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: interrupted; nothing was left half-written\n")
+
+
+AT_THE_END = """
+import atexit, os, signal, sys, time
+from core.errors import run_cli
+def last():   # while Python ends, which takes half a second with torch, or as long as some thread
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    time.sleep(20)
+    print("still here", flush=True)
+atexit.register(last)
+def main(argv):
+    os.kill(os.getpid(), signal.SIGINT)
+raise SystemExit(run_cli(main, None))
+"""
+
+
+@pytest.mark.parametrize("second", ["SIGINT", "SIGTERM"])
+def test_a_second_one_while_python_ends_is_no_traceback(second: str, tmp_path: Path) -> None:
+    done = _ended([sys.executable, "-c", AT_THE_END, second], tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: interrupted; nothing was left half-written\n")
+
+
+IMPORTING = """
+import importlib, os, signal, sys
+import kokoro_ane
+importlib.import_module = lambda _: os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+raise SystemExit(kokoro_ane.main(["speak", "hello"]))
+"""
+
+
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
+def test_while_modules_are_imported_it_is_one_line(which: str, tmp_path: Path) -> None:
+    """SIGTERM had Python's own end until the verb's modules were there."""
+    done = _ended([sys.executable, "-c", IMPORTING, which], tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: interrupted; nothing was left half-written\n")
+
+
+def _ended(command: list[str], place: Path) -> subprocess.CompletedProcess:
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    alone = dict(os.environ) | {"TMPDIR": str(place)}
+    return subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False, preexec_fn=heeds)

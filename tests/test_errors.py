@@ -4,7 +4,8 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -47,6 +48,25 @@ def test_bugs_keep_their_traceback(bug: Exception) -> None:
         run_cli(raising(bug), None)
 
 
+def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
+    """A progress bar lived as long as the exception that had gone through it, and wrote an empty line after the error."""
+
+    def bar() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            print("the bar has gone", file=sys.stderr)
+
+    def main(_argv: list[str] | None) -> int:
+        shown = bar()  # a local, which the traceback keeps alive
+        for _ in shown:
+            raise KeyboardInterrupt
+        return 0
+
+    assert run_cli(main, []) == 2
+    assert capsys.readouterr().err == "the bar has gone\nerror: interrupted; nothing was left half-written\n"
+
+
 def killed(left: list[str]) -> Callable[[list[str] | None], int]:
     """A command that gets SIGTERM and has something to clean up."""
 
@@ -63,7 +83,7 @@ def killed(left: list[str]) -> Callable[[list[str] | None], int]:
 def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
     left, of_the_tests = [], signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        assert run_cli(killed(left), None) == 2 and left == ["cleaned up"]
+        assert run_cli(killed(left), []) == 2 and left == ["cleaned up"]
         assert "interrupted" in capsys.readouterr().err
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:

@@ -31,6 +31,7 @@ CLIS = {
     "pipeline.bundle": "pipeline/bundle.py",
     "quantize.apply": "quantize/apply.py",
     "quantize.sensitivity": "quantize/sensitivity.py",
+    "quantize.reconstruct": "quantize/reconstruct.py",
     "eval.quality": "eval/quality.py",
     "eval.release": "eval/release.py",
     "eval.report": "eval/report.py",

@@ -142,7 +142,7 @@ class TestPackage:
             layers = nn.Identity()
 
         layer = dataclasses.make_dataclass("Layer", ["name"])("decode.0.conv1")
-        with pytest.raises(InputError, match="fitted \\(gptq\\) in the literal form only, not in w8"):
+        with pytest.raises(InputError, match="fitted \\(gptq\\) or learned in the literal form only, not in w8"):
             fits((LayerPlan(layer, PaletteWeights(4, gptq=True), False),), Other())  # type: ignore[arg-type]
 
 

@@ -74,6 +74,10 @@ class VocoderPackage:
 @torch.no_grad()
 def render_reference(vocoder: Vocoder | EagerVocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32) -> np.ndarray:
     """The PyTorch render at exact length, no mask: [600 F] in `dtype`."""
+    return vocoder(*(t.to(dtype) for t in reference_arguments(inputs))).flatten().numpy()
+
+
+def reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:
+    """What the PyTorch vocoder takes: asr, F0, energy, style, spectrum, as Vocoder.forward says."""
     asr, f0, energy = inputs.asr[:, :, None], inputs.f0_hz[:, None, None], inputs.energy[:, None, None]
-    tensors = (asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None])
-    return vocoder(*(t.to(dtype) for t in tensors)).flatten().numpy()
+    return asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None]

@@ -1,7 +1,7 @@
 """Decode kokoro-int8 into the user's cache, check it in full, add voices to it.
 
-    python -m core.kokoro_int8                                  # eight English voices
-    python -m core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB: all 54
+python -m core.kokoro_int8                                  # eight English voices
+python -m core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB: all 54
 """
 
 if __package__ in (None, ""):  # run as a file: put the repo root, not core/kokoro_int8/, first on sys.path
