@@ -3,7 +3,7 @@
 
     kernel = convolution(inner=128, out=256, taps=3, dilation=1, tile=48, rows=8)
 
-TVM's default pipeline schedules nothing: real Kokoro's vocoder takes 29 times PyTorch's time. A tile here is some outputs times `tile`
+TVM's default pipeline schedules nothing: 29 times PyTorch's time in a trial on the demo voice. A tile here is some outputs times `tile`
 values of time, held in vector registers while the products of up to LONGEST_SUM inputs are added; more inputs are further partial sums,
 because float32 loses 14 dB of the waveform where 2,816 products are added one after another.
 Buffers stay below 1 KB: larger ones TVM takes from the heap, and LLVM then writes the accumulators back at every product.
