@@ -57,6 +57,12 @@ def tail_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tail", action=_Form, choices=places, default=places[0], help="who computes conv_post and the inverse STFT")
 
 
+def settings_argument(parser: argparse.ArgumentParser) -> None:
+    """--set, beside a --method: quantize.methods.with_settings reads it."""
+    said = "a trial: another value for a setting of the method's activations; give what it makes a folder of its own"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=said)
+
+
 class _Form(argparse.Action):
     """--form and --tail in any order: together they name one of FORMS."""
 

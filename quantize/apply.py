@@ -21,7 +21,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument
+from core.arguments import checkpoint_argument, form_argument, settings_argument
 from core.config import not_releasable
 from core.contract import LITERAL
 from core.errors import EXIT_GOOD, InputError, run_cli
@@ -48,14 +48,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtime", choices=(PACKAGES, "onnx"), default=PACKAGES, help="whose file (default: %(default)s)")
     parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
     parser.add_argument("--reconstruction", type=Path, metavar="FOLDER", help="what quantize.reconstruct has learned (default: nothing)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="a trial: another value for a setting of the method's activations; use a --build of its own",
-    )
+    settings_argument(parser)
     return parser.parse_args(argv)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -73,7 +74,7 @@ class Learner:
         """Minutes on real Kokoro: ranges, and moments where palettes are fitted."""
         plain = Vocoder.of(checkpoint)
         exact, student = _student(checkpoint, plain, method, recipe)
-        voices = [list(tuning_sentences(checkpoint, plain, shift)) for shift in range(plan.voices)]
+        voices = [list(islice(tuning_sentences(checkpoint, plain, shift), plan.clips)) for shift in range(plan.voices)]
         last = max(1, len(voices[0]) // plan.held)
         learned = [clip for sentences in voices for clip in sentences[:-last]]
         held = tuple(excerpt(clip, 0, min(plan.held_frames, clip.frames)) for clip in voices[0][-last:])

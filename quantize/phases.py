@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MOST_STEPS = 100_000
+FEWEST_CLIPS = 2
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class LearningPlan:
     """How long and how fast. Rates are in steps of a grid and fall to nothing along a cosine.
 
     dropped: share of an input that is not rounded while blocks are learned. voices: how many each sentence is learned in. held: one in
-    so many of the tuning set's sentences, its last ones, which only decide. Excerpts: long ones for the decoder's blocks, which have one
+    so many of the tuning set's sentences, its last ones, which only decide. clips: how many of them, all where it is None. Excerpts: long ones for the decoder's blocks, which have one
     column a frame.
     """
 
@@ -28,6 +29,7 @@ class LearningPlan:
     decoder_frames: int = 400
     generator_frames: int = 60
     held_frames: int = 240
+    clips: int | None = None
     seed: int = 0
 
     def as_dict(self) -> dict[str, Any]:

@@ -19,11 +19,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument, seed_argument
+from core.arguments import checkpoint_argument, form_argument, seed_argument, settings_argument
 from core.contract import LITERAL
 from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
-from quantize.methods import method_named
-from quantize.phases import MOST_STEPS, LearningPlan
+from quantize.methods import method_named, with_settings
+from quantize.phases import FEWEST_CLIPS, MOST_STEPS, LearningPlan
 
 if TYPE_CHECKING:
     from quantize.learner import Outcome
@@ -40,6 +40,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     form_argument(parser)
     parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
     parser.add_argument("--out", type=Path, help="folder of what is learned (default: build/reconstruction/NAME-METHOD)")
+    settings_argument(parser)
+    parser.add_argument("--clips", type=int, help="sentences of the tuning set to learn from and to decide on (default: all)")
     parser.add_argument("--block-steps", type=int, default=plan.block_steps, help="of each block, 0: none (default: %(default)s)")
     parser.add_argument("--whole-steps", type=int, default=plan.whole_steps, help="end to end, 0: none (default: %(default)s)")
     parser.add_argument("--block-rate", type=float, default=plan.block_rate, help="in steps of a grid (default: %(default)s)")
@@ -56,8 +58,11 @@ def plan_of(arguments: argparse.Namespace) -> LearningPlan:
     for name in ("block_rate", "whole_rate"):
         if not 0.0 < getattr(arguments, name) <= 1.0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(arguments, name)}: above 0, up to 1 step of a grid")
+    if arguments.clips is not None and arguments.clips < FEWEST_CLIPS:
+        raise InputError(f"--clips {arguments.clips}: give {FEWEST_CLIPS} or more, some to learn from and some to decide on")
     rates = {"block_rate": arguments.block_rate, "whole_rate": arguments.whole_rate}
-    return LearningPlan(block_steps=arguments.block_steps, whole_steps=arguments.whole_steps, seed=arguments.seed, **rates)
+    steps = {"block_steps": arguments.block_steps, "whole_steps": arguments.whole_steps}
+    return LearningPlan(**steps, **rates, clips=arguments.clips, seed=arguments.seed)
 
 
 def print_report(outcome: "Outcome", folder: Path) -> None:
@@ -86,7 +91,8 @@ def run(argv: list[str] | None) -> int:
     from core.output import check_output
     from quantize.recipe import recipe_for
 
-    method, checkpoint = method_named(arguments.method).in_form(arguments.form), open_checkpoint(arguments.checkpoint)
+    method = with_settings(method_named(arguments.method), arguments.settings).in_form(arguments.form)
+    checkpoint = open_checkpoint(arguments.checkpoint)
     level = "-".join((checkpoint.name, *(() if arguments.form == LITERAL else (arguments.form,)), method.name))
     folder = arguments.out or Path("build") / "reconstruction" / level
     check_output(folder / "x.npz")

@@ -148,7 +148,7 @@ _LIST = (
     Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.8", "--recipe", "{user}/new.json", "--log",
         "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
     Writer("reconstruct", "quantize.reconstruct", ("--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1",
-        "--whole-steps", "1"), ("new/encode.phase.npz", "new/whole.phase.npz"), (0, 1)),
+        "--whole-steps", "1", "--clips", "2", "--set", "clips=2"), ("new/encode.phase.npz", "new/whole.phase.npz"), (0, 1)),
     Writer("controls", "eval.controls", (*CK, "--clips", "1", "--renders", "{user}/renders"), ("renders/judged-00.npz",), (0, 1)),
     Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json",
         "{user}/new.json", "--plot", "{user}/new.png"), ("new.json", "new.png")),

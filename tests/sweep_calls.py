@@ -55,7 +55,8 @@ CALLS: dict[str, list[list[str]]] = {
     "bundle": [[*CK, *B, "--out", "{user}/new-tiny"], [*CK, *B], ["--verify", "{user}/build/bundle-tiny-fp16"]],
     "sensitivity": [[*CK, *B, "--recipe", "{user}/new.json", "--clips", "1"], [*CK, *B, "--size", "0.5", "--recipe", "{user}/new.json",
     "--log", "{user}/new.jsonl"]],
-    "reconstruct": [["--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1", "--whole-steps", "0"]],
+    "reconstruct": [["--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1", "--whole-steps", "0",
+    "--clips", "2", "--set", "clips=2"]],
     "controls": [[*CK, "--clips", "2", "--renders", "{user}/new"]],
     "g2p": [["Hello there, it cost $5."], ["--file", "{user}/text.txt", "--explain"], ["ane", "--lexicon", "{user}/lexicon.tsv",
     "--dialect", "gb"]],
@@ -70,6 +71,7 @@ CALLS: dict[str, list[list[str]]] = {
     "mlprogram.__main__": [["rules"], ["rules", "--check", "{repository}/docs/neural-engine.md"]],
     "kokoro_ane": [["doctor", *B], ["g2p", "hello"]],
 }  # fmt: skip
+TRAINING = {"reconstruct"}  # takes as long as its steps say
 SELDOM = {"bundle": 0.3, "release": 0.5, "vectors": 0.5, "validate": 0.5}  # good ones take seconds
 OUTPUTS = (
     "-o",

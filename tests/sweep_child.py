@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.sweep_calls import CALLS, Case
+from tests.sweep_calls import CALLS, TRAINING, Case
 
 ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # .parts, .jsonl: chunks of a book, measured layers, as they come
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
@@ -102,7 +102,7 @@ def forked(case: Case, root: Path, limit_s: float) -> Ended:
         slow = _wait(child, limit_s)
         said = "" if slow else pipe.read()
     if slow:
-        return Ended(WORK if slow == "works" and case.command not in CALLS else HANG, trace=KILLED)
+        return Ended(WORK if slow == "works" and (case.command not in CALLS or case.command in TRAINING) else HANG, trace=KILLED)
     return Ended(**json.loads(said)) if said else Ended(CRASH)
 
 

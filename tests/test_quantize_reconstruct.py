@@ -1,6 +1,7 @@
 """Reconstruction: the student begins as the level rounds, learning lowers its loss, a resumed run is the same, the package holds it."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from quantize.build import build_compressed
 from quantize.layers import program_layers
 from quantize.learned import WEIGHT, Integers, Palette, Rounding, Student
 from quantize.learned_folder import LEARNED, Kept, Learned, LearnedPalette, identity_of, read_learned
-from quantize.learner import START, Learner, Outcome, Phase
+from quantize.learner import BLOCKS, START, Learner, Outcome, Phase
 from quantize.losses import relative_error, sound_error
 from quantize.palette import palette
 from quantize.phases import LearningPlan
@@ -217,6 +218,8 @@ class TestBadInput:
         ("flags", "said"),
         [
             (["--method", "w8a8", "--block-steps", "-1"], "--block-steps -1: give 0 to"),
+            (["--method", "w8a8", "--clips", "1"], "--clips 1: give 2 or more"),
+            (["--method", "w8a8", "--set", "clip=2"], "--set clip=2: give KEY=VALUE"),
             (["--method", "w8a8", "--whole-rate", "0"], "--whole-rate 0.0: above 0"),
             (["--method", "w8a8", "--recipe", "x.json"], "takes no recipe"),
             (["--method", "mixed", "--recipe", "missing.json"], "missing.json"),
@@ -226,6 +229,14 @@ class TestBadInput:
         assert main([*flags, "--checkpoint", str(tiny_checkpoint.folder)]) == 2
         said_last = capfd.readouterr().err.strip().splitlines()[-1]
         assert said_last.startswith("error: ") and said in said_last
+
+    def test_as_a_user_runs_it(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        few = ["--block-steps", "1", "--whole-steps", "0", "--clips", "2", "--set", "clips=2"]
+        assert main(["--method", "w8a8", "--checkpoint", str(built[0].folder), "--out", str(tmp_path), *few]) in (0, 1)
+        said = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert list(said["phases"]) == [START, BLOCKS]
+        assert (tmp_path / LEARNED).exists() == (said["kept"] == BLOCKS)
+        assert len(list(tmp_path.glob("*.phase.npz"))) == len(blocks(Vocoder.of(built[0])))
 
     def test_apply_wants_a_finished_one(self, copied: tuple[Checkpoint, Path], capfd: pytest.CaptureFixture[str]) -> None:
         checkpoint, build = copied
