@@ -14,9 +14,9 @@ FEWEST_CLIPS = 2
 class LearningPlan:
     """How long and how fast. Rates are in steps of a grid and fall to nothing along a cosine.
 
-    dropped: share of an input that is not rounded while blocks are learned. voices: how many each sentence is learned in. held: one in
-    so many of the tuning set's sentences, its last ones, which only decide. clips: how many of them, all where it is None. Excerpts: long ones for the decoder's blocks, which have one
-    column a frame.
+    dropped: share of an input that is not rounded while blocks are learned. clips: how many of the tuning set's sentences, all where it is
+    None. voices: how many each is learned in. held: one in so many, the last ones, which only decide. Excerpts: long ones for the decoder's
+    blocks, which have one column a frame.
     """
 
     block_steps: int = 100
