@@ -41,6 +41,7 @@ OWN = {  # file: kinds that it does itself, and why
     "core/training/state.py": ("tensors", "the state of one's own training, no pickled code"),
     "core/corpus.py": ("tensors", "sentences of the repository, no pickled code"),
     "core/pte_file.py": ("writing", "into the path aside that its builder gives"),
+    "core/delegate_file.py": ("writing", "into the path aside that its command gives, and a temporary folder beside it"),
     "core/kokoro_int8/archive.py": ("writing", "members of an archive into its scratch folder"),
     "g2p/weights.py": ("tensors", "bundled, by hash"),
     "g2p/tagger/model.py": ("json", "tensors", "bundled, by hash"),

@@ -1,0 +1,127 @@
+"""The packages of a bundle in one .pte, for apps that run ExecuTorch: its Core ML delegate gets what was judged, byte for byte.
+
+    python -m pipeline.delegate build/bundle-demo-p6 [--out build/bundle-demo-p6.pte]
+
+Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies between them is the conductor's
+(docs/conductor.md). The bundle is verified first; the packages are taken out of the written file again and compared. The delegate itself
+runs on Apple's systems only. Exit 0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. The last line of
+stdout is one JSON object.
+"""
+
+if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
+    import pathlib
+    import sys
+
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.config import not_releasable
+from core.errors import EXIT_GOOD, CheckFailed, InputError, run_cli
+from pipeline.runtimes import check_runtime, level_for
+
+if TYPE_CHECKING:
+    from core.manifest import Manifest
+
+RUNTIME, SUFFIX = "executorch", ".pte"
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="pipeline.delegate", description=__doc__.splitlines()[0])
+    parser.add_argument("bundle", type=Path, help="folder that pipeline.bundle wrote")
+    parser.add_argument("--out", type=Path, help="file to write (default: BUNDLE.pte)")
+    return parser.parse_args(argv)
+
+
+def file_for(arguments: argparse.Namespace, data: dict[str, Any]) -> Path:
+    """Where the file goes. InputError for a name that hides that it is not releasable."""
+    bundle = arguments.bundle.resolve()
+    out: Path = arguments.out or bundle.with_name(f"{bundle.name}{SUFFIX}")
+    name = data["checkpoint"]["name"]
+    if not data["releasable"] and name not in out.name:
+        raise InputError(f"{name} is not releasable and its file has to say so: --out {out.with_name(f'{name}-{out.name}')}")
+    return out
+
+
+def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
+    """The encoder's and the vocoder's. InputError for a bundle of another runtime's files."""
+    from core.manifest import Manifest
+
+    manifests = [Manifest.load(bundle / entry["file"]) for entry in (*data["encoder"], data["vocoder"])]
+    other = next((manifest.package for manifest in manifests if not manifest.package.endswith(".mlpackage")), None)
+    if other is not None:
+        raise InputError(f"{bundle} holds {other}: only Core ML packages can be delegated to Core ML")
+    return manifests
+
+
+def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
+    """Rows of the table: each method's package is the bundle's. CheckFailed where one is not."""
+    from core.delegate_file import packages_in, signatures
+    from core.export import package_sha256
+
+    wanted = {signature.name: (manifest, inside, signature) for manifest in manifests for inside, signature in signatures(manifest)}
+    rows = []
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        found = packages_in(path, Path(folder))
+        for name, (manifest, inside, signature) in wanted.items():
+            same = name in found and package_sha256(found[name].package) == manifest.package_sha256 and found[name].function == inside
+            if not same:
+                raise CheckFailed(f"method {name} does not hold {manifest.package}; nothing was kept")
+            lengths = {length: list(ends) for length, ends in signature.lengths.items()}
+            package = {"package": manifest.package, "package_sha256": manifest.package_sha256, "function": inside}
+            takes = {"inputs": list(signature.program.inputs), "outputs": list(signature.program.outputs), "lengths": lengths}
+            rows.append({"method": name} | package | takes)
+    return rows
+
+
+def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> None:
+    """Human table, then one JSON line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    size = path.stat().st_size
+    table = Table(title=f"{path}  {size / 1e6:.1f} MB", title_justify="left")
+    for heading in ("method", "inputs, in this order", "lengths", "package, byte for byte"):
+        table.add_column(heading)
+    for row in rows:
+        lengths = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
+        table.add_row(row["method"], ", ".join(row["inputs"]), lengths, row["package"])
+    Console().print(table)
+    if not data["releasable"]:
+        print(not_releasable(data["checkpoint"]["name"]))
+    print(json.dumps({"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}))
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    check_runtime(RUNTIME, level_for(RUNTIME, ""))
+    from core.delegate_file import write
+    from core.output import check_output
+    from core.staging import staged
+    from pipeline.bundle_files import verify_bundle
+
+    data, _ = verify_bundle(arguments.bundle)
+    out = check_output(file_for(arguments, data), suffixes=(SUFFIX,))
+    manifests = manifests_of(arguments.bundle, data)
+    with staged(out) as aside:
+        write(manifests, aside)
+        rows = compare(aside, manifests)
+    print_report(out, rows, data)
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    from pipeline.delegate import main  # one module identity, however it was started
+
+    raise SystemExit(main())
