@@ -59,8 +59,9 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """A sentence in one voice: phonemes, voice [510, 1, 256], seed; every tensor of PyTorch's chain."""
+    """A sentence in one voice: text, phonemes, voice [510, 1, 256], seed; every tensor of PyTorch's chain."""
 
+    text: str
     phonemes: str
     voice: np.ndarray
     seed: int
@@ -84,14 +85,18 @@ def said(checkpoint: Checkpoint, texts: Iterable[str], voices: tuple[str, ...], 
         name = voices[index % len(voices)]
         phonemes, voice = read["gb" if name.startswith("b") else "us"].phonemize(text).phonemes, packs[name]
         chain = Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder)
-        found.append(Said(phonemes, voice, index, run(STEPS, chain, begin(phonemes, 1.0, index))))
+        found.append(Said(text, phonemes, voice, index, run(STEPS, chain, begin(phonemes, 1.0, index))))
     return found
 
 
-def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said], with_pesq: bool) -> dict[str, Any]:
-    """Durations changed, worst dB of each function on the reference's own inputs, values that are not finite, PESQ of the whole chain."""
+def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said], heard: frozenset[str]) -> dict[str, Any]:
+    """Durations changed, worst dB of each function on the reference's own inputs, values that are not finite.
+
+    `heard`: of "pesq" and "words", what is also asked of the vocoder's audio.
+    """
     opened = open_runtime(row.runtime, row.request(checkpoint, build))
     changed, unfinite, worst, pesq = 0, 0, dict.fromkeys(("duration", "prosody", "vocoder"), float("inf")), []
+    errors = words = 0
     for sentence in sentences:
         chain, wanted = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder), sentence.tensors
         own = run(ENCODER_STEPS, chain, sentence.given)
@@ -103,8 +108,11 @@ def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said],
         unfinite += sum(int((~np.isfinite(array)).sum()) for array in found.values())
         for name, function in COMPARED.items():
             worst[function] = min(worst[function], snr_db(wanted[name], found[name]))
-        if with_pesq:
+        if "pesq" in heard:
             pesq.append(_pesq(wanted["waveform"], voiced["waveform"]))
+        if "words" in heard:
+            wrong, spoken = _words(sentence.text, voiced["waveform"])
+            errors, words = errors + wrong, words + spoken
     tokens = sum(len(sentence.tensors["ids"]) for sentence in sentences)
     figures = {
         "sentences": len(sentences),
@@ -113,7 +121,7 @@ def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said],
         "not_finite": unfinite,
         "bytes": size(opened, build),
     }
-    return figures | {f"{name}_db": value for name, value in worst.items()} | {"pesq": min(pesq) if pesq else None}
+    return figures | {f"{name}_db": value for name, value in worst.items()} | {"pesq": min(pesq) if pesq else None, "wer": errors / words if words else None}
 
 
 def float64(checkpoint: Checkpoint, sentences: list[Said]) -> dict[str, Any]:
@@ -137,6 +145,15 @@ def _pesq(reference: np.ndarray, test: np.ndarray) -> float:
     from eval.metrics.trial import Trial
 
     return pesq_wb(Trial(reference, test))
+
+
+def _words(text: str, waveform: np.ndarray) -> tuple[int, int]:
+    """Errors of pocketsphinx against the text, and its words."""
+    from eval.metrics.words import words_heard, words_of
+    from g2p.rates import edit_distance
+
+    wanted = words_of(text)
+    return edit_distance(words_heard(waveform.reshape(-1)), wanted), len(wanted)
 
 
 def size(opened: Any, build: Path) -> int:

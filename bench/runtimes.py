@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m bench.runtimes --checkpoint kokoro-int8 [--rows onnx,mlprogram:fp16,mlprogram:fp16:host] [--write]
 
 Per row: tokens whose duration changed, worst SNR of duration (hidden, text), prosody (F0, energy) and vocoder on the reference's inputs,
-PESQ of the vocoder's audio, real-time factor of the chain on one thread (process time, rows in turns), CPU time to open and peak memory in
+PESQ and misheard words of the vocoder's audio, real-time factor of the chain on one thread (process time, rows in turns), CPU time to open and peak memory in
 a process of its own, bytes on disk. Exit 0: durations equal and float32 rows at 100 dB or more; 1: not. The last line of stdout is one
 JSON object. --write puts the table into docs/runtimes.md.
 """
@@ -28,7 +28,7 @@ VOICES = 5
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "runtimes.md"
 BEGIN, END = "<!-- parity: python -m bench.runtimes -->", "<!-- end of parity -->"
 HEADINGS = (
-    "runtime", "level", "form", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst",
+    "runtime", "level", "form", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst", "words wrong, %",
     "real-time factor", "opens in CPU s", "peak MB", "MB on disk", "PyTorch loaded",
 )  # fmt: skip
 
@@ -44,6 +44,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="best of so many (default: %(default)s)")
     parser.add_argument("--float64", action="store_true", help="also PyTorch's vocoder in float64: how far its float32 is from exact")
     parser.add_argument("--pesq", action="store_true", help="also PESQ: 0.3 s a sentence")
+    parser.add_argument("--words", action="store_true", help="also the words that pocketsphinx mishears: 1 s a sentence")
     parser.add_argument("--write", action="store_true", help="put the table into docs/runtimes.md")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -65,10 +66,11 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     sentences = said(checkpoint, texts[: arguments.sentences], voices)
     rows = [Row.parse("torch"), *wanted]
     seconds = speeds(rows, checkpoint, arguments.build, sentences[: arguments.timed], arguments.rounds) if arguments.timed else {}
+    heard = frozenset(name for name in ("pesq", "words") if getattr(arguments, name))
     found = []
     for row in rows:
         named = {"runtime": row.runtime, "level": row.level, "form": row.form, "voices": len(voices), "checkpoint": checkpoint.name}
-        figures = parity(row, checkpoint, arguments.build, sentences, arguments.pesq)
+        figures = parity(row, checkpoint, arguments.build, sentences, heard)
         found.append(named | figures | {"rtf": seconds.get(str(row))} | alone(row, source_name(checkpoint), arguments.build))
     if arguments.float64:
         found.append({"runtime": "torch", "level": "fp64", **float64(checkpoint, sentences)})
@@ -84,7 +86,9 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     disk = f"{row['bytes'] / 1e6:.1f}" if row.get("bytes") else ""
     changed = f"{row['durations_changed']} of {row['tokens']}" if "tokens" in row else ""
     first = (row["runtime"], row.get("level", ""), row.get("form", ""), str(row.get("sentences", "")), changed)
-    return (*first, *decibels, _number(row.get("pesq"), ".2f"), *numbers, disk, {True: "yes", False: "no"}.get(row.get("pytorch"), ""))
+    wer = row.get("wer")
+    heard = (_number(row.get("pesq"), ".2f"), "" if wer is None else f"{100 * wer:.1f}")
+    return (*first, *decibels, *heard, *numbers, disk, {True: "yes", False: "no"}.get(row.get("pytorch"), ""))
 
 
 DECIBELS = ("duration_db", "prosody_db", "vocoder_db")

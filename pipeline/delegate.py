@@ -87,7 +87,7 @@ def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -
     size = path.stat().st_size
     table = Table(title=f"{path}  {size / 1e6:.1f} MB", title_justify="left")
     for heading in ("method", "inputs, in this order", "lengths", "package, byte for byte"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for row in rows:
         lengths = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
         table.add_row(row["method"], ", ".join(row["inputs"]), lengths, row["package"])
