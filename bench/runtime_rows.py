@@ -121,7 +121,8 @@ def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said],
         "not_finite": unfinite,
         "bytes": size(opened, build),
     }
-    return figures | {f"{name}_db": value for name, value in worst.items()} | {"pesq": min(pesq) if pesq else None, "wer": errors / words if words else None}
+    found = {"pesq": min(pesq) if pesq else None, "wer": errors / words if words else None}
+    return figures | {f"{name}_db": value for name, value in worst.items()} | found
 
 
 def float64(checkpoint: Checkpoint, sentences: list[Said]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python -m bench.runtimes --checkpoint kokoro-int8 [--rows onnx,mlprogram:fp16,mlprogram:fp16:host] [--write]
 
 Per row: tokens whose duration changed, worst SNR of duration (hidden, text), prosody (F0, energy) and vocoder on the reference's inputs,
-PESQ and misheard words of the vocoder's audio, real-time factor of the chain on one thread (process time, rows in turns), CPU time to open and peak memory in
-a process of its own, bytes on disk. Exit 0: durations equal and float32 rows at 100 dB or more; 1: not. The last line of stdout is one
+PESQ and misheard words of the vocoder's audio, real-time factor of the chain on one thread (process time, rows in turns), CPU time to open
+and peak memory in a process of its own, bytes on disk. Exit 0: durations equal and float32 rows at 100 dB or more; 1: not. The last line of stdout is one
 JSON object. --write puts the table into docs/runtimes.md.
 """
 
@@ -28,7 +28,8 @@ VOICES = 5
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "runtimes.md"
 BEGIN, END = "<!-- parity: python -m bench.runtimes -->", "<!-- end of parity -->"
 HEADINGS = (
-    "runtime", "level", "form", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst", "words wrong, %",
+    "runtime", "level", "form", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst",
+    "words wrong, %",
     "real-time factor", "opens in CPU s", "peak MB", "MB on disk", "PyTorch loaded",
 )  # fmt: skip
 

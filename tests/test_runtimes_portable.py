@@ -214,7 +214,8 @@ def test_parity_table_of_a_runtime(tiny_checkpoint: Checkpoint, build: Path) -> 
 
     sentences = said(tiny_checkpoint, ["Hello there.", "It is late."], tiny_checkpoint.voices[:2])
     row = Row.parse("onnx")
-    figures = {"runtime": "onnx", "level": row.level, "form": row.form} | parity(row, tiny_checkpoint, build, sentences, frozenset({"words"}))
+    figures = parity(row, tiny_checkpoint, build, sentences, frozenset({"words"}))
+    figures |= {"runtime": "onnx", "level": row.level, "form": row.form}
     assert figures["wer"] > 0.5  # random weights say nothing
     assert figures["durations_changed"] == 0 and figures["not_finite"] == 0 and figures["vocoder_db"] >= 100 and figures["bytes"] > 0
     figures |= {"duration_db": 120.0, "prosody_db": 110.0, "voices": 2, "checkpoint": "tiny"}
@@ -223,7 +224,8 @@ def test_parity_table_of_a_runtime(tiny_checkpoint: Checkpoint, build: Path) -> 
         not good(figures | {"durations_changed": 1}) and not good(figures | {"vocoder_db": 99.0}) and not good(figures | {"not_finite": 1})
     )
     page = placed(f"before\n{BEGIN}\nold\n{END}\nafter", [figures])
-    assert page.startswith("before\n") and page.endswith("\nafter") and "| onnx | fp32 |" in page and f"{100 * figures['wer']:.1f}" in page and "old" not in page
+    assert page.startswith("before\n") and page.endswith("\nafter") and "old" not in page
+    assert "| onnx | fp32 |" in page and f"| {100 * figures['wer']:.1f} |" in page
     with pytest.raises(InputError, match="unknown runtime 'onyx'"):
         Row.parse("onyx:fp32")
 
