@@ -4,8 +4,8 @@
 
 Per row: tokens whose duration changed, worst SNR of duration (hidden, text), prosody (F0, energy) and vocoder on the reference's inputs,
 PESQ and misheard words of the vocoder's audio, real-time factor of the chain on one thread (process time, rows in turns), CPU time to open
-and peak memory in a process of its own, bytes on disk. Exit 0: durations equal and float32 rows at 100 dB or more; 1: not. The last line of stdout is one
-JSON object. --write puts the table into docs/runtimes.md.
+and peak memory in a process of its own, bytes on disk. Exit 0: durations equal and float32 rows at 100 dB or more; 1: not. The last line
+of stdout is one JSON object. --write puts the table into docs/runtimes.md.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not bench/, first on sys.path

@@ -1,7 +1,7 @@
 """Text to samples in one call, for a notebook or a test of one's own.
 
-from pipeline import speak
-samples, rate_hz = speak("The ferry crossed the harbour.", voice="af_heart")      # [samples] float32, 24000
+    from pipeline import speak
+    samples, rate_hz = speak("The ferry crossed the harbour.", voice="af_heart")      # [samples] float32, 24000
 """
 
 from pathlib import Path

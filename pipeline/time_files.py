@@ -1,7 +1,7 @@
 """A file of times by its suffix: .json (pipeline/timestamps.py), or subtitles as .srt or .vtt (pipeline/subtitles.py).
 
-with times_to(Path("words.json"), text) as stamps:
-    stamps.add(speech)
+    with times_to(Path("words.json"), text) as stamps:
+        stamps.add(speech)
 """
 
 import contextlib
