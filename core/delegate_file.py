@@ -185,7 +185,10 @@ def _shapes_only(signature: Signature) -> "nn.Module":
 
 
 def packages_in(path: Path, folder: Path) -> dict[str, Delegated]:
-    """Take the packages out: what each method calls. InputError for a file that is none of these."""
+    """Take the packages out of a file that `write` wrote: what each method calls. InputError for one of another kind.
+
+    For one's own files: ExecuTorch's reader does not look where the names inside lead.
+    """
     from executorch.exir._serialize._program import deserialize_pte_binary
 
     try:
