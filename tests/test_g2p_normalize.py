@@ -36,6 +36,11 @@ def test_written_cases(category: str, cases: list[Case]) -> None:
     ("text", "spoken"),
     [
         ("500mg twice/day", "five hundred milligrams twice per day"),
+        ("He's 6ft 2in tall, 6 ft in the air", "He's six feet two inches tall , six feet in the air"),
+        ("a 2in pipe and a 2 in 3 chance", "a two inch pipe and a two in three chance"),
+        ("11st 6lb, 12 st 4 lb, the 21st", "eleven stone six pounds , twelve stone four pounds , the twenty first"),
+        ("up 3% y/y, 1% Q/Q, 5 m/s", "up three percent year over year , one percent quarter over quarter , five meters per second"),
+        ("₹5 crore, ₹2 lakh", "five crore rupees , two lakh rupees"),
         ("a 500mg dose", "a five hundred milligram dose"),
         ("3x a week", "three times a week"),
         ("a 5¢ coin", "a five cent coin"),

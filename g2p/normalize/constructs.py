@@ -11,6 +11,7 @@ import re
 from g2p.normalize.number_words import cardinal, decimal, ordinal, plural
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES
+from g2p.result import GB
 
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 _ROADS = (
@@ -37,6 +38,8 @@ GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
 PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
 HIDDEN = re.compile(r"\.(?=[a-z][a-z_]{2,30}(?!\w))")
 SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
+PERIODS = {"y": "year", "q": "quarter", "m": "month", "w": "week"}
+COMPARED = re.compile(r"([yqmwYQMW])/\1(?![\w/])")  # one with the same a year before
 NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
 ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
 _BOOKS = (
@@ -187,6 +190,16 @@ def sections(scan: Scan, position: int) -> int:
     name = SYMBOL_NAMES["§"] if match[1][0] == "§" else "paragraph"
     scan.say(name + "s" * (len(match[1]) == 2), position, match.end(1))
     return match.end(1)
+
+
+def compared(scan: Scan, position: int) -> int:
+    """y/y, q/q, m/m: year over year; on in British."""
+    match = COMPARED.match(scan.text, position)
+    if not match or scan.text[position - 1 : position].isalnum():
+        return position
+    period = PERIODS[match[1].lower()]
+    scan.say(f"{period} {'on' if scan.dialect == GB else 'over'} {period}", position, match.end())
+    return match.end()
 
 
 def noon(scan: Scan, position: int) -> int:

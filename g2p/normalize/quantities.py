@@ -40,6 +40,7 @@ SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
+INCHES = re.compile(r"(?P<gap>)(?P<unit>in)(?![\w^°'.])")  # joined
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 _DOTTED = "Tbsp Tsp bbl pts tsp tbsp oz lb lbs ft in yd yds mi gal qt min mins sec secs hr hrs yr yrs sq deg fl"
 DOTTED_UNITS = frozenset(("fl. oz", *_DOTTED.split()))
@@ -48,6 +49,9 @@ SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
 PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
+FEET_BEFORE = re.compile(r"\d\s?(?:ft\.?|feet|foot)\s?\d{1,2}(?:\.\d+|½)?$")  # 6ft 2in
+STONE_POUNDS = re.compile(r"(\d{1,2})\s?st\.?(?=\s?\d{1,2}(?:\.\d|½)?\s?lbs?\b)")
+STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
@@ -63,7 +67,7 @@ _NUMBERED = (
     "stand track question item"
 )
 NUMBERED = frozenset(_NUMBERED.split())  # nouns whose numbers take letters
-JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|ml|mL)$")
+JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|in|ml|mL)$")
 _BEHIND = (
     "north south east west thick thicker heavier taller longer lighter wider faster slower daily total each weekly onwards further ahead "
     "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among "
@@ -141,7 +145,7 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
 
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
-    match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position)
+    match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position) or INCHES.match(scan.text, position)
     if match and not match["gap"] and match["unit"] in LETTER_UNITS and scan.previous_word() in NUMBERED:  # exit 12A, Section 8A
         return None
     if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC | {"by"}:  # two 2s
@@ -182,7 +186,8 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
     if match["unit"] != "in" and attributive(scan, match.end()):  # a 90 min film, a 15 A breaker
         return True
     if match["unit"] == "in":
-        return not joined and re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after) is not None
+        inches = re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after)
+        return joined or inches is not None or FEET_BEFORE.search(scan.text, max(0, match.start() - 20), match.start()) is not None
     return joined or re.match(r"\s*(?:$|[,;:.)])", after) is not None
 
 
@@ -221,6 +226,15 @@ def feet(scan: Scan, position: int) -> int:
         scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
         return match.end()
     return position
+
+
+def stone(scan: Scan, position: int) -> int:
+    """12st 6lb, and 12st alone, which is no ordinal."""
+    match = STONE_POUNDS.match(scan.text, position) or STONE_ALONE.match(scan.text, position)
+    if not match or (match.re is STONE_ALONE and ordinal(int(match[1]), scan.dialect).endswith("first")):
+        return position
+    scan.say(f"{cardinal(int(match[1]), scan.dialect)} stone", position, match.end())
+    return match.end()
 
 
 def nth(scan: Scan, position: int) -> int:
