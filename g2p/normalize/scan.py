@@ -10,6 +10,7 @@ A handler that does not apply answers its own position; the first that moves on 
 import re
 
 import g2p.normalize.abbreviations as abbreviations
+import g2p.normalize.bare_units as bare_units
 import g2p.normalize.constructs as constructs
 import g2p.normalize.dates as dates
 import g2p.normalize.markup as markup
@@ -43,6 +44,7 @@ TRIGGERS = (
     | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES
     | frozenset(RESPELLED)
     | frozenset(constructs.BOOKS)
+    | bare_units.MEASURES
     | frozenset(("UTC", "GMT"))
 )
 
@@ -54,6 +56,8 @@ LETTER: tuple[Handler, ...] = (
     notation.formula,
     words.chat,
     constructs.compared,
+    bare_units.unit,
+    bare_units.side,
     constructs.noon,
     constructs.zone,
     constructs.verse,
@@ -131,6 +135,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "|": (markup.markup,),
     ">": (markup.markup,),
     "=": (markup.markup,),
+    "≈": (bare_units.about,),
     "½": (quantities.fraction,),
     **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
 }
