@@ -65,10 +65,11 @@ def signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
         inputs, outputs = (tensors[name] if several else tensors for tensors in (manifest.inputs, manifest.outputs))
         program = Program(manifest.package_path, function=inside)
         signature = Signature(manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name, program, inputs, outputs)
-        unknown = [dim for spec in outputs.values() for dim in spec["shape"] if sizes((dim,), dict.fromkeys(signature.lengths, 1)) is None]
-        if unknown:
-            told = f"no input says how long {unknown[0]!r} of its output is; a tail on the host cannot be delegated"
-            raise InputError(f"{manifest.path}: {told}")
+        try:
+            for spec in outputs.values():
+                sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
+        except InputError as problem:
+            raise InputError(f"{manifest.path}: of an output, {problem}; a tail on the host cannot be delegated") from None
         yield inside, signature
 
 
@@ -166,7 +167,7 @@ def _shapes_only(signature: Signature) -> "nn.Module":
     """What the delegate's call is traced with: zeros of the outputs' shapes."""
     import torch
 
-    places = {}
+    places: dict[str, tuple[int, int]] = {}
     for place, name in enumerate(signature.program.inputs):
         places |= {dim: (place, axis) for axis, dim in enumerate(signature.inputs[name]["shape"]) if isinstance(dim, str)}
 
@@ -175,7 +176,7 @@ def _shapes_only(signature: Signature) -> "nn.Module":
 
         def forward(self, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Lengths are read off the inputs."""
-            known = {}
+            known: dict[str, Any] = {}
             for dim, (place, axis) in places.items():
                 known |= solved(dim, given[place].shape[axis])
             outputs = [(sizes(tuple(signature.outputs[x]["shape"]), known), _dtype(signature, x)) for x in signature.program.outputs]

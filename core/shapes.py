@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.errors import InputError
+
 Dimension = int | str
 _LENGTH = re.compile(r"(?:(\d+) \* )?([a-z_]+)(?: \+ (\d+))?")
 
@@ -17,13 +19,13 @@ def _parsed(dimension: str) -> tuple[int, str, int] | None:
     return (int(found[1] or 1), found[2], int(found[3] or 0)) if found else None
 
 
-def sizes(shape: Sequence[Dimension], lengths: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """The shape with its lengths put in, which may be symbols; None where one is not known."""
+def sizes(shape: Sequence[Dimension], lengths: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shape with its lengths put in, which may be symbols. InputError where one is not known."""
     found: list[Any] = []
     for dimension in shape:
         parts = (0, "", int(dimension)) if str(dimension).isdecimal() else _parsed(str(dimension))
         if parts is None or (parts[0] and parts[1] not in lengths):
-            return None
+            raise InputError(f"no input says how long {str(dimension)!r} is")
         found.append(_value(*parts, lengths))
     return tuple(found)
 

@@ -1,5 +1,6 @@
 """A bundle's packages in one .pte: what goes in comes out, byte for byte; shapes by name; what cannot be delegated is refused."""
 
+import dataclasses
 import importlib.util
 import json
 import shutil
@@ -44,7 +45,8 @@ class TestShapes:
         assert sizes((1, "3", 512), {}) == (1, 3, 512)
         assert solved(7, 7) == {}
         for unknown in ("columns", "2 * 80", "rows * pitch", ""):
-            assert sizes((unknown,), {"bucket": 4}) is None
+            with pytest.raises(InputError, match="no input says how long"):
+                sizes((unknown,), {"bucket": 4})
 
     def test_two_lengths_of_one_tensor(self) -> None:
         shapes = {"features": ((1, 7, 3, 42), (1, 7, 10, 156)), "style": ((1, 4),)}
@@ -60,6 +62,11 @@ class TestSignatures:
             for _, signature in signatures(manifest):
                 lengths = manifest.token_buckets if signature.name == "duration" else manifest.buckets
                 assert list(signature.lengths.values()) == [(lengths[0], lengths[-1])]
+
+    def test_a_tail_on_the_host_is_one_line(self, manifests: list[Manifest]) -> None:
+        trunk = {"waveform": {"shape": [1, 128, "1", "columns"], "dtype": "float16"}}
+        with pytest.raises(InputError, match="no input says how long 'columns' is; a tail on the host"):
+            list(signatures(dataclasses.replace(manifests[1], outputs=trunk)))
 
     def test_every_output_is_as_long_as_the_package_makes_it(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
