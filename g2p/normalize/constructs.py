@@ -36,7 +36,7 @@ MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
 GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
 PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
-HIDDEN = re.compile(r"\.(?=[a-z][a-z_]{2,30}(?!\w))")
+HIDDEN = re.compile(r"\.(?=(?:[a-z][a-z_]{2,30}|NET)(?!\w))")
 SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
 PERIODS = {"y": "year", "q": "quarter", "m": "month", "w": "week"}
 COMPARED = re.compile(r"([yqmwYQMW])/\1(?![\w/])")  # one with the same a year before

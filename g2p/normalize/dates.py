@@ -154,7 +154,7 @@ def decade(scan: Scan, position: int) -> int:
     match = DECADE.match(scan.text, position)
     if match:
         number = int(match[1] or match[2])
-        words = year(number, scan.dialect) if number >= 100 and match[1] else cardinal(number, scan.dialect)
+        words = year(number, scan.dialect) if number >= 100 and match[1] else cardinal(number or 2000, scan.dialect)  # '00s
         scan.say(plural(words), position, match.end())
         return match.end()
     match = APOSTROPHE_YEAR.match(scan.text, position)

@@ -7,6 +7,7 @@ markup(scan, 0)
 import re
 
 from g2p.normalize.state import Scan
+from g2p.normalize.tables import NUMERIC
 
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9:-]{0,30}(?:\s[^<>]{0,500})?/?>|<!(?:--[^>]{0,500}--|[A-Za-z][^<>]{0,200})>")
 LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
@@ -15,6 +16,7 @@ LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
 TABLE_RULE = re.compile(r"\|(?: ?:?-{2,100}:? ?\|){1,40}")
 EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|~~|`{1,3}|\|")
+EMOTICON = re.compile(r"(?:[:;]['-]?[()DPp|*]{1,3}|:-?/|<3)(?=\s|$|[.!?,])")
 NUMBER_AFTER = re.compile(r"\s*[\w(]")
 
 
@@ -43,6 +45,16 @@ def is_emphasis(scan: Scan, start: int, end: int) -> bool:
     if before.isdigit() and after.isdigit():
         return False
     return not (before.isspace() and after.isspace())
+
+
+def emoticon(scan: Scan, position: int) -> int:
+    """:-), ;) and <3 behind white space are faces, as emoji are."""
+    match = EMOTICON.match(scan.text, position)
+    less = match is not None and match[0][0] == "<" and (len(scan.previous_word()) < 2 or scan.previous_word() in NUMERIC)
+    if not match or less or not scan.space_before(position):
+        return position
+    scan.drop(position, match.end(), "emoji")
+    return match.end()
 
 
 def markup(scan: Scan, position: int) -> int:

@@ -8,7 +8,7 @@ import re
 
 from g2p.normalize.acronyms import number_piece, say_pieces
 from g2p.normalize.number_words import cardinal, decimal, digits, plural, year
-from g2p.normalize.quantities import NUMBER, SCALE_AFTER, attributive, has_unit, say_unit
+from g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, say_unit
 from g2p.normalize.state import Scan
 from g2p.normalize.tables import COUNTED_NOUNS, DIAL, NO_NOUNS, NO_PLURALS, PAIRED, SCORE, VERSIONED, YEAR_BEFORE
 from g2p.result import GB, Dialect
@@ -21,6 +21,9 @@ SCORE_AFTER = re.compile(r",?\s+(?:win|victory|defeat|loss|draw|lead|score|score
 STREET_AFTER = re.compile(
     r"\s(?:[NSEW]\.? )?(?:[A-Z][a-z]{1,20} ){1,3}(?:St|Street|Ave|Avenue|Rd|Road|Blvd|Boulevard|Dr|Drive|Ln|Lane|Ct|Court|Way)\b"
 )
+PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")
+EVEN = {"50-50": "fifty-fifty", "20-20": "twenty twenty", "80-20": "eighty twenty"}
+AIRCRAFT = frozenset(("Boeing", "Airbus", "Embraer", "Bombardier", "Cessna", "McDonnell", "Douglas", "Lockheed"))
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
 TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=\d)")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
@@ -28,8 +31,8 @@ SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright",
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
-SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)")
-SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand"}
+SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
+SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand", "M": "million", "B": "billion"}
 TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
 TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
@@ -55,6 +58,18 @@ def dotted(scan: Scan, position: int) -> int:
 def version_part(text: str, dialect: Dialect) -> str:
     """11 -> eleven, 04 -> zero four, 1234 -> one two three four."""
     return digits(text) if (text[0] == "0" and len(text) > 1) or len(text) > 3 else cardinal(int(text), dialect)
+
+
+def pair(scan: Scan, position: int) -> int:
+    """50-50 as people say it; the two numbers of an aircraft (Boeing 747-400), which are no range."""
+    match = PAIR.match(scan.text, position)
+    if match and match[0] in EVEN:
+        scan.say(EVEN[match[0]], position, match.end())
+        return match.end()
+    if not match or scan.previous() not in AIRCRAFT:
+        return position
+    scan.say(" ".join(number_piece(part, scan.dialect) for part in match.groups()), position, match.end())
+    return match.end()
 
 
 def score(scan: Scan, position: int) -> int:
@@ -121,7 +136,7 @@ def bare(scan: Scan, text: str, end: int) -> str:
 
 def number(scan: Scan, position: int) -> int:
     """The number at `position`, its unit, and letters that hang on it (3D, 4K, 10-year-old)."""
-    for handler in (dotted, score, ratio):
+    for handler in (dotted, pair, score, ratio):
         end = handler(scan, position)
         if end > position:
             return end
@@ -130,8 +145,8 @@ def number(scan: Scan, position: int) -> int:
         return position
     text, end = match[0], match.end()
     scale = SHORT_SCALE.match(scan.text, end)
-    if scale:
-        scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[1] or scale[2]]}", position, scale.end())
+    if scale and scan.previous_word() not in NUMBERED:  # gate 5B
+        scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}", position, scale.end())
         return scale.end()
     unit = has_unit(scan, end)
     dotted_end = unit.end() + (scan.text[unit.end() : unit.end() + 1] == ".") if unit else end

@@ -45,6 +45,7 @@ DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, 
 _DOTTED = "Tbsp Tsp bbl pts tsp tbsp oz lb lbs ft in yd yds mi gal qt min mins sec secs hr hrs yr yrs sq deg fl"
 DOTTED_UNITS = frozenset(("fl. oz", *_DOTTED.split()))
 DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:)])")
+DOT_WITHIN = re.compile(r"\.(?=\s+\w)")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
@@ -85,7 +86,7 @@ def attributive(scan: Scan, end: int) -> bool:
     counted = scan.previous_word() in COUNTS and after is not None and after[1].endswith("s")
     if after and scan.text[end - 1].isalpha() and JOINED.search(scan.text[max(0, end - 12) : end]) and scan.text[end] == " ":
         return after[1] not in NO_NOUNS | BEHIND_MEASURES and not after[1].endswith("ly")  # a 12V battery, 50mm lens
-    return (counted or scan.previous_word() in ARTICLES) and after is not None and after[1] not in NO_NOUNS
+    return (counted or scan.previous_word() in ARTICLES | {"by"}) and after is not None and after[1] not in NO_NOUNS
 
 
 def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
@@ -169,7 +170,8 @@ def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
     """The unit `has_unit` found, with its dot (2 oz. of) unless the sentence ends there."""
     end = match.end()
     many = many and match["gap"] != "-"  # 32-oz. cans
-    if match["unit"] in DOTTED_UNITS and DOT_INSIDE.match(scan.text, end):
+    inside = DOT_WITHIN if match["gap"] == "-" else DOT_INSIDE  # a 220-lb. QB
+    if match["unit"] in DOTTED_UNITS and inside.match(scan.text, end):
         end += 1
     scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)
     return end

@@ -33,7 +33,7 @@ PLAIN_WORD = re.compile(rf"{PLAIN_PART}(?:-{PLAIN_PART}){{0,7}}")
 CAPITALS = re.compile(rf"([{UPPER}]{{2,}})('?s)?")
 ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
-WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+\S))?")
+WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
 OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
