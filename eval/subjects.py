@@ -4,7 +4,7 @@ arithmetic("onnx", "declared")                     # onnx-1.31.1-4f0c21aa: anoth
 opened(manifest.path, arithmetic).render(inputs)   # [600F]
 """
 
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ def arithmetic(runtime: str, precision: str) -> str:
         raise InputError(f"--precision {precision} is of the executed packages: {RUNTIMES[runtime].title} has its own arithmetic")
     code = sha256_of_files(files_behind((f"{RUNTIMES[runtime].module.replace('.', '/')}.py",)))
     needs = RUNTIMES[runtime].needs[-1]
-    return f"{runtime}-{version(needs)}-{code[:8]}"
+    distribution = packages_distributions().get(needs, [needs])[0]  # apache-tvm holds tvm
+    return f"{runtime}-{version(distribution)}-{code[:8]}"
 
 
 def opened(manifest: Path, how: str) -> Any:

@@ -76,6 +76,16 @@ def test_quality_judges_what_onnx_runtime_renders(tiny_checkpoint: Checkpoint, b
         judged_manifest("torch", "fp32", "literal", tiny_checkpoint, None, build)
 
 
+def test_figures_of_a_runtime_are_named_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distribution that holds its module: apache-tvm is imported as tvm."""
+    from eval import subjects
+
+    monkeypatch.setattr(subjects, "packages_distributions", lambda: {"tvm": ["apache-tvm"]})
+    monkeypatch.setattr(subjects, "version", {"apache-tvm": "0.27", "onnxruntime": "1.31"}.__getitem__)
+    assert subjects.arithmetic("tvm", "declared").startswith("tvm-0.27-")
+    assert subjects.arithmetic("onnx", "declared").startswith("onnx-1.31-")
+
+
 def test_quality_builds_the_file_that_it_lacks(tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from eval.packages import judged_manifest
 
