@@ -12,6 +12,7 @@ from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.figures import snr_db
 from core.layers import AdaIN1d, Conv
+from core.manifest import Manifest
 from core.portable import PortableFunction
 from core.pte_file import PteProgram, by_name, write
 from encoder.albert import Layer
@@ -132,3 +133,7 @@ def test_a_norm_of_ours_lowers_and_runs_at_any_length(tmp_path: Path) -> None:
 def test_the_chain_in_executorch(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
     for stage in ("encoder", "vocoder"):
         assert build_stage([stage, "--runtime", "executorch", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(tmp_path)]) == 0
+    from eval.file_facts import facts_of
+
+    manifest = Manifest.load(next(tmp_path.glob("KokoroVocoder-*.json")))
+    facts_of(manifest.package_path, 80).require_told(manifest)

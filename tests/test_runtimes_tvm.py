@@ -3,6 +3,7 @@
 apache-tvm (300 MB unpacked) is not in CI: there only the first half runs. `pip install "kokoro-ane[tvm]"` for the second.
 """
 
+import dataclasses
 import importlib.util
 import json
 from pathlib import Path
@@ -16,6 +17,7 @@ from core.checkpoint import Checkpoint
 from core.errors import InputError
 from core.figures import snr_db
 from core.layers import NORM_EPSILON, Conv
+from core.manifest import Manifest
 from core.portable import PortableFunction
 from core.tvm_file import TARGET, TvmProgram, processor, write
 from encoder.operator_lstm import OperatorLSTM, with_operators
@@ -165,6 +167,18 @@ def test_tvm_says_what_pytorch_says(tiny_checkpoint: Checkpoint, build: Path, ph
     vocoder = open_runtime("tvm", Request(tiny_checkpoint, build)).vocoder
     waveform = vocoder.run(reference["features"], reference["style"], reference["asr"].shape[-1])
     assert snr_db(reference["waveform"], waveform) >= 100
+
+
+@needs_tvm
+def test_facts_of_a_library_are_its_own(tiny_checkpoint: Checkpoint, build: Path) -> None:
+    from eval.file_facts import facts_of
+
+    manifest = Manifest.load(next(build.glob("KokoroVocoder-*.json")))
+    facts = facts_of(manifest.package_path, 80)
+    assert facts.bytes == manifest.package_path.stat().st_size and not facts.forecast
+    facts.require_told(manifest)
+    with pytest.raises(InputError, match="says target"):
+        facts.require_told(dataclasses.replace(manifest, target="iOS17"))
 
 
 @needs_tvm
