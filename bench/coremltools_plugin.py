@@ -113,6 +113,7 @@ class Recorder:
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
         self.precision, self.seed, self.sample = option("suite_precision"), option("suite_seed"), option("suite_sample")
+        self.skip = option("suite_skip")
         self.deadline = time.monotonic() + 60 * option("suite_minutes") if option("suite_minutes") else None
         self.out = Path(option("suite_out")).open("w", encoding="utf-8")  # noqa: SIM115  open as long as the session
         self.case = self._blank("")
@@ -128,7 +129,7 @@ class Recorder:
             "where": "",
         }
 
-    @pytest.hookimpl(tryfirst=True)
+    @pytest.hookimpl(trylast=True)  # behind pytest's own, which leaves out what is marked as slow
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """ML programs on the CPU only; of a sample, every test function before any second case of one."""
         stand_on_a_mac()
@@ -144,6 +145,7 @@ class Recorder:
         ranked.sort(key=lambda entry: entry[:2])
         items[:] = [item for _, _, item in (ranked[: self.sample] if self.sample else ranked)]
         self.out.write(json.dumps({"collected": len(kept), "chosen": len(items)}) + "\n")
+        del items[: self.skip]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -153,6 +155,8 @@ class Recorder:
         stand_on_a_mac()
         seed_everything(zlib.crc32(item.nodeid.encode()) ^ self.seed)
         self.case = self._blank(item.nodeid)
+        self.out.write(json.dumps({"begun": item.nodeid}) + "\n")
+        self.out.flush()
         signal.alarm(SECONDS_PER_CASE)
         try:
             yield
@@ -226,6 +230,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of bench.coremltools_suite, handed on."""
     parser.addoption("--suite-out", required=True)
     parser.addoption("--suite-sample", type=int, default=0)
+    parser.addoption("--suite-skip", type=int, default=0)
     parser.addoption("--suite-seed", type=int, default=0)
     parser.addoption("--suite-minutes", type=float, default=0.0)
     parser.addoption("--suite-precision", default="declared")

@@ -58,10 +58,19 @@ def test_files(suite: str, count: int, seed: int) -> list[Path]:
 
 
 def run_pytest(files: list[Path], folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """One pytest process over these files: the plugin's lines, what was collected first. Raises RuntimeError if it left none."""
+    """What was collected, then every case. A case that takes its process down is one of them; the rest run in another process."""
+    head, *cases = run_process(files, folder, arguments, 0)
+    while cases and "died" in cases[-1]:
+        print(f"{cases[-1]['case']}: {cases[-1]['message']}; on behind it", file=sys.stderr)
+        cases += run_process(files, folder, arguments, len(cases))[1:]
+    return [head, *cases]
+
+
+def run_process(files: list[Path], folder: Path, arguments: argparse.Namespace, skip: int) -> list[dict[str, Any]]:
+    """One pytest process over these files but the first `skip` cases: the plugin's lines. Raises RuntimeError if it left none."""
     out = folder / "cases.jsonl"
     out.unlink(missing_ok=True)
-    chosen = {"out": out} | {name: getattr(arguments, name) for name in ("seed", "sample", "minutes", "precision")}
+    chosen = {"out": out, "skip": skip} | {name: getattr(arguments, name) for name in ("seed", "sample", "minutes", "precision")}
     import coremltools
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.coremltools_plugin", "-p", "no:cacheprovider", "--tb=no"]
@@ -74,10 +83,27 @@ def run_pytest(files: list[Path], folder: Path, arguments: argparse.Namespace) -
     environment = os.environ | ENVIRONMENT | {"PYTHONPATH": paths, "TMPDIR": str(folder)}
     print(f"running {len(files)} test files", file=sys.stderr)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    lines = out.read_text(encoding="utf-8").splitlines() if out.is_file() else []
+    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.is_file() else []
     if not lines:
         raise RuntimeError(f"pytest left no cases: {(done.stdout + done.stderr).strip()[-600:]}")
-    return [json.loads(line) for line in lines]
+    return told(lines, done.returncode)
+
+
+def told(lines: list[dict[str, Any]], code: int) -> list[dict[str, Any]]:
+    """The head and the cases of a process; its last one, where it began and never ended, as a failure of the whole process."""
+    begun = lines[-1].get("begun")
+    kept = [line for line in lines if "begun" not in line]
+    if begun:
+        died = {
+            "case": begun,
+            "outcome": "failed",
+            "message": f"the process ended with {code}",
+            "died": True,
+            "predictions": 0,
+            "errors": ["died"],
+        }
+        kept.append(died | {"other_kind": False, "half": False, "worst": 0.0, "operations": [], "where": ""})
+    return kept
 
 
 def kind_of(case: dict[str, Any]) -> str:

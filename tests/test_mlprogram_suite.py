@@ -58,6 +58,18 @@ def test_an_unexplained_case_fails_the_run(red: int, code: int, monkeypatch: pyt
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["unexplained"] == red
 
 
+def test_a_case_that_takes_its_process_down_is_red_and_the_others_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.coremltools_suite import run_pytest, told
+
+    head, first, fatal, last = {"collected": 3, "chosen": 3}, GOOD | {"case": "a"}, {"begun": "b"}, GOOD | {"case": "c"}
+    assert told([head, {"begun": "a"}, first], 0) == [head, first]
+    red = told([head, {"begun": "a"}, first, fatal], -11)[-1]
+    assert red["case"] == "b" and red["message"] == "the process ended with -11" and kind_of(red) == "disagrees"
+    answers = {0: told([head, first, fatal], -11), 2: [head, last]}
+    monkeypatch.setattr(coremltools_suite, "run_process", lambda _, __, ___, skip: answers[skip])
+    assert [case.get("case") for case in run_pytest([], None, None)] == [None, "a", "b", "c"]
+
+
 def test_bad_input(capsys: pytest.CaptureFixture) -> None:
     assert main(["--sample", "-1"]) == 2
     assert "0 or more" in capsys.readouterr().err
