@@ -68,7 +68,7 @@ def _engine_names(engine: WindowedVocoder) -> _Names:
     kernels = {
         name: tensor
         for name, tensor in engine.named_buffers()
-        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".reciprocal"))
+        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".alpha", ".reciprocal"))
     }
     names = {name: name.removesuffix(".weight") for name in kernels}
     fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}

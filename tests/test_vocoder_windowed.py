@@ -1,5 +1,7 @@
 """The engine variant equals the Vocoder: any length, any bucket, both forms of Snake; what it is made of keeps its promises."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,8 @@ from core.config import KokoroConfig
 from core.contract import PackedLayout
 from core.errors import InputError
 from core.figures import snr_db
-from core.layers import Conv, ConvTranspose
+from core.layers import AdaIN1d, Conv, ConvTranspose, Snake
+from quantize.layers import _engine_names
 from vocoder.decoder import Vocoder
 from vocoder.package import render_reference
 from vocoder.windowed.geometry import (
@@ -31,7 +34,7 @@ from vocoder.windowed.geometry import (
     shape_of,
     shortest,
 )
-from vocoder.windowed.layers import PolynomialSnake, SineSnake
+from vocoder.windowed.layers import PolynomialSnake, Rows, SineSnake, SnakeConv, SnakeForm, StyleRows, moments
 from vocoder.windowed.model import WindowedVocoder
 from vocoder.windowed.packing import folded, joined_rows, pack_rows
 from vocoder.windowed.upsample import Interleave, PolyphaseConv, RowUpsample, phase_channel
@@ -87,7 +90,7 @@ def test_forms_of_snake(form: torch.nn.Module, limit: float) -> None:
     assert (value - (z + torch.sin(z) ** 2)).abs().max() < limit
 
 
-@pytest.mark.parametrize(("alpha", "apart"), [(0.2, False), (0.01, True)])
+@pytest.mark.parametrize(("alpha", "apart"), [(0.2, False), (0.05, True), (1e-4, True)])
 def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> None:
     """One channel's 1 / alpha would leave int8 weights little for the others; the negative control is an alpha like its neighbours'."""
     own = random_vocoder(CONFIG, seed=0)
@@ -98,8 +101,52 @@ def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> No
         block.alpha1[0].freeze()
     made = WindowedVocoder(own, CONFIG.hidden_dim).first.blocks[0].first[0]
     assert (made.scale is not None) == apart
+    layers = _engine_names(WindowedVocoder(own, CONFIG.hidden_dim))
+    assert (
+        layers.wanted == _engine_names(WindowedVocoder(random_vocoder(CONFIG, seed=0), CONFIG.hidden_dim)).wanted
+    )  # no constant is a layer
     kernels = made.conv.weight.abs().amax(dim=(0, 2, 3)) / block.convs1[0].weight.abs().amax(dim=(0, 2, 3))
     assert float(kernels[3] / kernels[0]) == pytest.approx(1.0 if apart else 1 / alpha)
+
+
+class Engine16(torch.overrides.TorchFunctionMode):
+    """Every result rounded to fp16, and 0 where fp16 would hold it as a subnormal."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if not isinstance(result, torch.Tensor) or not result.is_floating_point():
+            return result
+        with torch._C.DisableTorchFunctionSubclass():
+            whole = result.half().to(result.dtype)
+            return torch.where(whole.abs() < torch.finfo(torch.float16).tiny, 0.0, whole)
+
+
+@pytest.mark.parametrize("form", [SineSnake(), PolynomialSnake()])
+@pytest.mark.parametrize("alpha", [9.5e-5, 1e-3])
+def test_a_small_alpha_survives_an_engine_without_subnormals(form: SnakeForm, alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real Kokoro has such channels; the negative control carries alpha z, and loses the channel or a part of it."""
+    torch.manual_seed(0)
+    alphas, norm, conv, snake = torch.ones(8), AdaIN1d(4, 8), Conv(8, 6, 3, padding=1), Snake(8)
+    alphas[3] = alpha
+    snake.alpha.data = alphas.view(1, -1, 1, 1)
+    snake.freeze()
+    one, style = torch.ones(1, 1, 1, 1), torch.randn(1, 4, 1, 1)
+    found = moments(torch.randn(1, 8, 1, 256), Rows(torch.ones(1, 1, 1, 256), one / 16, one))
+    channel = torch.zeros(6, 8, 1, 3)
+    channel[:, 3] = conv.weight.detach()[:, 3]
+    conv.weight.data = channel  # the channel alone is heard
+
+    def rendered() -> tuple[torch.Tensor, torch.Tensor]:
+        rows = StyleRows()
+        made, styles = SnakeConv(norm, snake, conv, rows, form, apart=False), rows.product()
+        with Engine16():
+            rounded = made(found, styles(style))
+        return made(found, styles(style)), rounded
+
+    with torch.no_grad():
+        assert snr_db(*rendered()) > 50
+        monkeypatch.setattr("vocoder.windowed.layers.SMALL", 0.0)
+        assert snr_db(*rendered()) < 40
 
 
 def test_control_a_halo_without_the_spectrum_is_heard(vocoder: Vocoder, engine: WindowedVocoder) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, Snake
 from vocoder.prepared import PreparedConv, convolved, reciprocal_of
 
+SMALL = 2**-8  # of alpha: alpha z is subnormal then where z is below 1/64
 SPREAD = 7.0
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)  # a, b, c, d of PolynomialSnake, exact in fp16
 
@@ -138,9 +139,17 @@ class FoldedConv(nn.Module):
 
 
 class SnakeForm(nn.Module):
-    """Snake of u = factor * z, up to the factor, which the next convolution takes."""
+    """Snake of u = factor * z, up to the factor, which the next convolution takes; `bend`: what it adds to u, times `inverse` if given."""
 
     factor: float
+
+    def forward(self, u: Tensor) -> Tensor:
+        """[1, C, R, W] -> the same shape."""
+        return self.bend(u) + u
+
+    def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
+        """Of u [1, C, R, W]; `inverse` [1, C, 1, 1] is taken by the first of two factors, so that a small u has no square in fp16."""
+        raise NotImplementedError
 
 
 class SineSnake(SnakeForm):
@@ -148,9 +157,10 @@ class SineSnake(SnakeForm):
 
     factor = 1.0
 
-    def forward(self, u: Tensor) -> Tensor:
+    def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
+        """See SnakeForm."""
         wave = torch.sin(u)
-        return wave * wave + u
+        return wave * wave if inverse is None else wave * inverse * wave
 
 
 class PolynomialSnake(SnakeForm):
@@ -163,13 +173,14 @@ class PolynomialSnake(SnakeForm):
 
     factor = 1 / math.pi
 
-    def forward(self, u: Tensor) -> Tensor:
+    def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
+        """See SnakeForm."""
         a, b, c, d = (u.new_full((1, u.shape[1], 1, 1), value) for value in POLYNOMIAL)
         rest = u - torch.round(u)
         q = rest * rest
         line = q * a + b
         root = line * line * c + d
-        return u + q * (root * root)
+        return q * (root * root) if inverse is None else rest * inverse * rest * (root * root)
 
 
 class SnakeConv(nn.Module):
@@ -178,20 +189,27 @@ class SnakeConv(nn.Module):
     `apart`: what divides the convolution's input channels is not folded into its weights but stands before it as a multiplication. So the
     convolution reads Snake's own values, whose channels can be balanced (quantize/equalize.py) for an int8 input. The same wherever one
     channel would take more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8 weights and palettes
-    would have little left for the others.
+    would have little left for the others. `small`: the smallest alpha is below SMALL (1 of 48): alpha z would lie among fp16's
+    subnormals, which an engine may take for 0, so z is carried as it is and the bend alone is computed on alpha z.
     """
 
     scale: Tensor | None
+    alpha: Tensor | None
 
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: SnakeForm, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
-        apart = apart or float(inner.abs().median() / inner.abs().min()) > SPREAD
-        self.norm, self.form = Norm(norm, styles, inner), form
+        small = float(inner.abs().min()) < SMALL
+        apart = apart or small or float(inner.abs().median() / inner.abs().min()) > SPREAD
+        self.norm, self.form = Norm(norm, styles, 1.0 if small else inner), form
         self.conv = FoldedConv(conv, None if apart else inner)
+        self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
 
     def forward(self, found: Moments, styles: tuple[Tensor, ...]) -> Tensor:
         """Moments of x [1, C, R, W] -> the same shape."""
-        u = self.form(self.norm(found, styles))
+        z = self.norm(found, styles)
+        if self.alpha is not None:
+            return self.conv(z + self.form.bend(z * self.alpha, self.scale))
+        u = self.form(z)
         return self.conv(u if self.scale is None else u * self.scale)
