@@ -1,10 +1,11 @@
-"""What ONNX Runtime's own quantizer makes of the vocoder: int8 weights a channel and int8 inputs a tensor, ranges from tuning sentences.
+"""The vocoder on ONNX Runtime's integers: what its own quantizer makes (int8 weights a channel, int8 inputs a tensor), and our `w8a8`.
 
     OMP_NUM_THREADS=1 python -m bench.onnx_int8 --checkpoint kokoro-int8 [--build build] [--ranges 4] [--clips 3]
 
-Needs the vocoder's .onnx file (`python -m pipeline.build vocoder --runtime onnx`). Rows: ranges by the largest value and by a percentile,
-all convolutions or those of the generator alone; figures of tuning sentences that gave no ranges, beside another seed's; time beside
-float32's, one thread, process time. Nothing is written but into a temporary folder.
+Needs the vocoder's .onnx files (`python -m pipeline.build vocoder --runtime onnx`, `python -m quantize.apply --method w8a8 --runtime
+onnx`). Rows: ours; ranges by the largest value and by a percentile, all convolutions or those of the generator alone. Figures of tuning
+sentences that gave no ranges, beside another seed's; time beside float32's, one thread, process time. Nothing is written but into a
+temporary folder.
 """
 
 import argparse
@@ -95,28 +96,35 @@ def run(argv: list[str] | None) -> int:
     from bench.markdown import print_markdown
     from core.checkpoint import open_checkpoint
     from core.manifest import Manifest
+    from core.onnx_file import OnnxProgram
     from eval.metrics.trial import Trial
     from pipeline.runtimes import Request, files_of
     from quantize.features import excerpt
     from vocoder.decoder import Vocoder
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    model = Manifest.load(files_of("onnx", Request(checkpoint, arguments.build))[1]).package_path
+    model, ours = (Manifest.load(files_of("onnx", Request(checkpoint, arguments.build, level))[1]) for level in ("fp32", "w8a8"))
     calibration, held = sentences(checkpoint, Vocoder.of(checkpoint), arguments.clips)
     longest = sorted(calibration, key=lambda clip: -clip.frames)[: arguments.ranges]
     frames = min(RANGE_FRAMES, longest[-1].frames)  # the collector stacks them: of one length
     ranges = [given(excerpt(clip, 0, frames)) for clip in longest]
-    exact = opened(model)
+    exact = opened(model.package_path)
     truth = [rendered(exact, [given(drawn) for drawn in clip])[0] for clip in held]
     clips = [given(clip[0]) for clip in held]
     float_s = rendered(exact, clips)[1]
     table = [("another seed", "", *figures([Trial(known[0], known[1], known[1:]) for known in truth]), "")]
+
+    def measure(what: str, count: int, session: Any) -> None:
+        rendered(session, clips[:1])  # its memory is had then
+        renders, seconds = rendered(session, clips)
+        trials = [Trial(known[0], test, known[1:]) for known, test in zip(truth, renders, strict=True)]
+        table.append((what, str(count), *figures(trials), f"{seconds / float_s:.2f}"))
+
+    measure("ours, w8a8", ours.compression["int8_inputs"], OnnxProgram(ours.package_path, (WAVEFORM,)).session)
     for how, part in ROWS:
         with tempfile.TemporaryDirectory() as folder:
-            count = quantized(model, Path(folder) / "int8.onnx", ranges, how, part)
-            renders, seconds = rendered(opened(Path(folder) / "int8.onnx"), clips)
-        trials = [Trial(known[0], test, known[1:]) for known, test in zip(truth, renders, strict=True)]
-        table.append((f"{how}{f', {part}' if part else ''}", str(count), *figures(trials), f"{seconds / float_s:.2f}"))
+            count = quantized(model.package_path, Path(folder) / "int8.onnx", ranges, how, part)
+            measure(f"{how}{f', {part}' if part else ''}", count, opened(Path(folder) / "int8.onnx"))
     print_markdown(("ranges", "convolutions in int8", *FIGURES.values(), "time, float32's 1"), table)
     print(json.dumps({"rows": [row[0] for row in table], "frames": [clip[0].frames for clip in held]}))
     return EXIT_GOOD

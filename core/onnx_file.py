@@ -10,7 +10,6 @@ The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript 
 
 import os
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.errors import InputError
+from core.integer_probe import require_exact_integers
 from core.portable import PortableFunction
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ NAME, SUFFIX = "onnx", ".onnx"
 OPSET = 17
 TARGET = f"ONNX opset {OPSET}"
 TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
+INTEGERS = "integer products"  # metadata of a file that has them
 THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
 
 
@@ -71,6 +72,8 @@ class OnnxProgram:
         missing = set(self.names) - {found.name for found in self.session.get_outputs()}
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")
+        if INTEGERS in self.session.get_modelmeta().custom_metadata_map:
+            require_exact_integers(path)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
@@ -83,6 +86,6 @@ def facts(program: OnnxProgram) -> "ProgramFacts":
     import onnx
 
     from core.facts import ProgramFacts
+    from core.onnx_graph import operations
 
-    counts: Counter[str] = Counter(node.op_type for node in onnx.load(program.path).graph.node if node.op_type != "Constant")
-    return ProgramFacts(dict(sorted(counts.items())), {}, enumerated_shapes=0, fp16_operations=0, int8_weights=0)
+    return ProgramFacts(operations(onnx.load(program.path)), {}, enumerated_shapes=0, fp16_operations=0, int8_weights=0)

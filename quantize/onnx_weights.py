@@ -1,4 +1,4 @@
-"""The vocoder's .onnx file with int8 weights, one scale per output channel, and float arithmetic: what is saved is the file.
+"""The vocoder's .onnx file with int8 weights, one scale per output channel: `w8`, in float arithmetic, and what `w8a8` leaves in float.
 
     parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))      # quantize.apply --method w8 --runtime onnx
 
@@ -7,7 +7,6 @@ multiplication that puts it back: quantized with it, a row holds channels of ver
 folds both when it opens the file. conv_post and the inverse STFT stay in float.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,19 +21,25 @@ from core.contract import FEATURES, STYLE, VOCODER_NAME, WAVEFORM
 from core.errors import CheckFailed, InputError
 from core.figures import Figure, snr_db
 from core.manifest import Manifest, describe_package, package_name, tool_versions
-from core.onnx_file import NAME, SUFFIX, TOOLS, OnnxProgram
+from core.onnx_file import INTEGERS, NAME, SUFFIX, TOOLS, OnnxProgram, write
+from core.onnx_graph import int8_macs_share, operations
 from core.portable import PRECISION
 from core.staging import staged_together
 from quantize.features import check_speech
+from quantize.integer_conv import IntegerConv
 from quantize.methods import LinearWeights, Method
+from quantize.onnx_blocks import in_blocks
+from quantize.onnx_products import integer_vocoder, long_convolutions
 from vocoder.decoder import Vocoder
+from vocoder.eager_places import places
 from vocoder.inputs import packed
+from vocoder.portable import exported
 
 if TYPE_CHECKING:
     import onnx
 
 PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}  # operation -> axis of the output channels in its weight
-TAIL = ("conv_post", "stft")
+KEPT = ("conv_post", "stft", ".taps.")  # the tail, and ones that move values
 LARGEST = 127.0
 CHECK_FRAMES = 40
 
@@ -53,7 +58,7 @@ def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight,
     found = {}
     for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
         tensor = stored.get(node.input[1])
-        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in tensor.name for part in TAIL):
+        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in tensor.name for part in KEPT):
             depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
             turned = node.op_type == "Gemm" and not any(entry.name == "transB" and entry.i for entry in node.attribute)
             found[tensor.name] = Weight(tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type])
@@ -62,15 +67,8 @@ def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight,
 
 def alphas(vocoder: Vocoder) -> dict[str, np.ndarray]:
     """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the file."""
-    generator, found = vocoder.generator, {}
-    blocks = {f"noise_res.{index}": block for index, block in enumerate(generator.noise_res)}
-    for index, block in enumerate(generator.resblocks):
-        blocks["stages.{}.{}".format(*divmod(index, generator.blocks_per_stage))] = block
-    for place, block in blocks.items():
-        for name, snakes in (("first", block.alpha1), ("second", block.alpha2)):
-            for index, snake in enumerate(snakes):
-                found[f"eager.generator.{place}.{name}.{index}.conv.weight"] = snake.alpha.detach().numpy()
-    return found
+    known = {f"eager.{name}.weight": place.alpha for name, place in places(vocoder).items()}
+    return {name: alpha.view(1, -1, 1, 1).numpy() for name, alpha in known.items() if alpha is not None}
 
 
 def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]) -> tuple[Weight, ...]:
@@ -111,9 +109,8 @@ def build_file(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[Man
 
     Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where the SNR limit is missed.
     """
-    if not isinstance(method.weights, LinearWeights) or method.activations is not None:
-        raise InputError(f"--runtime {NAME} has no {method.name}: there is w8 (docs/runtimes.md#onnx)")
-    import onnx
+    if not isinstance(method.weights, LinearWeights):
+        raise InputError(f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)")
 
     def place(level: str) -> Path:
         return build / f"{package_name(VOCODER_NAME, checkpoint.name, checkpoint.releasable, f'{NAME}-{level}')}.json"
@@ -125,12 +122,34 @@ def build_file(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[Man
     parent.verify()
     path = place(method.name)
     with staged_together((path.with_suffix(SUFFIX), None), (path, None)) as (aside, described):
-        model = onnx.load(parent.package_path)
-        weights = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
-        onnx.save(model, aside)
+        compression = compressed_file(method, checkpoint, parent.package_path, aside)
         figure = checked(method, checkpoint, parent, aside)
-        child = _manifest(parent, method, aside, model, weights, figure).save(described)
+        child = _manifest(parent, method, aside, compression, figure).save(described)
     return parent, replace(child, path=path)
+
+
+def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
+    """Write the level's file; what was done, for the manifest. `source`: the file in float."""
+    import onnx
+
+    assert isinstance(method.weights, LinearWeights)
+    integers = 0
+    if method.activations is not None:
+        vocoder = integer_vocoder(method, checkpoint)
+        integers = sum(isinstance(module, IntegerConv) for module in vocoder.modules())
+        write(exported(vocoder, checkpoint.config), aside)
+        source = aside
+    model = onnx.load(source)
+    weights = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
+    if integers:
+        for name in long_convolutions(vocoder):
+            in_blocks(model, name)
+        onnx.helper.set_model_props(model, {INTEGERS: str(integers)})
+    onnx.save(model, aside)
+    kept = sum(node.op_type in PRODUCTS for node in model.graph.node) - len(weights)
+    done = {"weights": asdict(method.weights), "activations": asdict(method.activations) if method.activations else None}
+    counted = {"compressed_ops": len(weights) + integers, "kept_ops": kept, "int8_inputs": integers}
+    return done | {"recipe": None, "unfit_for_engine": None} | counted | {"int8_macs_share": int8_macs_share(model)}
 
 
 def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Figure:
@@ -145,14 +164,10 @@ def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path
     )[0]
 
 
-def _manifest(
-    parent: Manifest, method: Method, path: Path, model: "onnx.ModelProto", weights: tuple[Weight, ...], figure: Figure
-) -> Manifest:
+def _manifest(parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Figure) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
-    counts = Counter(node.op_type for node in model.graph.node if node.op_type != "Constant")
-    kept = sum(node.op_type in PRODUCTS for node in model.graph.node) - len(weights)
-    compression: dict[str, Any] = {"weights": asdict(method.weights) if method.weights else None, "activations": None, "recipe": None}
-    compression |= {"unfit_for_engine": None, "compressed_ops": len(weights), "kept_ops": kept, "int8_inputs": 0, "int8_macs_share": 0.0}
+    import onnx
+
     own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "tools": tool_versions(TOOLS)}
-    own |= {"checks": {"figures": [asdict(figure)]}, "operations": dict(sorted(counts.items())), "compression": compression}
+    own |= {"checks": {"figures": [asdict(figure)]}, "operations": operations(onnx.load(path)), "compression": compression}
     return replace(parent, **own, **describe_package(path))

@@ -27,7 +27,7 @@ ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # .parts, .
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced",
-    "quantize.measure.LayerTrials.of",
+    "quantize.measure.LayerTrials.of", "quantize.onnx_weights.compressed_file",
     "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started",
     "bench.random_checkpoint.random_vocoder",
     "quantize.features.check_speech", "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode",

@@ -64,6 +64,10 @@ def test_written_cases(category: str, cases: list[Case]) -> None:
         ("Call 1-800-FLOWERS.", "Call one, eight hundred, FLOWERS."),
         ("Malcolm X", "Malcolm [X]"),
         ("Malcolm IV", "Malcolm the fourth"),
+        ("pp. xi–xv of vol. ii, p. mix", "pages eleven to fifteen of volume two , [P] . mix"),
+        ("the rev. ed., ed. by her; Ref. no. 12", "the revised edition , edited by her ; reference number twelve"),
+        ("the no. of days, no. Of 9 cu. in.", "the number of days , no . Of nine cubic inches ."),
+        ("Mme. Curie and Mlle Lenormand", "madame Curie and mademoiselle Lenormand"),
         ("Boeing's 787 is late.", "Boeing's seven eighty seven is late."),
     ],
 )

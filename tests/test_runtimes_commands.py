@@ -150,7 +150,32 @@ def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(tiny_checkpoint: Checkp
     (copy / "KokoroVocoder-tiny-onnx-w8.json").unlink()
     with pytest.raises(InputError, match="run `kokoro-ane quantize --method w8 .*--runtime onnx`"):
         open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
-    assert quantize([*flags[:1], "w8a8", *flags[2:]]) == 2
+    assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
+
+
+def test_w8a8_multiplies_integers_and_says_so(tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
+    """Built, opened and described like the others; the chain speaks with it."""
+    import onnx
+
+    from core.manifest import Manifest
+    from core.onnx_file import INTEGERS
+    from eval.file_facts import facts_of
+    from quantize.apply import main as quantize
+
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    flags = ["--method", "w8a8", "--runtime", "onnx", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+    assert quantize(flags) == 0
+    manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
+    facts = facts_of(manifest.package_path, 80)
+    facts.require_told(manifest)
+    assert facts.int8_macs_share > 0.5 and facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20
+    assert {entry.key for entry in onnx.load(manifest.package_path).metadata_props} == {INTEGERS}
+    reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
+    whole = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8a8")).vocoder
+    waveform = whole.run(reference["features"], reference["style"], reference["asr"].shape[-1])
+    assert 10 < snr_db(reference["waveform"], waveform) < 60
+    assert quantize([*flags, "--set", "float_inputs=generator.*"]) == 0
+    assert facts_of(manifest.package_path, 80).int8_macs_share < facts.int8_macs_share / 2
 
 
 def test_a_row_of_channels_that_snake_divided_is_quantized_without_it(tiny_checkpoint: Checkpoint, build: Path) -> None:

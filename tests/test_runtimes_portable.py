@@ -128,7 +128,7 @@ def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--method", "w8a8"], "--method w8a8 is a package: ONNX Runtime has only fp32"),
+        (["--method", "p6"], "--method p6 is a package: ONNX Runtime has only fp32, w8, w8a8"),
         (["--form", "windowed"], "--form windowed is a package: ONNX Runtime has only literal"),
         (["--runtime", "onyx"], "unknown runtime 'onyx'; did you mean onnx?"),
     ],

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.config import KokoroConfig
 from core.contract import DEFAULT_BUCKETS, FEATURES, FRAME_SAMPLES, LITERAL, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, PackedLayout
 from core.figures import Figure, snr_db
 from core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask
@@ -129,6 +130,14 @@ class PlainVocoder(nn.Module):
         return waveform
 
 
+def exported(module: nn.Module, config: KokoroConfig) -> PortableFunction:
+    """A function of (features, style) as every runtime of files takes it."""
+    example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
+    axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
+    longest = {"columns": DEFAULT_BUCKETS[-1] + 1}
+    return PortableFunction(module.eval().requires_grad_(False), example, (FEATURES, STYLE), (WAVEFORM,), axes, longest)
+
+
 @dataclass(frozen=True, eq=False)
 class PortableVocoderStage(PortableStage):
     """See core.stage.Stage. `speeches`: utterances that the file is checked with."""
@@ -146,12 +155,8 @@ class PortableVocoderStage(PortableStage):
 
     def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""
-        config = self.checkpoint.config
         graph = PlainVocoder if self.files.plain else PortableVocoder
-        module = graph(self.vocoder, config.hidden_dim).eval().requires_grad_(False)
-        example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
-        axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
-        return PortableFunction(module, example, (FEATURES, STYLE), (WAVEFORM,), axes, {"columns": DEFAULT_BUCKETS[-1] + 1})
+        return exported(graph(self.vocoder, self.checkpoint.config.hidden_dim), self.checkpoint.config)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Figure]:
         """The waveform against PyTorch at several lengths."""

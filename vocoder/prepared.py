@@ -71,15 +71,20 @@ class Envelope(nn.Module):
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))  # [1, 1, R, W]
         for factor in FACTORS[self.columns]:
             level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
+        level = self.smoothed(level)
+        # constants: a length read off x becomes int16 in the package, and 117,601 columns do not fit
+        surplus = int(level.shape[3]) - self.columns - int(x.shape[3])  # the same at every length of a form
+        return level[..., self.columns : -surplus]
+
+    def smoothed(self, level: Tensor) -> Tensor:
+        """The largest magnitude of each frame [1, 1, R, n] -> the logarithm [1, 1, R, columns (n + 2) or more]; x begins at `columns`."""
         level = F.max_pool2d(level.clamp(self.cap / RANGE, self.cap), (1, WIDTH), (1, 1), (0, WIDTH // 2))  # [1, 1, R, n]
         first, last = level[..., :1], level[..., -1:]
         level = torch.log(torch.cat([first, first, level, last, last], dim=3))
         level = F.avg_pool2d(level, (1, WIDTH), (1, 1))  # [1, 1, R, n + 2]
         for ramp in self.rise:
             level = ramp(level)
-        # constants: a length read off x becomes int16 in the package, and 117,601 columns do not fit
-        surplus = int(level.shape[3]) - self.columns - int(x.shape[3])  # the same at every length of a form
-        return level[..., self.columns : -surplus]
+        return level
 
 
 class Peaks(nn.Module):

@@ -85,7 +85,7 @@ RUNTIMES = MappingProxyType(
         "onnx": Runtime(
             "ONNX Runtime",
             "pipeline.runtimes.onnx",
-            levels=("fp32", "w8"),
+            levels=("fp32", "w8", "w8a8"),
             forms=(LITERAL,),
             needs=("onnxruntime",),
             install='pip install "kokoro-ane[onnx]"',

@@ -1,0 +1,106 @@
+"""A prepared convolution whose product is of integers, in operations that ONNX has: QuantizeLinear, ConvInteger, DequantizeLinear.
+
+    replace_module(portable.eager, "generator.stages.1.0.first.0.conv", IntegerConv(prepared, size=1.0, place=place))
+
+It renders what vocoder/prepared.py's convolution renders of rounded values: inputs divided by their envelope, of one int8 step a channel
+(balance, Snake's alpha and the range in one number); int8 weights of one step an output channel. Weights are stored as uint8 around
+128: ONNX Runtime's fast kernel wants unsigned weights and signed inputs (signed weights: ten times slower).
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from core.layers import Conv
+from vocoder.eager_places import Place
+from vocoder.prepared import Envelope, Peaks, PreparedConv
+
+INT8, HALF = 127.0, 128  # the largest integer; what uint8 adds to it
+
+
+class Rounded(torch.autograd.Function):
+    """x [1, C, 1, S] in steps [C] -> int8, half to even, saturating."""
+
+    @staticmethod
+    def forward(_: Any, x: Tensor, steps: Tensor, zeros: Tensor) -> Tensor:
+        """In PyTorch. `zeros` [C]: the zero points."""
+        whole = torch.round(x / steps.view(1, -1, 1, 1)) + zeros.view(1, -1, 1, 1)
+        return whole.clamp(-INT8 - 1, INT8).to(torch.int8)
+
+    @staticmethod
+    def symbolic(g: Any, x: Any, steps: Any, zeros: Any) -> Any:
+        """In ONNX."""
+        return g.op("QuantizeLinear", x, steps, zeros, axis_i=1).setType(x.type().with_dtype(torch.int8))
+
+
+class Product(torch.autograd.Function):
+    """int8 [1, in, 1, S] and uint8 weights around 128 [out, in, 1, k] -> the sums times `steps` [out], float32 [1, out, 1, S / stride]."""
+
+    @staticmethod
+    def forward(_: Any, x: Tensor, weight: Tensor, middle: Tensor, steps: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+        """In PyTorch; exact: float64 holds every sum."""
+        whole = F.conv2d(x.double(), weight.double() - middle, None, (1, stride), (0, padding), (1, dilation))
+        return whole.float() * steps.view(1, -1, 1, 1)
+
+    @staticmethod
+    def symbolic(g: Any, x: Any, weight: Any, middle: Any, steps: Any, stride: int, padding: int, dilation: int) -> Any:
+        """In ONNX."""
+        zero = g.op("Constant", value_t=torch.zeros((), dtype=torch.int8))
+        places = {"pads_i": [0, padding, 0, padding], "strides_i": [1, stride], "dilations_i": [1, dilation]}
+        whole = g.op("ConvInteger", x, weight, zero, middle, **places)
+        outputs = weight.type().sizes()[0]
+        return g.op("DequantizeLinear", whole, steps, axis_i=1).setType(steps.type().with_sizes([1, outputs, 1, None]))
+
+
+class IntegerConv(nn.Module):
+    """`conv` on integers. `size`: the range of what it reads, prepared; `place`: what the graph around it has folded."""
+
+    weight: Tensor
+    middle: Tensor
+    input_steps: Tensor
+    input_zeros: Tensor
+    output_steps: Tensor
+    reciprocal: Tensor
+    bias: Tensor | None
+
+    def __init__(self, conv: Conv, size: float, place: Place) -> None:
+        super().__init__()
+        weight, step = conv.weight.detach().double(), size / INT8  # [out, in, 1, k]
+        steps = weight.abs().amax(dim=(1, 2, 3)).clamp(min=1e-12) / INT8  # [out]
+        self.register_buffer("weight", (torch.round(weight / steps.view(-1, 1, 1, 1)) + HALF).to(torch.uint8))
+        self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
+        self.register_buffer("output_steps", (steps * step * place.outer).float())
+        prepared = conv if isinstance(conv, PreparedConv) else None
+        self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
+        channels = torch.ones(weight.shape[1], dtype=torch.float64)  # what the channels are multiplied by before they are rounded
+        channels = channels if prepared is None or prepared.reciprocal is None else prepared.reciprocal.double().flatten()
+        channels = channels if place.alpha is None else channels / place.alpha.double()
+        self.register_buffer("reciprocal", channels.float().view(1, -1, 1, 1))
+        self.register_buffer("input_steps", (step / channels).float())
+        self.register_buffer("input_zeros", torch.zeros(len(channels), dtype=torch.int8))
+        self.register_buffer("bias", None if conv.bias is None or place.centred else conv.bias.detach() * place.outer)
+        self.stride, self.padding, self.dilation = conv.stride[1], int(conv.padding[1]), conv.dilation[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, 1, S] -> [1, out, 1, S / stride]."""
+        level = self.level(x)
+        x = x if level is None else x * (1 / level)
+        whole = Rounded.apply(x, self.input_steps, self.input_zeros)
+        y = Product.apply(whole, self.weight, self.middle, self.output_steps, self.stride, self.padding, self.dilation)
+        y = y if level is None else y * level
+        if self.taps is not None:
+            return self.taps.summed(y, self.bias)
+        return y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
+
+    def level(self, x: Tensor) -> Tensor | None:
+        """The envelope of what is prepared of x, [1, 1, 1, S]: maxima over time first, so that channels are multiplied once a frame."""
+        if isinstance(self.envelope, Peaks):
+            return (x.abs() * self.reciprocal).amax(dim=1, keepdim=True).clamp(min=self.envelope.floor)
+        if not isinstance(self.envelope, Envelope):
+            return None
+        columns = self.envelope.columns
+        frames = F.max_pool2d(x.abs(), (1, columns), (1, columns), ceil_mode=True) * self.reciprocal  # [1, in, 1, n]
+        smooth = self.envelope.smoothed(frames.amax(dim=1, keepdim=True))
+        return torch.exp(smooth[..., columns : columns + x.shape[3]])
