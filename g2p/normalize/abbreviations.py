@@ -12,7 +12,9 @@ from g2p.normalize.tables import ABBREVIATIONS, MONTHS, STARTERS, WEEKDAYS, alte
 TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain"))
 DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
 DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozenset(ABBREVIATIONS["without_dot"])
-KNOWN = frozenset({"v", *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
+LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
+LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
+KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?![\w'@])")
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
@@ -20,6 +22,7 @@ SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
 NUMBER_NEXT = re.compile(r"\s*\(?(?:\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
+SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
@@ -66,7 +69,9 @@ def single_word(scan: Scan, position: int) -> int:
     if text in NUMBERS and dot and NUMBER_NEXT.match(scan.text, end):
         scan.say(NUMBERS[text], position, end)
         return end
-    if text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end):
+    if (text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end)) or (
+        text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end)
+    ):
         scan.say(NUMBERS[text], position, end)
         return end
     if text in ("Apt", "Bldg", "Ste", "Hwy", "Rte") and re.match(r"\s+#?\d", scan.text[end : end + 4]):

@@ -11,7 +11,8 @@ from g2p.normalize.tables import COUNTED, REGNAL
 
 VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 NUMERAL = re.compile(r"(M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3}))('s)?(?![\w'&-]|\.\w)")
-LOWER = re.compile(r"(?=[ivx])(x{0,3}(?:ix|iv|v?i{0,3}))(?![\w'-])")
+LOWER = re.compile(r"(?=[ivx])(x{0,3}(?:ix|iv|v?i{0,3}))(?![\w']|-(?![ivx]))")
+LAST = re.compile(r"[–-](?=[ivx])(x{0,3}(?:ix|iv|v?i{0,3}))(?![\w'-])")
 CENTURY = re.compile(r"(?:st|nd|rd|th)?\s+(?:century|centuries|dynasty|Corps)")
 # After `Elizabeth I` alone: what does not go on with the pronoun I.
 NO_PRONOUN = re.compile(
@@ -59,5 +60,15 @@ def roman(scan: Scan, position: int) -> int:
     match = LOWER.match(scan.text, position)
     if match and match[1] and scan.previous() in COUNTED:
         scan.say(cardinal(value(match[1]), scan.dialect), position, match.end())
-        return match.end()
+        return to_last(scan, match.end())
     return position
+
+
+def to_last(scan: Scan, position: int) -> int:
+    """Behind the first page of a preface: the dash and the last one, pp. xi-xv."""
+    match = LAST.match(scan.text, position)
+    if not match:
+        return position
+    scan.say("to", position, match.start(1))
+    scan.say(cardinal(value(match[1]), scan.dialect), match.start(1), match.end())
+    return match.end()
