@@ -257,11 +257,16 @@ def test_operation(op: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gelu", "sigmoid", "silu", "tanh"])
 def test_fp16_kernel_rounds_once(name: str) -> None:
-    """PyTorch's fp16 kernels that are used as they are: of every fp16 value what fp32 gives, rounded."""
+    """PyTorch's fp16 kernels that are used as they are: of every fp16 value what its fp32 kernel gives, rounded.
+
+    Its own kernel: on some processors (AMD with AVX-512) fp32 goes to oneDNN instead, whose gelu differs in 403 values, NaN at infinity.
+    """
     values = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.float16)
     run = KERNELS[name].run
     assert KERNELS[name].half
-    torch.testing.assert_close(run(values), run(values.float()).half(), rtol=0, atol=0, equal_nan=True)
+    with torch.backends.mkldnn.flags(enabled=False):
+        wide = run(values.float())
+    torch.testing.assert_close(run(values), wide.half(), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
