@@ -11,6 +11,7 @@ import numpy as np
 
 from bench.second_opinion_cases import Case, Subject
 from core.figures import snr_db
+from mlprogram import Program
 
 
 def groups(cases: Sequence[Case], free: bool) -> list[list[Case]]:
@@ -31,20 +32,29 @@ def agreement_db(ours: np.ndarray, theirs: np.ndarray) -> float | None:
     return None if found == float("inf") else found
 
 
+def reordered_db(subject: Subject) -> dict[str, float | None]:
+    """By output: worst agreement of `declared` with itself when only the order of additions changes; None: equal, or no sum is rounded."""
+    if subject.program.precision.wide is not None:
+        return dict.fromkeys(subject.program.outputs)
+    one, other = (Program(subject.package, subject.function, precision) for precision in ("declared", "declared64"))
+    answers = [(one(case.given), other(case.given)) for case in subject.cases]
+    return {name: worst([agreement_db(a[name].numpy(), b[name].numpy()) for a, b in answers]) for name in subject.program.outputs}
+
+
 def worst(values: Sequence[float | None]) -> float | None:
     """The lowest; None where all are equal."""
     return min((value for value in values if value is not None), default=None)
 
 
 def rows_of(subject: Subject, answers: Sequence[tuple[Case, Mapping[str, np.ndarray]]], told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row an output: worst agreement; of a vocoder each against the fp32 render, worst sentence in dB and, where values are int8, PESQ
-    of the sentence where the two differ most."""
-    rows = []
+    """One row an output: worst agreement; what mlprogram agrees with itself by; of a vocoder each against the fp32 render, worst sentence
+    in dB and, where values are int8, PESQ of the sentence where the two differ most."""
+    rows, reordered = [], reordered_db(subject)
     for name in subject.program.outputs:
         agreement = worst([agreement_db(case.ours[name], theirs[name]) for case, theirs in answers])
         renders = [_rendered(case, case.ours[name], theirs[name]) for case, theirs in answers if case.reference is not None]
         named = _named(subject, name)
-        figures = {"agreement_db": agreement, "sentences": len(answers), "refused": ""}
+        figures = {"agreement_db": agreement, "reordered_db": reordered[name], "sentences": len(answers), "refused": ""}
         rows.append(named | figures | against_reference(renders, with_pesq=named["quantizes"]) | dict(told))
     return rows
 
@@ -64,7 +74,9 @@ def _rendered(case: Case, *waveforms: np.ndarray) -> list[np.ndarray]:
 
 def refused_rows(subject: Subject, why: str) -> list[dict[str, Any]]:
     """The same for a function that Apple's tools refuse."""
-    blank = dict.fromkeys(("agreement_db", "ours_db", "theirs_db", "pesq", "pesq_theirs")) | {"sentences": len(subject.cases)}
+    blank = dict.fromkeys(("agreement_db", "reordered_db", "ours_db", "theirs_db", "pesq", "pesq_theirs")) | {
+        "sentences": len(subject.cases)
+    }
     return [_named(subject, name) | blank | {"refused": why} for name in subject.program.outputs]
 
 

@@ -20,6 +20,7 @@ import torch
 
 from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constants import Constants
+from mlprogram.core_ai_numerics import CORE_AI_KERNELS
 from mlprogram.dtypes import BY_NAME, DType, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
@@ -29,7 +30,11 @@ from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
 from mlprogram.steps import BlockPlan, Output, Step
+from mlprogram.wide_sums import WIDE_SUMS
 
+KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
+    {"ane_numerics": ANE_KERNELS, "core_ai": CORE_AI_KERNELS, "declared64": WIDE_SUMS}
+)
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
 
 
@@ -119,7 +124,7 @@ class _Planner:
         if op.op_type in CONTROL:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
-            fast = op.op_type == "while_loop" and not self._precision.ane_numerics
+            fast = op.op_type == "while_loop" and self._precision.model is None
             gru, loop = (self._gru(op, scope), LoopCode(blocks[0], blocks[1], self.template).run) if fast else (None, None)
             return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru, loop=loop)
         kernel = self._kernel(op)
@@ -176,8 +181,9 @@ class _Planner:
         return rows_last(weight.value.shape, height, int(self._known(op, groups[0], scope).value) if groups else 1)
 
     def _kernel(self, op: Operation) -> Kernel:
-        if self._precision.ane_numerics and op.op_type in ANE_KERNELS and any(v.dtype.name == "fp16" for v in op.outputs):
-            return ANE_KERNELS[op.op_type]
+        model = KERNELS_OF[self._precision.model] if self._precision.model else {}
+        if op.op_type in model and any(v.dtype.name == "fp16" for v in op.outputs):
+            return model[op.op_type]
         if op.op_type not in KERNELS:
             raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the ones that are known")
         return KERNELS[op.op_type]

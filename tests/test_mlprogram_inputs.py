@@ -283,7 +283,9 @@ def test_result_of_another_shape_than_declared(copy: Path) -> None:
 
 
 def test_unknown_precision(package: Path) -> None:
-    with pytest.raises(ProgramError, match="precision 'fp8' is unknown; one of declared, exact, exact64, ane_numerics"):
+    with pytest.raises(
+        ProgramError, match="precision 'fp8' is unknown; one of declared, exact, exact64, declared64, ane_numerics, core_ai"
+    ):
         Program(package, precision="fp8")
 
 

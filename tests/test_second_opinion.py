@@ -204,6 +204,9 @@ def test_agreement_of_what_cannot_be_compared_never_holds() -> None:
         ({"agreement_db": 55.0}, True),
         ({"agreement_db": 54.9}, False),
         ({"agreement_db": None}, True),
+        ({"agreement_db": 49.0, "reordered_db": 50.5}, True),
+        ({"agreement_db": 48.0, "reordered_db": 50.5}, False),
+        ({"agreement_db": 54.9, "reordered_db": 90.0}, False),
         ({"agreement_db": 80.0, "refused": "no"}, False),
         ({"agreement_db": 38.0, "quantizes": True, "pesq": 4.60, "pesq_theirs": 4.615}, True),
         ({"agreement_db": 38.0, "quantizes": True, "pesq": 4.60, "pesq_theirs": 4.63}, False),
@@ -211,7 +214,7 @@ def test_agreement_of_what_cannot_be_compared_never_holds() -> None:
     ],
 )
 def test_a_row_is_good_by_agreement_or_by_pesq(change: dict[str, Any], holds: bool) -> None:
-    assert second_opinion.good({"refused": "", "quantizes": False, "pesq": 4.6, "pesq_theirs": 4.1} | change) is holds
+    assert second_opinion.good({"refused": "", "quantizes": False, "reordered_db": None, "pesq": 4.6, "pesq_theirs": 4.1} | change) is holds
 
 
 @pytest.fixture(scope="module")
