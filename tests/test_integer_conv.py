@@ -29,6 +29,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 INNER, OUT = 12, 20
+EXACT = pytest.mark.skipif(not integer_probe.are_exact(), reason="ONNX Runtime loses bits of integer sums on this processor: refused")
 
 
 def conv_of(kind: str, seed: int) -> tuple[Conv, float]:
@@ -82,6 +83,7 @@ def test_what_the_graph_has_folded_is_put_back() -> None:
     assert snr_db(wanted.detach(), module(x)) < 15 and snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 
+@EXACT
 @pytest.mark.parametrize("kind", KINDS)
 def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> None:
     conv, size = conv_of(kind, seed=1)
@@ -165,12 +167,12 @@ def probe() -> bytes:
 def test_a_processor_that_saturates_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that says nothing of integers opens there; one that has their products is refused in one line."""
     assert Path(integer_probe.__file__).with_name("data").joinpath("integer_probe.onnx").read_bytes() == probe()
-    assert integer_probe.are_exact(), "this processor's kernel"
     model = onnx.load_from_string(probe())
     onnx.save(model, tmp_path / "plain.onnx")
     onnx.helper.set_model_props(model, {onnx_file.INTEGERS: "1"})
     onnx.save(model, tmp_path / "whole.onnx")
-    onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
+    if integer_probe.are_exact():
+        onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
     monkeypatch.setattr(integer_probe, "sums", lambda: np.full((1, 64, 1, 1), -64 * 32768 // 2, np.int32))
     integer_probe.are_exact.cache_clear()
     try:
@@ -181,6 +183,7 @@ def test_a_processor_that_saturates_is_refused(tmp_path: Path, monkeypatch: pyte
         integer_probe.are_exact.cache_clear()
 
 
+@EXACT
 @pytest.mark.parametrize("biased", [True, False])
 def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) -> None:
     from core.onnx_graph import int8_macs_share, operations

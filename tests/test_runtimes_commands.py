@@ -157,6 +157,7 @@ def test_w8a8_multiplies_integers_and_says_so(tiny_checkpoint: Checkpoint, build
     """Built, opened and described like the others; the chain speaks with it."""
     import onnx
 
+    from core.integer_probe import are_exact
     from core.manifest import Manifest
     from core.onnx_file import INTEGERS
     from eval.file_facts import facts_of
@@ -164,7 +165,9 @@ def test_w8a8_multiplies_integers_and_says_so(tiny_checkpoint: Checkpoint, build
 
     copy = Path(shutil.copytree(build, tmp_path / "build"))
     flags = ["--method", "w8a8", "--runtime", "onnx", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
-    assert quantize(flags) == 0
+    assert quantize(flags) == (0 if are_exact() else 2)
+    if not are_exact():
+        pytest.skip("refused: ONNX Runtime loses bits of integer sums on this processor")
     manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
     facts = facts_of(manifest.package_path, 80)
     facts.require_told(manifest)
