@@ -4,7 +4,7 @@
     python -m bench.second_opinion build/KokoroVocoder-demo-fp16.json       # one package, or several
     python -m bench.second_opinion PKG --precision declared,exact           # and with both computing fp16 in fp32: is the graph the same?
     python -m bench.second_opinion PKG --precision core_ai                  # mlprogram rounds where Core AI does: is it only the rounding?
-    python -m bench.second_opinion PKG --layers 50                          # also the first operations that part by 50 dB
+    python -m bench.second_opinion PKG --layers 50                          # also each operation of ours on what theirs read: which differ?
     python -m bench.second_opinion PKG --free                               # lengths left open instead of one length a conversion
 
 PKG is a package of this project or its manifest. Figures are the agreement of the two executions, worst of the sentences; for a vocoder
@@ -54,7 +54,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--precision", type=_precisions, default=PRECISIONS[:1], help="declared, exact, core_ai: several by commas (default: declared)"
     )
-    parser.add_argument("--layers", type=float, metavar="DB", help="name the first operations that agree by less")
+    parser.add_argument("--layers", type=float, metavar="DB", help="every operation on Core AI's inputs; name the first that agree by less")
     parser.add_argument("--free", action="store_true", help="export with open lengths")
     parser.add_argument("--checkpoint", help="the package's own (default: by its manifest's name for it)")
     parser.add_argument("--python", type=Path, help="of the environment with Core AI (default: .venv-coreai/bin/python)")

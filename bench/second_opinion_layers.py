@@ -1,17 +1,19 @@
-"""Where two executions of one package part: the operations whose outputs fall below a limit though all that they read lies above it.
+"""Where two executions of one package part: every operation of ours on what the other's read, so that no error travels.
 
     found = layers(subject, runtime, limit_db=50, shown=10)
     print(told_layers(found))
 
-A difference of two large numbers that almost cancel agrees with itself badly and with them well, so an error counts against the scale of
-what the value was made from: that of the largest operand, carried on through products.
+mlprogram runs once more, and after each operation its result is noted and Core AI's put in its place. By kind of operation: how many of all
+values differ, and the worst dB; and the operations below a limit. A sum of numbers that cancel counts against what it was made from.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from bench.second_opinion_cases import Subject
 from bench.second_opinion_runtime import Runtime, RuntimeRefused
@@ -19,7 +21,6 @@ from mlprogram.graph import Operation
 
 MOVES = frozenset(("concat", "expand_dims", "reshape", "slice_by_index", "split", "squeeze", "transpose"))  # compute nothing: not watched
 CANCELS = frozenset(("add", "sub", "reduce_mean", "reduce_sum"))
-SCALES = frozenset(("mul", "real_div", "cast"))
 EQUAL_DB = 1e3
 
 
@@ -29,49 +30,54 @@ def rms(value: np.ndarray) -> float:
 
 
 @dataclass(eq=False)
-class Comparison:
-    """Values of both executions by name, and what was found out on the way: dB and scale of every value, in program order."""
+class OnTheirs:
+    """The hook of a run: notes our result of every operation beside `theirs`, and hands theirs on."""
 
-    ours: Mapping[str, np.ndarray]
+    operations: Mapping[str, Operation]  # by output
     theirs: Mapping[str, np.ndarray]
-    agreement_db: dict[str, float] = field(default_factory=dict)
-    surplus: dict[str, float] = field(default_factory=dict)  # scale of a value over its own RMS, 1 or more
+    scale: dict[str, float] = field(default_factory=dict)  # RMS of every value so far
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def follow(self, op: Operation) -> tuple[float, float]:
-        """Lowest dB among the outputs of an operation and among the values it reads."""
-        read = [name for names in op.inputs.values() for name in names if name in self.agreement_db]
-        before = min((self.agreement_db[name] for name in read), default=EQUAL_DB)
-        for value in op.outputs:
-            self.surplus[value.name] = self._surplus(op.op_type, value.name, read)
-            self.agreement_db[value.name] = before if op.op_type in MOVES else self._db(value.name)
-        return min((self.agreement_db[value.name] for value in op.outputs), default=EQUAL_DB), before
-
-    def _surplus(self, op_type: str, name: str, read: Iterable[str]) -> float:
-        carried = max((self.surplus[source] for source in read), default=1.0)
-        if op_type in MOVES | SCALES:
-            return carried
-        own = rms(self.ours[name]) if name in self.ours else 0.0
-        largest = max((rms(self.ours[source]) * self.surplus[source] for source in read if source in self.ours), default=0.0)
-        return max(1.0, largest / own) if op_type in CANCELS and own else 1.0
-
-    def _db(self, name: str) -> float:
+    def __call__(self, name: str, op_type: str, value: torch.Tensor) -> torch.Tensor | None:
+        """See mlprogram.execute.Hook."""
+        ours = value.numpy()
+        self.scale[name] = rms(ours)
         if name not in self.theirs:
-            return EQUAL_DB
-        ours, theirs = self.ours[name], self.theirs[name]
+            return None
+        theirs = self.theirs[name]
+        row = {"operation": self._kind(name, op_type), "output": name, "values": ours.size}
         if ours.shape != theirs.shape or not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
-            return -EQUAL_DB
+            self.rows.append(row | {"differ": ours.size, "agreement_db": -EQUAL_DB})
+            return None
+        self.rows.append(row | {"differ": int((ours != theirs).sum()), "agreement_db": self._db(name, op_type, ours, theirs)})
+        self.scale[name] = rms(theirs)
+        return torch.from_numpy(np.ascontiguousarray(theirs)).to(value.dtype)
+
+    def _kind(self, name: str, op_type: str) -> str:
+        return f"{op_type} with bias" if "bias" in self.operations[name].inputs else op_type
+
+    def _db(self, name: str, op_type: str, ours: np.ndarray, theirs: np.ndarray) -> float:
         error = rms(ours.astype(np.float64) - theirs)
-        return float(20 * np.log10(max(rms(ours) * self.surplus[name], 1e-30) / error)) if error else EQUAL_DB
+        read = [self.scale.get(source, 0.0) for names in self.operations[name].inputs.values() for source in names]
+        size = max([self.scale[name], *read]) if op_type in CANCELS else self.scale[name]
+        return float(20 * np.log10(max(size, 1e-30) / error)) if error else EQUAL_DB
 
 
-def parted(operations: Iterable[Operation], comparison: Comparison, limit_db: float) -> list[dict[str, Any]]:
-    """Operations that fall below the limit by themselves, in program order."""
-    found = []
-    for op in operations:
-        after, before = comparison.follow(op)
-        if after < limit_db <= before:
-            found.append({"operation": op.op_type, "output": op.outputs[0].name, "agreement_db": after, "read_db": before})
-    return found
+def by_kind(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row a kind of operation, that with most different values first."""
+    kinds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        kinds[row["operation"]].append(row)
+    found = [
+        {
+            "operation": kind,
+            "operations": len(own),
+            "differ_percent": 100 * sum(row["differ"] for row in own) / max(1, sum(row["values"] for row in own)),
+            "worst_db": min(row["agreement_db"] for row in own),
+        }
+        for kind, own in kinds.items()
+    ]
+    return sorted(found, key=lambda row: -row["differ_percent"])
 
 
 def same_values(operations: Iterable[Operation]) -> dict[str, str]:
@@ -81,32 +87,39 @@ def same_values(operations: Iterable[Operation]) -> dict[str, str]:
 
 
 def layers(subject: Subject, runtime: Runtime, limit_db: float, shown: int) -> dict[str, Any]:
-    """`parted` on the first case, `shown` of them at most; every value that is computed and not only moved is watched."""
-    case = subject.cases[0]
-    ours: dict[str, np.ndarray] = dict(case.given)
+    """Kinds, and operations below the limit in program order, `shown` at most, of the first case; what only moves values is not watched."""
+    given = dict(subject.cases[0].given)
+    seen: set[str] = set()
     operations = [op for op in subject.program.operations if op.op_type != "const" and not op.op_type.startswith("constexpr_")]
-    subject.program(dict(case.given), hook=lambda name, op_type, value: ours.update({name: value.numpy().copy()}))
+    subject.program(given, hook=lambda name, op_type, value: seen.add(name))
     same = same_values(operations) if subject.wide else {}
-    watched = [value.name for op in operations if op.op_type not in MOVES for value in op.outputs if value.name in ours]
+    watched = [value.name for op in operations if op.op_type not in MOVES for value in op.outputs if value.name in seen]
     watched = [name for name in watched if name not in subject.program.outputs and name not in same]
     found = {"package": subject.package.stem, "function": subject.function, "limit_db": limit_db, "watched": len(watched)}
     try:
-        answers, _ = runtime.ask(subject.package, subject.function, [case.given], watched, wide=subject.wide)
+        answers, _ = runtime.ask(subject.package, subject.function, [given], watched, wide=subject.wide)
     except RuntimeRefused as problem:
-        return found | {"refused": str(problem), "count": 0, "parted": []}
+        return found | {"refused": str(problem), "count": 0, "kinds": [], "parted": []}
     theirs = answers[0] | {name: answers[0][source] for name, source in same.items() if source in answers[0]}
-    below = parted(operations, Comparison(ours, theirs), limit_db)
-    return found | {"refused": "", "count": len(below), "parted": below[:shown]}
+    hook = OnTheirs({value.name: op for op in operations for value in op.outputs}, theirs)
+    hook.scale |= {name: rms(np.asarray(value)) for name, value in given.items()}
+    subject.program(given, hook=hook)
+    below = [row for row in hook.rows if row["agreement_db"] < limit_db]
+    return found | {"refused": "", "count": len(below), "kinds": by_kind(hook.rows), "parted": below[:shown]}
 
 
 def told_layers(found: Mapping[str, Any]) -> str:
-    """In words."""
+    """In words and a table."""
+    from bench.markdown import markdown
+
     head = f"{found['package']} {found['function']}: "
     if found["refused"]:
         return f"{head}layers refused: {found['refused']}"
-    lines = [f"{head}{found['count']} of {found['watched']} operations fall below {found['limit_db']:g} dB by themselves"]
-    return "\n".join([*lines, *(_line(row) for row in found["parted"])])
+    first = f"{head}{found['count']} of {found['watched']} operations are below {found['limit_db']:g} dB on the same inputs"
+    lines = [f"  {row['agreement_db']:7.1f} dB: {row['operation']} {row['output']}" for row in found["parted"]]
+    cells = [(row["operation"], str(row["operations"]), f"{row['differ_percent']:.2f}", _shown(row["worst_db"])) for row in found["kinds"]]
+    return "\n".join([first, *lines, markdown(("operation", "how many", "values that differ, %", "worst, dB"), cells)])
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    return f"  {row['agreement_db']:7.1f} dB, reads {row['read_db']:.1f} dB or more: {row['operation']} {row['output']}"
+def _shown(agreement_db: float) -> str:
+    return "equal" if agreement_db == EQUAL_DB else f"{agreement_db:.1f}"
