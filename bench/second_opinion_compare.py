@@ -33,12 +33,12 @@ def agreement_db(ours: np.ndarray, theirs: np.ndarray) -> float | None:
 
 
 def reordered_db(subject: Subject) -> dict[str, float | None]:
-    """By output: worst agreement of `declared` with itself when only the order of additions changes; None: equal, or no sum is rounded."""
+    """By output: worst agreement of mlprogram with itself when only the order of additions changes; None: equal, or no sum is rounded."""
     if subject.program.precision.wide is not None:
         return dict.fromkeys(subject.program.outputs)
-    one, other = (Program(subject.package, subject.function, precision) for precision in ("declared", "declared64"))
-    answers = [(one(case.given), other(case.given)) for case in subject.cases]
-    return {name: worst([agreement_db(a[name].numpy(), b[name].numpy()) for a, b in answers]) for name in subject.program.outputs}
+    other = Program(subject.package, subject.function, f"{subject.program.precision.name}64")
+    answers = [(case.ours, other(case.given)) for case in subject.cases]
+    return {name: worst([agreement_db(ours[name], theirs[name].numpy()) for ours, theirs in answers]) for name in subject.program.outputs}
 
 
 def worst(values: Sequence[float | None]) -> float | None:

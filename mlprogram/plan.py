@@ -30,10 +30,10 @@ from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 from mlprogram.precision import Precision
 from mlprogram.steps import BlockPlan, Output, Step
-from mlprogram.wide_sums import WIDE_SUMS
+from mlprogram.wide_sums import CORE_AI_WIDE_SUMS, WIDE_SUMS
 
 KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
-    {"ane_numerics": ANE_KERNELS, "core_ai": CORE_AI_KERNELS, "declared64": WIDE_SUMS}
+    {"ane_numerics": ANE_KERNELS, "core_ai": CORE_AI_KERNELS, "core_ai64": CORE_AI_WIDE_SUMS, "declared64": WIDE_SUMS}
 )
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
 

@@ -1,4 +1,4 @@
-"""What a declared type means when a program runs: the six precisions.
+"""What a declared type means when a program runs: the seven precisions.
 
     from mlprogram.precision import precision_named
     precision_named("declared").working(BY_NAME["fp16"])  # torch.float16
@@ -11,6 +11,7 @@
 | declared64 | as declared | as declared, but sums of products in fp64: mlprogram/wide_sums.py |
 | ane_numerics | as declared | as mlprogram/ane_numerics.py models the Neural Engine |
 | core_ai | as declared | rounded where Apple's Core AI runtime rounds on a CPU: mlprogram/core_ai_numerics.py |
+| core_ai64 | as declared | as core_ai, but sums of products in fp64 |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from mlprogram.dtypes import DType
 from mlprogram.errors import ProgramError
 
-MODELS = ("declared64", "ane_numerics", "core_ai")
+MODELS = ("declared64", "ane_numerics", "core_ai", "core_ai64")
 PRECISIONS = ("declared", "exact", "exact64", *MODELS)
 
 

@@ -1,14 +1,14 @@
-"""Sums of products in float64, rounded once to the declared fp16: the kernels under precision="declared64".
+"""Sums of products in float64, rounded where they were: the kernels under precision="declared64" and "core_ai64".
 
     Program("KokoroVocoder.mlpackage", precision="declared64")(inputs)
 
-`declared` rounds at the same places but sums in float32, in PyTorch's order. What parts the two is the order of additions alone, so their
-agreement is the most that a package lets two correct fp16 executions agree by (50 dB of real Kokoro's vocoder, docs/mlprogram.md).
+`declared` and `core_ai` round at the same places but sum in float32, in PyTorch's order. What parts two is the order of additions alone,
+so their agreement is the most that a package lets two correct fp16 executions agree by (50 dB of real Kokoro's vocoder, docs/mlprogram.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -16,11 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mlprogram.core_ai_numerics import CORE_AI_KERNELS
 from mlprogram.ops.conv import CONV
 from mlprogram.ops.kernel import Kernel
 from mlprogram.ops.linear import LINEAR
-
-SUMS = {**CONV, **{name: LINEAR[name] for name in ("linear", "matmul")}}
 
 
 def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -32,4 +31,11 @@ def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return wide
 
 
-WIDE_SUMS: MappingProxyType[str, Kernel] = MappingProxyType({name: replace(own, run=in_float64(own.run)) for name, own in SUMS.items()})
+def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
+    """The same kernels with sums in float64."""
+    return MappingProxyType({name: replace(own, run=in_float64(own.run)) for name, own in kernels.items()})
+
+
+PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}
+WIDE_SUMS = widened({**CONV, **PRODUCTS})
+CORE_AI_WIDE_SUMS = widened({**PRODUCTS, **CORE_AI_KERNELS})

@@ -284,7 +284,7 @@ def test_result_of_another_shape_than_declared(copy: Path) -> None:
 
 def test_unknown_precision(package: Path) -> None:
     with pytest.raises(
-        ProgramError, match="precision 'fp8' is unknown; one of declared, exact, exact64, declared64, ane_numerics, core_ai"
+        ProgramError, match="precision 'fp8' is unknown; one of declared, exact, exact64, declared64, ane_numerics, core_ai, core_ai64"
     ):
         Program(package, precision="fp8")
 

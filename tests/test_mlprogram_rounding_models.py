@@ -92,6 +92,13 @@ def program(folder: Path, dtype: type) -> Path:
     return save(function, folder / "p.mlpackage", IOS17)
 
 
+def test_core_ai64_rounds_where_core_ai_does() -> None:
+    x, weight, bias = halves(1, 256, 1, 400, seed=10), halves(16, 256, 1, 5, seed=11), 100 * halves(16, seed=12)
+    narrow, wide = (KERNELS_OF[name]["conv"].run(x=x, weight=weight, bias=bias).half() for name in ("core_ai", "core_ai64"))
+    assert 0 < (narrow != wide).float().mean() < 0.01
+    assert (conv(x, weight, bias).half() != wide).float().mean() > 0.05
+
+
 @pytest.mark.parametrize("precision", MODELS)
 def test_models_round_fp16_and_leave_fp32_alone(precision: str, tmp_path: Path) -> None:
     x = {"x": halves(1, 16, 1, 40, seed=7).numpy()}
