@@ -4,13 +4,14 @@
 
 It holds for operations whose result is fp16. Measured with coreai-core 1.0.0b3 on Linux, each operation of real Kokoro on Core AI's own
 inputs (docs/mlprogram.md#a-second-opinion-apples-core-ai-runtime): with these three rules every operation gives the same fp16 values, but
-for sums taken in another order (0.2 % of a convolution's values, one unit) and the columns where tiles of a transposed convolution meet.
+for a convolution's float32 sums, taken in another order (0.2 % of its values, by one unit).
 It says how that runtime rounds, and nothing of Core ML or of the Neural Engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from mlprogram.ops.conv import conv, conv_transpose
 from mlprogram.ops.kernel import kernel
+
+TILE = 8  # columns of the input that a transposed convolution takes together: measured on x86-64, strides 2, 6 and 10
 
 
 def core_ai_conv(
@@ -46,26 +49,49 @@ def core_ai_conv_transpose(
     dilations: list[int] | None = None,
     groups: int = 1,
 ) -> Tensor:
-    """conv_transpose with sums in fp16: one product after the other, channel by channel, tap by tap; then the bias."""
+    """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by tile, tap by tap; then the bias."""
     ones = [1] * (x.dim() - 2)
     grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))  # [N, G, C / G, *D], [G, C / G, O / G, *K]
     total: Tensor | None = None
     for channel in range(kernels.shape[1]):
-        for taps in _apart(weight.shape[2:], strides or ones, dilations or ones):
+        for which, taps in _order(weight.shape[2:], strides or ones, dilations or ones):
             own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]  # [G, O / G, *K]
             own[:, :, *taps] = whole[:, :, *taps]
-            part = conv_transpose(grouped[:, :, channel], own, None, pad, output_shape, pad_type, strides, dilations, groups)
+            x_own = grouped[:, :, channel] * _columns(x.shape[-1], which, x.device)  # [N, G, *D]
+            part = conv_transpose(x_own, own, None, pad, output_shape, pad_type, strides, dilations, groups)
             total = part.half() if total is None else (total.float() + part).half()
     assert total is not None  # there is a channel and a tap
     return _with_bias(total, bias)
 
 
-def _apart(kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Taps in their order, by sets of which no two reach one output: a stride's length of each axis, one where it is dilated."""
+@dataclass(frozen=True)
+class _Columns:
+    """Columns whose products with the taps of set `index` (of the last axis) meet those of a later tile, or the others."""
+
+    index: int
+    meet: bool
+
+
+def _order(kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Iterator[tuple[_Columns, tuple[slice, ...]]]:
+    """Columns and taps in their order, by sets of which no two products reach one output: a stride's taps of each axis, one where dilated.
+
+    A column i and set j add to what column i + j and set 0 add to. In a tile sets come in their order; an earlier tile's come before.
+    """
     lengths = [stride if dilation == 1 else 1 for stride, dilation in zip(strides, dilations, strict=True)]
     starts = [range(0, size, length) for size, length in zip(kernel_size, lengths, strict=True)]
-    for first in product(*starts):
-        yield tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True))
+    sets = [tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True)) for first in product(*starts)]
+    tiled = dilations[-1] == 1
+    for meet in (True, False):
+        for taps in sets:
+            index = taps[-1].start // lengths[-1] if tiled else 0
+            if index or not meet:
+                yield _Columns(index, meet), taps
+
+
+def _columns(count: int, which: _Columns, device: torch.device) -> Tensor:
+    """1 for the columns, 0 for the others: [count]."""
+    columns = torch.arange(count, device=device)
+    return ((columns // TILE < (columns + which.index) // TILE) == which.meet).float()
 
 
 def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
