@@ -21,7 +21,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from mlprogram.ops.conv import conv, conv_transpose
+from mlprogram.ops.conv import conv, conv_transpose, with_bias
 from mlprogram.ops.kernel import Tensors, kernel
 from mlprogram.ops.slicing import slice_by_index
 
@@ -58,10 +58,6 @@ def _blocks(size: int) -> list[slice]:
     return [slice(start, start + ANE.block) for start in range(0, size, ANE.block)]
 
 
-def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
-    return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
-
-
 def ane_conv(
     x: Tensor,
     weight: Tensor,
@@ -78,7 +74,7 @@ def ane_conv(
         conv(grouped[:, :, b].flatten(1, 2), weight[:, b], None, strides, pad_type, pad, dilations, groups)
         for b in _blocks(weight.shape[1])
     )
-    return _with_bias(_accumulate(parts, weight[0].numel()), bias)
+    return with_bias(_accumulate(parts, weight[0].numel()), bias)
 
 
 def ane_conv_transpose(
@@ -100,7 +96,7 @@ def ane_conv_transpose(
         )
         for b in _blocks(kernels.shape[1])
     )
-    return _with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
+    return with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
 
 def ane_matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:

@@ -10,15 +10,14 @@ It says how that runtime rounds, and nothing of Core ML or of the Neural Engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import product
 from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from mlprogram.ops.conv import conv, conv_transpose
+from mlprogram.ops.conv import conv, conv_transpose, with_bias
 from mlprogram.ops.kernel import kernel
 
 TILE = 8  # columns of the input that a transposed convolution takes together: measured on x86-64, strides 2, 6 and 10
@@ -35,7 +34,7 @@ def core_ai_conv(
     groups: int = 1,
 ) -> Tensor:
     """conv whose sum is rounded to fp16 before the bias is added."""
-    return _with_bias(conv(x, weight, None, strides, pad_type, pad, dilations, groups).half(), bias)
+    return with_bias(conv(x, weight, None, strides, pad_type, pad, dilations, groups).half().float(), bias)
 
 
 def core_ai_conv_transpose(
@@ -52,50 +51,37 @@ def core_ai_conv_transpose(
     """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by tile, tap by tap; then the bias."""
     ones = [1] * (x.dim() - 2)
     grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))  # [N, G, C / G, *D], [G, C / G, O / G, *K]
+    passes = _passes(x.shape[-1], weight.shape[2:], strides or ones, dilations or ones)
     total: Tensor | None = None
     for channel in range(kernels.shape[1]):
-        for which, taps in _order(weight.shape[2:], strides or ones, dilations or ones):
+        for columns, taps in passes:
             own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]  # [G, O / G, *K]
             own[:, :, *taps] = whole[:, :, *taps]
-            x_own = grouped[:, :, channel] * _columns(x.shape[-1], which, x.device)  # [N, G, *D]
-            part = conv_transpose(x_own, own, None, pad, output_shape, pad_type, strides, dilations, groups)
+            part = conv_transpose(grouped[:, :, channel] * columns, own, None, pad, output_shape, pad_type, strides, dilations, groups)
             total = part.half() if total is None else (total.float() + part).half()
     assert total is not None  # there is a channel and a tap
-    return _with_bias(total, bias)
+    return with_bias(total.float(), bias)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Columns whose products with the taps of set `index` (of the last axis) meet those of a later tile, or the others."""
+def _passes(
+    width: int, kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[tuple[Tensor, tuple[slice, ...]]]:
+    """Columns of the input (1 and 0, [width]) and taps in their order, no two products of a pass for one output.
 
-    index: int
-    meet: bool
-
-
-def _order(kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Iterator[tuple[_Columns, tuple[slice, ...]]]:
-    """Columns and taps in their order, by sets of which no two products reach one output: a stride's taps of each axis, one where dilated.
-
-    A column i and set j add to what column i + j and set 0 add to. In a tile sets come in their order; an earlier tile's come before.
+    Taps go by sets: a stride's of each axis, one where dilated. A column i and set j add to what column i + j and set 0 add to. In a tile
+    sets come in their order; an earlier tile's come before.
     """
     lengths = [stride if dilation == 1 else 1 for stride, dilation in zip(strides, dilations, strict=True)]
     starts = [range(0, size, length) for size, length in zip(kernel_size, lengths, strict=True)]
     sets = [tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True)) for first in product(*starts)]
-    tiled = dilations[-1] == 1
-    for meet in (True, False):
-        for taps in sets:
-            index = taps[-1].start // lengths[-1] if tiled else 0
-            if index or not meet:
-                yield _Columns(index, meet), taps
-
-
-def _columns(count: int, which: _Columns, device: torch.device) -> Tensor:
-    """1 for the columns, 0 for the others: [count]."""
-    columns = torch.arange(count, device=device)
-    return ((columns // TILE < (columns + which.index) // TILE) == which.meet).float()
-
-
-def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
-    return y.float() if bias is None else y.float() + bias.reshape(-1, *[1] * (y.dim() - 2))
+    column, before, within = torch.arange(width), [], []
+    for taps in sets:
+        index = taps[-1].start // lengths[-1] if dilations[-1] == 1 else 0
+        earlier = column // TILE < (column + index) // TILE
+        if index:
+            before.append((earlier.float(), taps))
+        within.append(((~earlier).float(), taps))
+    return before + within
 
 
 def core_ai_leaky_relu(x: Tensor, alpha: float) -> Tensor:

@@ -49,6 +49,11 @@ def conv(
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
 
+def with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
+    """y [N, C, *D] and a bias [C], if there is one."""
+    return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
+
+
 def rows_last(weight_shape: Sequence[int], height: int | None, groups: int) -> bool:
     """Whether a two-dimensional convolution runs on tensors stored with their channels last: the planner stores such weights so at load."""
     several = weight_shape[2] > 1 or (height is not None and height > 1)
