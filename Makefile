@@ -8,75 +8,71 @@ CHECKPOINT ?=
 OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
-FORM ?=
+LAYOUT ?=
 CHIPS ?=
 WORKERS ?= 2
 COUNT ?= 10000
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
 export OMP_NUM_THREADS ?= 1
-form_flag = $(if $(FORM),--form $(FORM))
+layout_flag = $(if $(LAYOUT),--layout $(LAYOUT))
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-second-opinion vocoder g2p encoder all quality release bundle controls sensitivity demo bench test test-slow fuzz lint clean
+.PHONY: help venv venv-second-opinion vocoder g2p encoder all quality release bundle controls sensitivity bench test test-slow fuzz lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 venv: $(VENV)/.installed ## virtual environment with everything, at the versions CI ran
 
-# Without their dependencies: kokoro (upstream, for parity tests; only its modules are read), g2p_en (bench/) and resemblyzer (only their
+# Without their dependencies: kokoro (upstream, for parity tests; only its modules are read), and resemblyzer (only their
 # weights are read), distillmos and xls-r-sqa (no CPU build of torchaudio, which only their command line needs).
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml mlprogram/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,demo,judge,kokoro-int8,onnx,plot,test]"
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro g2p-en resemblyzer distillmos wordfreq xls-r-sqa
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./mlprogram -e ".[bench,judge,kokoro-int8,onnx,plot,test]"
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro resemblyzer distillmos xls-r-sqa
 	@touch $@
 
 # Apple's runtime is a beta that registers operators in PyTorch, and only one bench needs it: apart from the project's own environment.
-venv-second-opinion: $(SECOND)/.installed ## Apple's Core AI runtime in .venv-coreai, for `python -m bench.second_opinion`
+venv-second-opinion: $(SECOND)/.installed ## Apple's Core AI runtime in .venv-coreai, for `python -m mlprogram.benches.coreai.opinion`
 
 $(SECOND)/.installed: constraints-coreai.txt
 	$(PYTHON) -m venv $(SECOND)
 	$(SECOND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-coreai.txt coreai-torch coremltools
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, FORM=windowed|windowed-poly)
-	$(RUN) -m pipeline.build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
-	$(form_flag) $(if $(CHIPS),--chips $(CHIPS))
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=tiled|tiled-poly)
+	$(RUN) -m kokoro_ane build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
+	$(layout_flag) $(if $(CHIPS),--chips $(CHIPS))
 
 encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
-	$(RUN) -m pipeline.build encoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
+	$(RUN) -m kokoro_ane build encoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
 g2p: venv ## build the G2P package (words outside the lexicon), execute it, check it (OUT=)
-	$(RUN) -m pipeline.build g2p --out "$(OUT)"
+	$(RUN) -m kokoro_ane build g2p --out "$(OUT)"
 
 all: g2p encoder vocoder ## the three packages
 
-quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, FORM=windowed|windowed-poly)
-	$(RUN) -m eval.quality --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)" --workers $(WORKERS)
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, LAYOUT=tiled|tiled-poly)
+	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
 release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 3
-	$(RUN) -m eval.release $(checkpoint_flag) $(form_flag) --build "$(OUT)" --workers $(WORKERS) $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
-	[ $$code = 2 ] || $(RUN) -m eval.report $(checkpoint_flag) --build "$(OUT)"; exit $$code
+	$(RUN) -m kokoro_ane release $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS) $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
+	[ $$code = 2 ] || $(RUN) -m kokoro_ane report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 
-bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=)
-	$(if $(filter-out fp16,$(METHOD)),$(RUN) -m quantize.apply --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)")
-	$(RUN) -m pipeline.bundle --method $(METHOD) $(checkpoint_flag) $(form_flag) --build "$(OUT)"
+bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=); exit 3 where no decision lets it out
+	$(RUN) -m kokoro_ane bundle --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)"
 
 controls: venv ## prove that the gates reject known errors and pass what does no harm
-	$(RUN) -m eval.controls $(checkpoint_flag)
+	$(RUN) -m kokoro_ane controls $(checkpoint_flag)
 
 sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the curve
-	$(RUN) -m quantize.sensitivity $(checkpoint_flag) --build "$(OUT)"
-
-demo: venv ## train the demo voice anew from its seed (needs Debian's flite; 70 minutes on one core)
-	$(RUN) -m demo.train
+	$(RUN) -m kokoro_ane sensitivity $(checkpoint_flag) --build "$(OUT)"
 
 bench: venv ## speed and memory: full-size build, executor against eager PyTorch
-	$(RUN) -m bench.build
-	$(RUN) -m bench.executor
+	$(RUN) -m bench.build_speed
+	$(RUN) -m mlprogram.benches.executor
 
 test: venv ## fast tests, in two processes (WORKERS=)
 	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile
@@ -84,7 +80,7 @@ test: venv ## fast tests, in two processes (WORKERS=)
 test-slow: venv ## full-size parity, in two processes
 	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile
 
-fuzz: venv ## seeded bad invocations of every command, then kill -9 at every rename of every writer (COUNT=10000)
+fuzz: venv ## seeded bad invocations of every verb, then kill -9 at every rename of the important writers (COUNT=10000)
 	$(RUN) -m tests.sweep --count $(COUNT) --workers $(WORKERS)
 	$(RUN) -m tests.kill
 

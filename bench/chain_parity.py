@@ -10,11 +10,13 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument
-from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
+    from kokoro_ane.core.checkpoint import Checkpoint
+
+FIGURES = {"vocoder_db": "waveform", "chain_db": "chain"}
 
 
 def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
@@ -22,21 +24,21 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from core.figures import snr_db
-    from core.voices import style_row
-    from encoder.vocab import input_ids
-    from g2p.dialects import voice_language
-    from pipeline.reading import TextReader
-    from pipeline.runs import Spoken, torch_run, upstream_run
+    from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.core.voices import style_row
+    from kokoro_ane.encoder.encoder_steps import input_ids
+    from kokoro_ane.g2p.alphabet import voice_language
+    from kokoro_ane.pipeline.intermediates import UtteranceInputs, torch_run, upstream_run
+    from kokoro_ane.pipeline.text import TextReader
 
     result = next(TextReader.load(voice_language(voice), None).sentences(text))
     phonemes = result.phonemes
-    spoken = Spoken(input_ids(phonemes, checkpoint.config.vocab), style_row(checkpoint.voice(voice), len(phonemes)), 1.0, 0)
+    spoken = UtteranceInputs(input_ids(phonemes, checkpoint.config.vocab), style_row(checkpoint.voice(voice), len(phonemes)), 1.0, 0)
     reference = upstream_run(checkpoint, spoken, torch.float64)
     ours = torch_run(checkpoint, spoken, torch.float64, reference)
     changed = int(np.sum(reference["durations"] != ours["durations"]))
     row = {"voice": voice, "text": text, "seconds": len(reference["waveform"]) / 24_000, "durations_changed": changed}
-    return row | {name: snr_db(reference[seam], ours[seam]) for name, seam in (("vocoder_db", "waveform"), ("chain_db", "chain"))}
+    return row | {name: snr_db(reference[tensor], ours[tensor]) for name, tensor in FIGURES.items()}
 
 
 def run(argv: list[str] | None) -> int:
@@ -49,10 +51,9 @@ def run(argv: list[str] | None) -> int:
     arguments = parser.parse_args(argv)
     from rich.console import Console
     from rich.progress import track
-    from rich.table import Table
 
-    from core.checkpoint import open_checkpoint
-    from core.corpus import frozen_sentences
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.quantize.corpus import frozen_sentences
 
     texts = frozen_sentences("unseen")
     if not 1 <= arguments.sentences <= len(texts):
@@ -61,12 +62,12 @@ def run(argv: list[str] | None) -> int:
     voices, rows = arguments.voices or checkpoint.voices, []
     for index, text in enumerate(track(texts[: arguments.sentences], "sentences", console=Console(stderr=True))):
         rows.append(compared(checkpoint, text, voices[index % len(voices)]))
-    table = Table("voice", "seconds", "durations changed", "vocoder dB", "chain dB", title=f"{checkpoint.name} against upstream, float64")
-    for row in rows:
-        figures = (f"{row['vocoder_db']:.1f}", f"{row['chain_db']:.1f}")
-        table.add_row(row["voice"], f"{row['seconds']:.1f}", str(row["durations_changed"]), *figures)
-    Console().print(table)
-    worst = {name: min(row[name] for row in rows) for name in ("vocoder_db", "chain_db")}
+    told = [
+        (row["voice"], f"{row['seconds']:.1f}", str(row["durations_changed"]), *(f"{row[name]:.1f}" for name in FIGURES)) for row in rows
+    ]
+    headings = ("voice", "seconds", "durations changed", "vocoder dB", "chain dB")
+    print_table(f"{checkpoint.name} against upstream, float64", headings, told)
+    worst = {name: min(row[name] for row in rows) for name in FIGURES}
     changed = sum(row["durations_changed"] for row in rows)
     good = not changed and min(worst.values()) >= arguments.limit
     print(json.dumps({"good": good, "durations_changed": changed, "worst": worst, "rows": rows}))
@@ -79,6 +80,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from bench.chain_parity import main  # one module identity, however it was started
-
     raise SystemExit(main())

@@ -1,41 +1,159 @@
-"""Real-time factor by length, of our runtimes and of upstream's KModel (eager, unmodified) on the same text in one run.
+"""The whole chain, text to audio: real-time factor by length, time to first audio, memory, and torch against mlprogram.
 
-    OMP_NUM_THREADS=1 python -m bench.chain --checkpoint kokoro-int8 --runtimes torch,mlprogram,upstream --words 5,20,100
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --memory 1000,10000
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --agreement
 
-Phonemes are ours in every row, cut into the same chunks. Rows take turns, so that a machine that changes changes for all.
+The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length spoken once after a warm-up; models are
+loaded before the clock starts. With one thread seconds are the process' own CPU seconds, so that a busy machine does not count; with more
+they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Agreement:
+the same chunks through both runtimes. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout is one JSON object.
 """
 
 import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 
-from bench.chain_text import text_of
-from bench.executor import resident_kib
-from bench.markdown import print_markdown
-from core.contract import SAMPLE_RATE_HZ
-from core.errors import InputError
-from pipeline.chunks import chunks
-from pipeline.conductor import Pipeline, SpeechOptions
-from pipeline.reading import TextReader
-from pipeline.runtimes import Request, open_runtime
-from pipeline.tally import Tally
-from pipeline.upstream import KModel, has_upstreams_widths, upstream_of
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.checks import rmse, snr_db
+from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.steps import run_steps
+from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
+from kokoro_ane.pipeline.text import TextReader, chunks
+from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
+from kokoro_ane.quantize.corpus import calibration, heldout
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import open_runtime
+from mlprogram.benches.shared import resident_kib
 
-if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
-
+LIMIT_DB = {"fp16": 45.0, "fp32": 100.0}  # vocoder against vocoder on the same features
+MEMORY_LIMIT_MB, JOIN_LIMIT_DB, AGREEMENT_WORDS = 50.0, 0.0, 100
+FEATURES = ("raw", "hidden", "text", "f0_hz", "energy", "spectrum")  # what one chain's vocoder is given of the other's
 UPSTREAM = "upstream"
+
+
+def markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
+
+
+def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """The same, printed."""
+    print(markdown(headings, rows))
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = argparse.ArgumentParser(prog="bench.chain_speed", description=__doc__.splitlines()[0])
+    checkpoint_argument(parser)
+    layout_argument(parser)
+    parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("--method", default="fp16", help="level of the vocoder package")
+    parser.add_argument("--voice", help="default: the checkpoint's first")
+    parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
+    parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
+    parser.add_argument("--threads", type=threads_argument, default=1)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
+    what.add_argument("--agreement", action="store_true", help="torch against mlprogram instead")
+    return parser.parse_args(argv)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """'5,20' -> (5, 20)."""
+    return tuple(int(part) for part in text.split(","))
+
+
+def memory(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The command itself at each length and runtime, one process each."""
+    rows = []
+    for runtime in arguments.runtimes.split(","):
+        for words in arguments.memory:
+            with tempfile.TemporaryDirectory() as folder:
+                book = Path(folder) / "book.txt"
+                book.write_text(text_of(words), encoding="utf-8")
+                rows.append({"runtime": runtime, "words": words} | _spoken(arguments, runtime, book))
+    return rows
+
+
+def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", "--file", str(book), "-o", str(book.with_suffix(".wav"))]
+    command += ["--runtime", runtime]
+    command += ["--build", str(arguments.build), "--timestamps", str(book.with_suffix(".json")), "--quiet"]
+    command += ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
+    command += ["--method", arguments.method] if runtime != "torch" else []
+    with book.with_suffix(".log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(command, stdout=log)
+        _, status, usage = os.wait4(process.pid, 0)
+        if os.waitstatus_to_exitcode(status) != EXIT_GOOD:
+            raise InputError(f"`{' '.join(command)}` ended with {os.waitstatus_to_exitcode(status)}")
+        log.seek(0)
+        report = json.loads(log.read().strip().splitlines()[-1])
+    kept = ("seconds_of_audio", "chunks", "real_time_factor", "worst_join_db", "peak_of_the_model", "chunks_turned_down")
+    return {"peak_mb": usage.ru_maxrss / 1000, "process_s": usage.ru_utime + usage.ru_stime} | {name: report[name] for name in kept}
+
+
+def print_memory(rows: list[dict[str, Any]]) -> None:
+    """As the documents hold it."""
+    headings = ("runtime", "words", "audio s", "chunks", "peak MB", "real-time factor", "loudest join dB", "peak", "turned down")
+    names = ("seconds_of_audio", "chunks", "peak_mb", "real_time_factor", "worst_join_db", "peak_of_the_model", "chunks_turned_down")
+    print_markdown(headings, [(row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names)) for row in rows])
+
+
+def agreement(checkpoint: Checkpoint, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Both runtimes on the same chunks: vocoder on the same features, encoder by itself, and the whole chain on its own F0."""
+    text, voice = text_of(AGREEMENT_WORDS), checkpoint.voice(arguments.voice or checkpoint.voices[0]).numpy()
+    methods = {"torch": "fp16", "mlprogram": arguments.method}
+    opened = [open_runtime(name, Request(checkpoint, arguments.build, method, arguments.layout)) for name, method in methods.items()]
+    ours, theirs = (Chain(checkpoint.config.vocab, voice, found.encoder, found.vocoder) for found in opened)
+    rows = []
+    for index, chunk in enumerate(chunks(TextReader.load("us", None).sentences(text), text)):
+        given = begin(chunk.phonemes, 1.0, index)
+        one, other = (run_steps(STEPS, chain, given) for chain in (ours, theirs))
+        features = given | {name: one[name] for name in FEATURES}
+        shared = run_steps(STEPS, theirs, features)["waveform"]
+        row = {"tokens": len(one["ids"]), "changed": int((one["durations"] != other["durations"]).sum())}
+        row["same_features_db"] = snr_db(one["waveform"], shared)
+        if not row["changed"]:
+            row |= {"f0_rms_hz": rmse(one["f0_hz"], other["f0_hz"]), "chain_db": snr_db(one["waveform"], other["waveform"])}
+        rows.append(row)
+    chains = [row["chain_db"] for row in rows if "chain_db" in row]
+    return {
+        "chunks": len(rows), "tokens": sum(row["tokens"] for row in rows), "durations_changed": sum(row["changed"] for row in rows),
+        "f0_rms_hz_worst": max((row["f0_rms_hz"] for row in rows if "f0_rms_hz" in row), default=None),
+        "same_features_db_worst": min(row["same_features_db"] for row in rows),
+        "same_features_db_median": float(np.median([row["same_features_db"] for row in rows])),
+        "chain_db_worst": min(chains, default=None), "chain_db_median": float(np.median(chains)) if chains else None,
+        "limit_db": LIMIT_DB.get(arguments.method, 0.0), "method": arguments.method,
+    }  # fmt: skip
+
+
+def text_of(words: int) -> str:
+    """So many words of the frozen sentences, the last sentence cut where the count is full."""
+    sentences = [utterance.text for utterance in (*heldout(), *calibration())]
+    found = [word for sentence in sentences for word in sentence.split()]
+    repeated = (found * (words // len(found) + 1))[:words]
+    return " ".join(repeated)
 
 
 class UpstreamChain:
     """Responsibilities: 1. upstream's model, loaded once; 2. a text's chunks through it, timed."""
 
-    def __init__(self, checkpoint: "Checkpoint", reader: TextReader, clock: Callable[[], float]) -> None:
+    def __init__(self, checkpoint: Checkpoint, reader: TextReader, clock: Callable[[], float]) -> None:
         if not has_upstreams_widths(checkpoint.config):
             raise InputError(f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give --checkpoint kokoro-int8")
         self._model: KModel = upstream_of(checkpoint)
@@ -43,7 +161,7 @@ class UpstreamChain:
 
     @torch.no_grad()
     def spoken(self, text: str, voice: torch.Tensor) -> dict[str, Any]:
-        """Figures as a Tally's, all of KModel under vocoder. voice [510, 1, 256]."""
+        """Figures as a SynthesisStats's, all of KModel under vocoder. voice [510, 1, 256]."""
         started, first, samples, inside = self._clock(), 0.0, 0, 0.0
         for chunk in chunks(self._reader.sentences(text), text):
             begun = self._clock()
@@ -55,33 +173,28 @@ class UpstreamChain:
         return {"seconds_of_audio": audio_s, "real_time_factor": spent / audio_s, "first_audio_s": first, "seconds_by_stage": stages}
 
 
-def ours(runtimes: str) -> list[str]:
-    """Without upstream, which is no runtime of ours."""
-    return [name for name in runtimes.split(",") if name != UPSTREAM]
-
-
-def pipelines(checkpoint: "Checkpoint", arguments: argparse.Namespace, clock: Callable[[], float]) -> dict[str, Pipeline]:
+def pipelines(checkpoint: Checkpoint, arguments: argparse.Namespace, clock: Callable[[], float]) -> dict[str, Pipeline]:
     """A pipeline for each runtime, loaded."""
     reader = TextReader.load("us", None)
     found = {}
-    for runtime in ours(arguments.runtimes):
+    for runtime in (name for name in arguments.runtimes.split(",") if name != UPSTREAM):
         method = "fp16" if runtime == "torch" else arguments.method
-        opened = open_runtime(runtime, Request(checkpoint, arguments.build, method, arguments.form))
+        opened = open_runtime(runtime, Request(checkpoint, arguments.build, method, arguments.layout))
         found[runtime] = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)
     return found
 
 
-def speed(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Every runtime at every length."""
     torch.set_num_threads(arguments.threads)
     voice = checkpoint.voice(arguments.voice or checkpoint.voices[0])
     clock = time.process_time if arguments.threads == 1 else time.perf_counter
 
     def by_pipeline(pipeline: Pipeline, text: str) -> dict[str, Any]:
-        tally = Tally(clock)
+        stats = SynthesisStats(clock)
         for speech in pipeline.speak(text, voice, SpeechOptions()):
-            tally.add(speech)
-        return tally.report()
+            stats.add(speech)
+        return stats.report()
 
     speakers = {name: partial(by_pipeline, found) for name, found in pipelines(checkpoint, arguments, clock).items()}
     if UPSTREAM in arguments.runtimes.split(","):
@@ -110,3 +223,39 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
         cells.append((row["runtime"], str(row["threads"]), str(row["words"]), audio, *figures, parts))
     headings = ("runtime", "threads", "words", "audio s", "real-time factor", "first audio s", "peak MB", " / ".join(shares))
     print_markdown(headings, cells)
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    if arguments.memory:
+        rows = memory(arguments)
+        print_memory(rows)
+        growth = {name: [row["peak_mb"] for row in rows if row["runtime"] == name] for name in arguments.runtimes.split(",")}
+        flat = all(max(found) - min(found) <= MEMORY_LIMIT_MB for found in growth.values())
+        good = flat and all(row["worst_join_db"] is None or row["worst_join_db"] <= JOIN_LIMIT_DB for row in rows)
+        print(json.dumps({"rows": rows, "good": good}))
+        return EXIT_GOOD if good else EXIT_REJECTED
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    if arguments.agreement:
+        figures = agreement(checkpoint, arguments)
+        print_markdown(
+            ("what", "figure"), [(name, f"{value:.4g}" if isinstance(value, float) else str(value)) for name, value in figures.items()]
+        )
+        good = figures["durations_changed"] == 0 and figures["same_features_db_worst"] >= figures["limit_db"]
+        print(json.dumps(figures | {"good": good}))
+        return EXIT_GOOD if good else EXIT_REJECTED
+
+    rows = speed(checkpoint, arguments)
+    print_speed(rows)
+    print(json.dumps({"rows": rows}))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

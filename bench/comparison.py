@@ -3,25 +3,79 @@
 theirs, ours = both_renders(upstream, vocoder, frames=40, dtype=torch.float64)
 """
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from bench.upstream import injected_noise
-from core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
-from core.layers import Mask
-from vocoder.decoder import Vocoder
-from vocoder.packing import VocoderInputs
-from vocoder.source import gaussian_noise
+from bench.random_checkpoint import enliven_encoder
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
+from kokoro_ane.core.layers import Mask
+from kokoro_ane.pipeline.upstream import Silence, empty_model, injected_noise, istftnet, upstream_intermediates
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.source import gaussian_noise
+
+__all__ = ["injected_noise", "istftnet", "upstream_decoder", "upstream_model", "upstream_intermediates"]
+
+
+def upstream_decoder(config: KokoroConfig, seed: int) -> torch.nn.Module:
+    """Upstream's Decoder (complex path) with random weights; alphas are drawn in 0.05 to 2 so that Snake's quotient matters."""
+    torch.manual_seed(seed)
+    decoder = istftnet().Decoder(config.hidden_dim, config.style_dim, 80, **asdict(config.istftnet), disable_complex=False).eval()
+    with torch.no_grad():
+        for name, parameter in decoder.named_parameters():
+            if ".alpha" in name:
+                parameter.uniform_(0.05, 2.0)
+            elif name.endswith("weight_g"):
+                parameter.mul_(torch.empty_like(parameter).uniform_(0.5, 1.5))
+        scale = decoder.generator.conv_post.weight_g
+        scale.mul_(0.5 / scale.mean())
+    return decoder
+
+
+def upstream_model(config: dict[str, Any], seed: int, style: torch.Tensor, decoder: bool = True) -> torch.nn.Module:
+    """Upstream's KModel with random weights that speak under `style` [1, 256].
+
+    `decoder=False` puts one in its place that returns silence, for the encoder's seams alone.
+    """
+    torch.manual_seed(seed)
+    model = empty_model(config)
+    generator, model.decoder = model.decoder, Silence()
+    enliven_encoder(model)
+    _spread_durations(model, style)
+    if decoder:
+        model.decoder = generator
+    return model
+
+
+@torch.no_grad()
+def _spread_durations(model: torch.nn.Module, style: torch.Tensor) -> None:
+    """Turn the duration projection to where its input varies most, so that symbols differ; a random one gives all the same length."""
+    projection, seen = model.predictor.duration_proj.linear_layer, []
+    hook = projection.register_forward_pre_hook(lambda _m, given: seen.append(given[0][0]))
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, model.bert.config.vocab_size, (1, 200), generator=generator)
+    model.forward_with_tokens(ids, style)
+    hook.remove()
+    middle = seen[0].mean(dim=0)  # [C]
+    varied = torch.linalg.svd(seen[0] - middle, full_matrices=False)
+    direction = varied.Vh[0] * (2.0 * len(seen[0]) ** 0.5 / varied.S[0])  # two standard deviations of logit to one of input
+    projection.weight.copy_(projection.weight + direction)
+    steps = torch.linspace(3.0, -12.0, len(projection.bias))  # the first frames are likely, the last are rare
+    projection.bias.copy_(steps - projection.weight @ middle)
+
 
 STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
 
 
-def real_style(index: int) -> torch.Tensor:
-    """The decoder's half of one of six real Kokoro voices: [1, 128]."""
+def real_styles() -> list[torch.Tensor]:
+    """Six rows of real Kokoro voices, [1, 256] each; the decoder's half comes first."""
     with np.load(STYLES) as styles:
-        return torch.from_numpy(styles[sorted(styles)[index % len(styles)]][None, :128])
+        return [torch.from_numpy(styles[name]).reshape(1, 256).float() for name in sorted(styles)]
 
 
 def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
@@ -33,7 +87,7 @@ def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
         "asr": torch.randn(1, hidden, frames, generator=generator),
         "f0_hz": f0_hz,
         "energy": torch.randn(1, 2 * frames, generator=generator),
-        "style": real_style(frames),
+        "style": real_styles()[frames % 6][:, :128],
     }
 
 
@@ -52,9 +106,9 @@ def both_renders(
     x = {name: value.to(dtype) for name, value in random_features(frames, hidden).items()}
     noise = gaussian_noise(frames, seed=1)
     upstream, vocoder = upstream.to(dtype), vocoder.to(dtype)
-    with injected_noise(noise):
+    with injected_noise(torch.from_numpy(noise)):
         theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
-    spectrum = vocoder.generator.m_source(x["f0_hz"], noise).to(dtype)
+    spectrum = vocoder.generator.m_source.spectrum(x["f0_hz"], noise)[:, :, None]
     asr, f0, energy = x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None]
     return theirs.flatten().numpy(), vocoder(asr, f0, energy, x["style"][:, :, None, None], spectrum).flatten().numpy()
 

@@ -6,7 +6,7 @@
 
 Every text has random symbols, one of six real Kokoro styles, a speed, a length between 1 and 510 phonemes (both ends included) and its own
 padding, of tokens and of frames (a package's buckets are its padding). Durations are judged against upstream in float64, apart from tokens
-that float32 itself leaves open (bench/duration_ties.py). Exit 0: every limit holds; 1: one is missed. The last line of stdout is one JSON
+that float32 itself leaves open (`rounding`). Exit 0: every limit holds; 1: one is missed. The last line of stdout is one JSON
 object.
 """
 
@@ -19,18 +19,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+import torch
+from torch import Tensor
+
+from bench.comparison import real_styles, upstream_intermediates, upstream_model
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 if TYPE_CHECKING:
-    import torch
+    from kokoro_ane.encoder.encoder_steps import Encoded
+    from kokoro_ane.encoder.functions import Encoder
 
-    from encoder.functions import Encoded
-    from encoder.model import Encoder
 
 LIMIT_DB, LIMIT_FP16_DB = 90.0, 40.0
+UNDECIDED_LIMIT = 1e-3  # share of the tokens that float32 may leave open
 SPEEDS = (1.0, 1.0, 0.8, 1.3)
-STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
-# Scopes of the exported functions, in the data's order (encoder/model.py).
+# Scopes of the exported functions, in the data's order (encoder/functions.py).
 BLOCKS = ("bert", "bert_encoder", "duration_encoder", "duration_lstm", "duration_proj", "text_encoder", "shared", "curve",
           "energy_predictor")  # fmt: skip
 SEAMS = ("hidden", "text", "asr", "f0_hz", "energy")
@@ -41,25 +44,14 @@ class Case:
     """ids with boundary tokens, style [1, 256] float32, speed, padding in tokens and in frames."""
 
     ids: tuple[int, ...]
-    style: "torch.Tensor"
+    style: Tensor
     speed: float
     extra_tokens: int
     extra_frames: int
 
 
-def real_styles() -> "list[torch.Tensor]":
-    """Six rows of real Kokoro voices, [1, 256] each."""
-    import numpy as np
-    import torch
-
-    with np.load(STYLES) as styles:
-        return [torch.from_numpy(styles[name]).reshape(1, 256).float() for name in sorted(styles)]
-
-
 def cases(texts: int, seed: int) -> Iterator[Case]:
     """`texts` cases; lengths spread evenly over the logarithm of 1 to 510, the two ends first."""
-    import torch
-
     generator, styles = torch.Generator().manual_seed(seed), real_styles()
     for index in range(texts):
         drawn = torch.rand(3, generator=generator)
@@ -71,9 +63,8 @@ def cases(texts: int, seed: int) -> Iterator[Case]:
 
 def both_models(config: dict[str, Any], seed: int, decoder: bool = False) -> "tuple[torch.nn.Module, Encoder]":
     """Upstream's KModel with random weights, and ours with the same."""
-    from bench.upstream import upstream_model
-    from core.config import KokoroConfig
-    from encoder.model import PARTS, Encoder
+    from kokoro_ane.core.config import KokoroConfig
+    from kokoro_ane.encoder.functions import PARTS, Encoder
 
     upstream = upstream_model(config, seed, real_styles()[0], decoder)
     encoder = Encoder(KokoroConfig.from_dict(config, "bench")).eval()
@@ -82,24 +73,20 @@ def both_models(config: dict[str, Any], seed: int, decoder: bool = False) -> "tu
     return upstream, encoder
 
 
-def encoded_by_upstream(upstream: "torch.nn.Module", case: Case) -> "Encoded":
+def encoded_by_upstream(upstream: torch.nn.Module, case: Case) -> "Encoded":
     """Upstream's seams, dynamic and packed, in the model's dtype."""
-    import torch
+    from kokoro_ane.encoder.encoder_steps import Encoded
 
-    from bench.upstream import upstream_seams
-    from encoder.steps import Encoded
-
-    seams = upstream_seams(upstream, torch.tensor([case.ids]), case.style.to(next(upstream.parameters()).dtype), case.speed)
+    seams = upstream_intermediates(upstream, torch.tensor([case.ids]), case.style.to(next(upstream.parameters()).dtype), case.speed)
     width = seams["text"].shape[1]  # d and frames carry the style behind the hidden features
     hidden, frames = (seams[name][..., :width].transpose(1, 2) for name in ("d", "frames"))
     return Encoded(seams["raw"][0], seams["durations"], hidden, seams["text"], frames, seams["asr"], seams["f0_hz"], seams["energy"])
 
 
-def encoded_by_us(encoder: "Encoder", case: Case, durations: "torch.Tensor") -> "Encoded":
+def encoded_by_us(encoder: "Encoder", case: Case, durations: Tensor) -> "Encoded":
     """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame padding its length."""
-    from encoder.alignment import AlignmentLimits
-    from encoder.functions import Buckets, torch_functions
-    from encoder.steps import EncoderBackend, encode
+    from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, EncoderBackend, encode
+    from kokoro_ane.encoder.functions import torch_functions
 
     total = int(durations.sum())
     buckets = Buckets((len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),))
@@ -108,17 +95,15 @@ def encoded_by_us(encoder: "Encoder", case: Case, durations: "torch.Tensor") -> 
     return encode(backend, case.ids, style, case.speed)
 
 
-def executed(encoder: "Encoder", precision: str, fp16_block: str | None) -> "Callable[[Case, torch.Tensor], Encoded]":
+def executed(encoder: "Encoder", precision: str, fp16_block: str | None) -> "Callable[[Case, Tensor], Encoded]":
     """Export both functions with the default buckets and execute them; `fp16_block` leaves all other blocks in fp32."""
     import tempfile
 
-    from core.build import converted
-    from core.contract import DEFAULT_BUCKETS, DURATION, PROSODY, TOKEN_BUCKETS
-    from core.export import save_functions
-    from encoder.alignment import AlignmentLimits
-    from encoder.functions import Buckets, package_functions
-    from encoder.stage import encoder_function
-    from encoder.steps import EncoderBackend, encode
+    from kokoro_ane.core.builder import converted
+    from kokoro_ane.core.contract import DEFAULT_BUCKETS, DURATION, PROSODY, TOKEN_BUCKETS
+    from kokoro_ane.core.export import save_functions
+    from kokoro_ane.encoder.encoder_stage import encoder_function
+    from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, EncoderBackend, encode, program_functions
     from mlprogram import Program
 
     keep = None if fp16_block is None else tuple(block for block in BLOCKS if block != fp16_block)
@@ -127,34 +112,75 @@ def executed(encoder: "Encoder", precision: str, fp16_block: str | None) -> "Cal
         path = Path(folder) / "encoder.mlpackage"
         traced = {name: encoder_function(encoder, name, buckets, keep) for name in (DURATION, PROSODY)}
         save_functions({name: converted(function, precision, "iOS18") for name, function in traced.items()}, path)
-        functions = package_functions({name: Program(path, function=name) for name in (DURATION, PROSODY)})
+        functions = program_functions({name: Program(path, function=name) for name in (DURATION, PROSODY)})
     backend = EncoderBackend(functions, AlignmentLimits(10_000, 1_000_000), buckets, DEFAULT_BUCKETS[-1])
     return lambda case, _: encode(backend, case.ids, case.style[:, 128:], case.speed)
 
 
-def row(upstream: "torch.nn.Module", ours: "Callable[[Case, torch.Tensor], Encoded]", case: Case) -> dict[str, Any]:
+@torch.no_grad()
+def raw_durations(model: torch.nn.Module, ids: tuple[int, ...], style: Tensor, speed: float) -> Tensor:
+    """Upstream's frames a token before rounding [n] in the model's dtype: KModel.forward_with_tokens (kokoro 0.9.4) up to there.
+
+    ids with boundary tokens; style [1, 256].
+    """
+    dtype, tokens = next(model.parameters()).dtype, torch.tensor([ids])  # [1, n]
+    prosody, outside = style[:, 128:].to(dtype), torch.zeros_like(tokens, dtype=torch.bool)
+    d_en = model.bert_encoder(model.bert(tokens, attention_mask=(~outside).int())).transpose(1, 2)  # [1, C, n]
+    predictor = model.predictor
+    d = predictor.text_encoder(d_en, prosody, torch.tensor([len(ids)]), outside)  # [1, n, C + S]
+    return torch.sigmoid(predictor.duration_proj(predictor.lstm(d)[0])).sum(dim=2)[0] / speed
+
+
+def frames_of(raw: Tensor) -> Tensor:
+    """Rounded as upstream does: half to even, at least 1."""
+    return raw.round().clamp(min=1)
+
+
+def rounding(exact: Tensor, theirs: Tensor, ours: Tensor) -> dict[str, Any]:
+    """Counts over tokens [n]: exact is upstream in float64, theirs upstream in float32, ours who is compared.
+
+    `open` lists the undecided tokens: index, float64's distance above a half, and what theirs and ours have there.
+    """
+    exact, theirs, ours = (raw.double() for raw in (exact, theirs, ours))
+    half = exact.clamp(min=1).floor() + 0.5  # below 1 nothing turns: a token lasts at least one frame
+    own_error = float((theirs - exact).abs().max())
+    undecided = (exact - half).abs() <= own_error
+    wrong = frames_of(ours) != frames_of(exact)
+    indices = undecided.nonzero().flatten().tolist()
+    return {
+        "float32_error": own_error,
+        "our_error": float((ours - exact).abs().max()),
+        "undecided": len(indices),
+        "changed_decided": int((wrong & ~undecided).sum()),
+        "changed_undecided": int((wrong & undecided).sum()),
+        "upstream_changed": int((frames_of(theirs) != frames_of(exact)).sum()),
+        "open": [[i, *(float(raw[i] - half[i]) for raw in (exact, theirs, ours))] for i in indices],
+    }
+
+
+def acceptable(counts: dict[str, Any], tokens: int) -> bool:
+    """Every decided token equal, and few enough undecided."""
+    return counts["changed_decided"] == 0 and counts["undecided"] <= max(1.0, UNDECIDED_LIMIT * tokens)
+
+
+def row(upstream: torch.nn.Module, ours: "Callable[[Case, Tensor], Encoded]", case: Case) -> dict[str, Any]:
     """One text: tokens, durations that differ, raw durations (theirs, ours), SNR of each seam and RMS of F0 where durations agree."""
-    from core.figures import rmse, snr_db
+    from kokoro_ane.core.checks import rmse, snr_db
 
     theirs = encoded_by_upstream(upstream, case)
     found = ours(case, theirs.durations)
     changed = int((theirs.durations != found.durations).sum())
     frames = found.asr.shape[-1]  # a package's longest bucket cuts a long text
-    figures = {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in ("hidden", "text")}
-    f0_rms_hz = None
-    if not changed and frames == theirs.asr.shape[-1]:
-        figures |= {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in ("asr", "f0_hz", "energy")}
-        f0_rms_hz = rmse(theirs.f0_hz.numpy(), found.f0_hz.numpy())
+    alike = not changed and frames == theirs.asr.shape[-1]
+    seams = SEAMS if alike else SEAMS[:2]  # those before the alignment
+    figures = {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in seams}
+    f0_rms_hz = rmse(theirs.f0_hz.numpy(), found.f0_hz.numpy()) if alike else None
     return {"tokens": len(case.ids), "frames": frames, "changed": changed, "raw": (theirs.raw, found.raw), "snr_db": figures,
             "f0_rms_hz": f0_rms_hz}  # fmt: skip
 
 
 def summary(rows: list[dict[str, Any]], limit_db: float) -> dict[str, Any]:
     """All texts together, and whether every limit holds."""
-    import torch
-
-    from bench.duration_ties import acceptable, rounding
-
     counts = rounding(*(torch.cat(parts) for parts in zip(*((r["exact"], *r["raw"]) for r in rows), strict=True)))
     worst = {name: min(r["snr_db"].get(name, float("inf")) for r in rows) for name in SEAMS}
     tokens = sum(r["tokens"] for r in rows)
@@ -201,7 +227,6 @@ def run(argv: list[str] | None) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from bench.duration_ties import raw_durations
     from bench.random_checkpoint import kokoro_config, tiny_config
 
     upstream, encoder = both_models(tiny_config() if arguments.small else kokoro_config(), arguments.seed)

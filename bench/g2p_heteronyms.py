@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.markdown import print_markdown
-from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from bench.chain_speed import print_markdown
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
 SETS = ("dev", "held_out", "hard", "fresh", "later", "last", "newest", "unseen", "longer")
@@ -48,8 +48,8 @@ Choice = Callable[[Case], str]  # the key chosen
 
 def read_cases(name: str) -> list[Case]:
     """The sentences of one set. Raises InputError for a name that is no set, or a line that does not hold."""
-    from g2p.lexicon import Lexicon
-    from g2p.tagger.words import nth, split_words
+    from kokoro_ane.g2p.lexicon import Lexicon
+    from kokoro_ane.g2p.part_of_speech import nth, split_words
 
     if name not in SETS:
         raise InputError(f"there is no set {name!r}: one of {', '.join(SETS)}")
@@ -72,7 +72,7 @@ def is_right(case: Case, key: str) -> bool:
 
 def ours() -> Choice:
     """The bundled tagger."""
-    from g2p.heteronyms import Heteronyms
+    from kokoro_ane.g2p.heteronyms import Heteronyms
 
     chooser = Heteronyms.load()
     return lambda case: chooser.choose(case.words, case.at, tuple(case.senses))
@@ -102,7 +102,7 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
 
 def nearest(case: Case, said: Sequence[str]) -> str:
     """Key of the sense nearest to one of the words `said` about the heteronym's place; the expected one where it is among the nearest."""
-    from g2p.rates import edit_distance
+    from kokoro_ane.g2p.alphabet import edit_distance
 
     place = sum(any(letter.isalnum() for letter in word) for word in case.words[: case.at])
     around = said[max(0, place - NEAR) : place + NEAR + 1]
@@ -113,7 +113,7 @@ def nearest(case: Case, said: Sequence[str]) -> str:
 
 def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
     """espeak-ng's choice for each sentence, and its CPU time for one, in us."""
-    from bench.g2p_readers import espeak_ng, from_espeak
+    from kokoro_ane.g2p.espeak import espeak_ng, from_espeak
 
     sentences = [case.sentence for case in cases]
     espeak_ng(["library"])  # found and loaded, which is not to be timed

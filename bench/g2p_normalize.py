@@ -1,9 +1,8 @@
-"""The normalizer on its written cases, by category, misaki on the same in the same run; its speed, plain and hostile.
+"""The normalizer on its written cases, by category; its speed, plain and hostile.
 
-    python -m bench.g2p_normalize [--misses] [--no-misaki]
+    python -m bench.g2p_normalize [--misses]
 
-Ours counts when the tokens are the expected ones, marks included. Misaki gives phonemes, so it counts when it says the text as it says the
-expected form, stress, spaces and marks aside; `ours by sound` is ours measured in that way. Exit 0: every limit holds; 1: one is missed.
+A case counts when the tokens are the expected ones, marks included. Exit 0: every limit holds; 1: one is missed.
 The last line of stdout is one JSON object.
 """
 
@@ -13,49 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from bench.g2p_cases import SETS, Case, expected_tokens, read_cases, spoken_tokens
-from bench.markdown import print_markdown
-from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from bench.chain_speed import print_markdown
+from bench.g2p_cases import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 LIMIT, PLAIN_LIMIT_US = 0.98, 15.0
-FIRST_RUN = {
-    "seen": (353, 361),
-    "held": (208, 225),
-    "held2": (90, 98),
-    "held3": (83, 87),
-    "held4": (45, 81),
-    "held5": (43, 81),
-    "held6": (159, 166),
-    "held7": (136, 143),
-    "held8": (138, 141),
-}  # unfixed
 PLAIN = "The quick brown fox jumps over the lazy dog, and nobody in the small town was surprised by what it did then. "
-HOSTILE = [
-    "1",
-    "1-",
-    "1/",
-    "1:",
-    "a.",
-    "a@",
-    "a/",
-    "(",
-    "[",
-    "[a",
-    "<a ",
-    "<!--",
-    "/a",
-    "'",
-    '"',
-    "*",
-    "&",
-    "^",
-    "\u0301",
-    "😀",
-    "п",
-    "A.",
-    "1 ",
-]
-HOSTILE += ["1'", "1e", "](", "http://", "www.", "1.", "1,", "$1-", "- ", "`", "_", "#a", "1 1/2 ", "Jan. 1 ", "\n- "]
 
 
 def marks(cases: list[Case], is_right: Callable[[Case], bool]) -> list[bool]:
@@ -72,30 +34,14 @@ def marks(cases: list[Case], is_right: Callable[[Case], bool]) -> list[bool]:
 
 def ours(case: Case) -> bool:
     """Whether the tokens are the expected ones."""
-    from g2p.normalize import normalize
+    from kokoro_ane.g2p.normalize import normalize
 
     return spoken_tokens(normalize(case.text, dialect=case.dialect)) == expected_tokens(case.spoken)
 
 
-def by_sound(cases: list[Case]) -> tuple[list[bool], list[bool]]:
-    """(ours, misaki) measured by misaki's phonemes of the expected form."""
-    from bench.misaki_stand_in import Misaki
-    from g2p.normalize import normalize
-
-    voices = {"us": Misaki(british=False), "gb": Misaki(british=True)}
-    misaki = marks(cases, lambda case: voices[case.dialect].is_right(case.text, case.spoken))
-
-    def same(case: Case) -> bool:
-        voice = voices[case.dialect]
-        said = voice.sounds_of(spoken_tokens(normalize(case.text, dialect=case.dialect)))
-        return said == voice.sounds_of(expected_tokens(case.spoken))
-
-    return marks(cases, same), misaki
-
-
 def seconds(text: str) -> float:
     """Processor time of one call."""
-    from g2p.normalize import normalize
+    from kokoro_ane.g2p.normalize import normalize
 
     start = time.process_time()
     normalize(text)
@@ -111,46 +57,34 @@ def speed() -> dict[str, float]:
     return {"plain_word_us": plain * 1e6, "hostile_10k_us": slow[10_000] * 1e6, "hostile_100k_us": slow[100_000] * 1e6}
 
 
-def table(cases: list[Case], columns: list[list[bool]], names: tuple[str, ...]) -> None:
+def table(cases: list[Case], exact: list[bool]) -> None:
     """One row a category, one for all."""
     rows = []
     for category in [*dict.fromkeys(case.category for case in cases), "all"]:
-        chosen = [index for index, case in enumerate(cases) if category in (case.category, "all")]
-        counts = [sum(column[index] for index in chosen) for column in columns]
-        rows.append((category, str(len(chosen)), *(f"{count} ({100 * count / len(chosen):.1f} %)" for count in counts)))
-    print_markdown(("category", "cases", *names), rows)
+        right = [good for case, good in zip(cases, exact, strict=True) if category in (case.category, "all")]
+        rows.append((category, str(len(right)), f"{sum(right)} ({100 * sum(right) / len(right):.1f} %)"))
+    print_markdown(("category", "cases", "ours"), rows)
 
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = argparse.ArgumentParser(prog="bench.g2p_normalize", description=__doc__.splitlines()[0])
     parser.add_argument("--misses", action="store_true", help="print each case that is wrong, with what was said")
-    parser.add_argument("--no-misaki", action="store_true", help="leave the comparison out")
-    parser.add_argument("--examples", action="store_true", help="print a few cases of each category, as docs/g2p_normalizer.md holds them")
+    parser.add_argument("--examples", action="store_true", help="print a few cases of each category, as docs/g2p.md holds them")
     arguments = parser.parse_args(argv)
     cases = read_cases()
     if arguments.examples:
         print_examples(cases)
         return EXIT_GOOD
     exact = marks(cases, ours)
-    columns, names = [exact], ("ours",)
-    if not arguments.no_misaki:
-        columns, names = [exact, *by_sound(cases)], ("ours", "ours by sound", "misaki by sound")
-    table(cases, columns, names)
+    table(cases, exact)
     if arguments.misses:
         print_misses(cases, exact)
-    for part in SETS:
-        right, total = FIRST_RUN[part]
-        print(f"{part}: {right} of {total} ({100 * right / total:.1f} %) when first run, before any fix")
     figures = {key: round(value, 2) for key, value in speed().items()}
     accuracy = sum(exact) / len(cases)
     good = accuracy >= LIMIT and figures["plain_word_us"] <= PLAIN_LIMIT_US
     sizes = Counter(case.part for case in cases)
-    result = {
-        "cases": len(cases),
-        "sets": sizes,
-        **{name: round(sum(column) / len(cases), 4) for name, column in zip(names, columns, strict=True)},
-    }
+    result = {"cases": len(cases), "sets": sizes, "ours": round(accuracy, 4)}
     print(json.dumps(result | figures | {"good": good}))
     return EXIT_GOOD if good else EXIT_REJECTED
 
@@ -167,7 +101,7 @@ def print_examples(cases: list[Case]) -> None:
 
 def print_misses(cases: list[Case], exact: list[bool]) -> None:
     """What was wanted and what was said."""
-    from g2p.normalize import normalize
+    from kokoro_ane.g2p.normalize import normalize
 
     for case, is_right in zip(cases, exact, strict=True):
         if not is_right:

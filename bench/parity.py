@@ -8,7 +8,7 @@ Exit 0 when every limit holds, 1 when one is missed. The last line of stdout is 
 import argparse
 import json
 
-from core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
 
 LIMIT_DB = 90.0
 FILL_FRAMES = 40
@@ -23,12 +23,11 @@ def upstream_rows(frames: list[int]) -> list[dict]:
     """One row a length: SNR in float64, and both float32 renders against upstream's float64."""
     import torch
 
-    from bench.comparison import both_renders
+    from bench.comparison import both_renders, upstream_decoder
     from bench.random_checkpoint import kokoro_config
-    from bench.upstream import upstream_decoder
-    from core.config import KokoroConfig
-    from core.figures import snr_db
-    from vocoder.decoder import Vocoder
+    from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.core.config import KokoroConfig
+    from kokoro_ane.vocoder.decoder import Vocoder
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench")
     upstream, vocoder = upstream_decoder(config, seed=0), Vocoder(config).eval()
@@ -46,9 +45,9 @@ def padding_rows(buckets: list[int]) -> list[dict]:
     """One row a bucket: SNR of the padded render against the exact one, fp32 PyTorch."""
     from bench.comparison import padded_render, random_inputs
     from bench.random_checkpoint import kokoro_config, random_vocoder
-    from core.config import KokoroConfig
-    from core.figures import snr_db
-    from vocoder.package import render_reference
+    from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.core.config import KokoroConfig
+    from kokoro_ane.vocoder.render import render_reference
 
     config = KokoroConfig.from_dict(kokoro_config(), "bench")
     vocoder = random_vocoder(config, seed=0)

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from core.config import KokoroConfig
-from core.contract import VOICE_SHAPE
-from core.layers import upstream_state
-from core.output import strangers
-from encoder.model import PARTS, Encoder
-from encoder.text_encoder import TextEncoder
-from vocoder.decoder import Vocoder
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import VOICE_SHAPE
+from kokoro_ane.core.layers import upstream_state
+from kokoro_ane.core.staging import strangers
+from kokoro_ane.encoder.functions import PARTS, Encoder
+from kokoro_ane.encoder.prosody import TextEncoder
+from kokoro_ane.vocoder.decoder import Vocoder
 
 WEIGHTS, VOICES = "random.pth", ("slt", "rms", "awb")
 KOKORO_ISTFTNET = {

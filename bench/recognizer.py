@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument, form_argument
-from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.commands import checkpoint_argument, layout_argument
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from core.checkpoint import Checkpoint
-    from pipeline.conductor import Pipeline
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.pipeline.synthesis import Pipeline
 
 RESAMPLES, CONFIDENCE = 2000, 0.95  # of the paired bootstrap over sentences
 
@@ -39,8 +39,8 @@ class Count:
 
 def heard(text: str, voice: str, reading: str, samples: "np.ndarray") -> Count:
     """What the recognizer makes of samples at 16 kHz, against the text."""
-    from eval.metrics.words import recognized, words_of
-    from g2p.rates import edit_distance
+    from kokoro_ane.eval.metrics.listeners import recognized, words_of
+    from kokoro_ane.g2p.alphabet import edit_distance
 
     found, wanted = recognized(samples), words_of(text)
     return Count(voice, reading, edit_distance(found, wanted), len(wanted), " ".join(found))
@@ -68,16 +68,17 @@ def difference_interval(one: list[Count], other: list[Count], seed: int = 0) -> 
     return float(low), float(high)
 
 
-def pipelines(checkpoint: "Checkpoint", levels: tuple[str, ...], form: str, build: Path) -> "Iterator[tuple[str, Pipeline]]":
+def pipelines(checkpoint: "Checkpoint", levels: tuple[str, ...], layout: str, build: Path) -> "Iterator[tuple[str, Pipeline]]":
     """A pipeline for each level; torch is PyTorch."""
-    from pipeline.conductor import Pipeline
-    from pipeline.reading import TextReader
-    from pipeline.runtimes import Request, open_runtime
+    from kokoro_ane.pipeline.synthesis import Pipeline
+    from kokoro_ane.pipeline.text import TextReader
+    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.runtimes.registry import open_runtime
 
     reader = TextReader.load("us", None)
     for level in levels:
         runtime, method = ("torch", "fp16") if level == "torch" else ("mlprogram", level)
-        opened = open_runtime(runtime, Request(checkpoint, build, method, form))
+        opened = open_runtime(runtime, Request(checkpoint, build, method, layout))
         yield level, Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
 
 
@@ -87,14 +88,14 @@ def listened(checkpoint: "Checkpoint", arguments: argparse.Namespace, texts: lis
     from rich.console import Console
     from rich.progress import track
 
-    from eval.metrics.framing import at_16_khz
-    from g2p.dialects import voice_language
-    from g2p.result import US
-    from pipeline.conductor import SpeechOptions
+    from kokoro_ane.eval.metrics.framing import at_16_khz
+    from kokoro_ane.g2p.alphabet import voice_language
+    from kokoro_ane.g2p.result import US
+    from kokoro_ane.pipeline.synthesis import SpeechOptions
 
     counts: dict[str, list[Count]] = {}
     voices = arguments.voices or [voice for voice in checkpoint.voices if voice_language(voice) == US]
-    for level, pipeline in pipelines(checkpoint, arguments.levels, arguments.form, arguments.build):
+    for level, pipeline in pipelines(checkpoint, arguments.levels, arguments.layout, arguments.build):
         counts[level] = []
         for index, text in enumerate(track(texts, level, console=Console(stderr=True))):
             voice = voices[index % len(voices)]
@@ -130,7 +131,7 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = argparse.ArgumentParser(prog="bench.recognizer", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
-    form_argument(parser)
+    layout_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="default: the checkpoint's American ones")
     parser.add_argument("--levels", type=lambda text: tuple(text.split(",")), default=("torch", "fp16"), help="default: torch,fp16")
@@ -139,10 +140,12 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--limit", type=float, default=5.0, help="per cent a level may reach (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="write every sentence and what was heard as JSON")
     arguments = parser.parse_args(argv)
-    from core.checkpoint import open_checkpoint
-    from core.corpus import frozen_sentences
-    from core.staging import write_json
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.staging import check_output, write_json
+    from kokoro_ane.quantize.corpus import frozen_sentences
 
+    if arguments.out:
+        arguments.out = check_output(arguments.out, given=arguments)
     texts = frozen_sentences("unseen")
     if not 1 <= arguments.sentences <= len(texts):
         raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
@@ -162,6 +165,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from bench.recognizer import main  # one module identity, however it was started
-
     raise SystemExit(main())

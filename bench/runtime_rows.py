@@ -1,6 +1,6 @@
-"""One row of the parity table: a runtime at a level and form, measured against PyTorch on the same sentences.
+"""One row of the parity table: a runtime at a level and layout, measured against PyTorch on the same sentences.
 
-row = parity(Row.parse("onnx:fp32:literal"), checkpoint, build, references)
+row = parity(Row.parse("onnx:fp32:padded"), checkpoint, build, references)
 """
 
 import json
@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from bench.executor import resident_kib
-from core.checkpoint import Checkpoint
-from core.contract import LITERAL, SAMPLE_RATE_HZ
-from core.errors import InputError
-from core.figures import snr_db
-from core.manifest import Manifest
-from core.steps import Tensors, run
-from core.voices import VoiceLibrary
-from encoder.steps import STEPS as ENCODER_STEPS
-from pipeline.runtimes import RUNTIMES, Request, level_for, open_runtime
-from pipeline.steps import STEPS, Chain, begin
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.voices import VoiceLibrary
+from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
+from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import RUNTIMES, level_for, open_runtime
+from mlprogram.benches.shared import resident_kib
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ("raw", "hidden", "text")  # what `prosody` is given of the reference's
@@ -34,27 +35,27 @@ COMPARED = {"hidden": "duration", "text": "duration", "f0_hz": "prosody", "energ
 
 @dataclass(frozen=True)
 class Row:
-    """RUNTIME, RUNTIME:LEVEL or RUNTIME:LEVEL:FORM."""
+    """RUNTIME, RUNTIME:LEVEL or RUNTIME:LEVEL:LAYOUT."""
 
     runtime: str
     level: str
-    form: str = LITERAL
+    layout: str = PADDED
 
     @classmethod
     def parse(cls, text: str) -> "Row":
         """Raises InputError for an unknown runtime."""
         runtime, _, rest = text.partition(":")
-        level, _, form = rest.partition(":")
+        level, _, layout = rest.partition(":")
         if runtime not in RUNTIMES:
             raise InputError(f"--rows {text}: unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
-        return cls(runtime, level_for(runtime, level), form or LITERAL)
+        return cls(runtime, level_for(runtime, level), layout or PADDED)
 
     def __str__(self) -> str:
-        return f"{self.runtime}:{self.level}:{self.form}"
+        return f"{self.runtime}:{self.level}:{self.layout}"
 
     def request(self, checkpoint: Checkpoint, build: Path) -> Request:
         """For open_runtime."""
-        return Request(checkpoint, build, self.level, self.form)
+        return Request(checkpoint, build, self.level, self.layout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class Said:
 
 def said(checkpoint: Checkpoint, texts: Iterable[str], voices: tuple[str, ...], first: int = 0) -> list[Said]:
     """Every sentence by PyTorch, one voice a sentence in turn, British ones in their dialect; its seed is its number, from `first` on."""
-    from g2p import G2P
+    from kokoro_ane.g2p import G2P
 
     readers = {"gb" if name.startswith("b") else "us" for name in voices}
     read, opened = {dialect: G2P.load(dialect) for dialect in readers}, open_runtime("torch", Request(checkpoint, Path("build")))
@@ -85,7 +86,7 @@ def said(checkpoint: Checkpoint, texts: Iterable[str], voices: tuple[str, ...], 
         name = voices[index % len(voices)]
         phonemes, voice = read["gb" if name.startswith("b") else "us"].phonemize(text).phonemes, packs[name]
         chain = Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder)
-        found.append(Said(text, phonemes, voice, index, run(STEPS, chain, begin(phonemes, 1.0, index))))
+        found.append(Said(text, phonemes, voice, index, run_steps(STEPS, chain, begin(phonemes, 1.0, index))))
     return found
 
 
@@ -99,10 +100,10 @@ def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said],
     errors = words = 0
     for sentence in sentences:
         chain, wanted = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder), sentence.tensors
-        own = run(ENCODER_STEPS, chain, sentence.given)
+        own = run_steps(ENCODER_STEPS, chain, sentence.given)
         changed += int((own["durations"] != wanted["durations"]).sum())
-        curves = run(ENCODER_STEPS, chain, sentence.given | {name: wanted[name] for name in SHARED})
-        voiced = run(STEPS, chain, sentence.given | {name: wanted[name] for name in FEATURES})
+        curves = run_steps(ENCODER_STEPS, chain, sentence.given | {name: wanted[name] for name in SHARED})
+        voiced = run_steps(STEPS, chain, sentence.given | {name: wanted[name] for name in FEATURES})
         found = {"hidden": own["hidden"], "text": own["text"], "f0_hz": curves["f0_hz"], "energy": curves["energy"]}
         found["waveform"] = voiced["waveform"]
         unfinite += sum(int((~np.isfinite(array)).sum()) for array in found.values())
@@ -114,13 +115,8 @@ def parity(row: Row, checkpoint: Checkpoint, build: Path, sentences: list[Said],
             wrong, spoken = _words(sentence.text, voiced["waveform"])
             errors, words = errors + wrong, words + spoken
     tokens = sum(len(sentence.tensors["ids"]) for sentence in sentences)
-    figures = {
-        "sentences": len(sentences),
-        "tokens": tokens,
-        "durations_changed": changed,
-        "not_finite": unfinite,
-        "bytes": size(opened, build),
-    }
+    figures = {"sentences": len(sentences), "tokens": tokens, "durations_changed": changed, "not_finite": unfinite}
+    figures["bytes"] = size(opened, build)
     found = {"pesq": min(pesq) if pesq else None, "wer": errors / words if words else None}
     return figures | {f"{name}_db": value for name, value in worst.items()} | found
 
@@ -129,9 +125,9 @@ def float64(checkpoint: Checkpoint, sentences: list[Said]) -> dict[str, Any]:
     """PyTorch's vocoder in float64 beside its float32, on the same inputs: no float32 runtime can be told to be nearer than that."""
     import torch
 
-    from vocoder.decoder import Vocoder
-    from vocoder.package import render_reference
-    from vocoder.packing import VocoderInputs
+    from kokoro_ane.vocoder.decoder import Vocoder
+    from kokoro_ane.vocoder.packing import VocoderInputs
+    from kokoro_ane.vocoder.render import render_reference
 
     vocoder, worst = Vocoder.of(checkpoint).double(), float("inf")
     for sentence in sentences:
@@ -142,16 +138,16 @@ def float64(checkpoint: Checkpoint, sentences: list[Said]) -> dict[str, Any]:
 
 
 def _pesq(reference: np.ndarray, test: np.ndarray) -> float:
-    from eval.metrics.perceptual import pesq_wb
-    from eval.metrics.trial import Trial
+    from kokoro_ane.eval.metrics.trial import Trial
+    from kokoro_ane.eval.metrics.whole_clip import pesq_wb
 
     return pesq_wb(Trial(reference, test))
 
 
 def _words(text: str, waveform: np.ndarray) -> tuple[int, int]:
     """Errors of pocketsphinx against the text, and its words."""
-    from eval.metrics.words import words_heard, words_of
-    from g2p.rates import edit_distance
+    from kokoro_ane.eval.metrics.listeners import words_heard, words_of
+    from kokoro_ane.g2p.alphabet import edit_distance
 
     wanted = words_of(text)
     return edit_distance(words_heard(waveform.reshape(-1)), wanted), len(wanted)
@@ -166,51 +162,19 @@ def size(opened: Any, build: Path) -> int:
 def speeds(rows: list[Row], checkpoint: Checkpoint, build: Path, sentences: list[Said], rounds: int) -> dict[str, float]:
     """Real-time factors of the whole chain behind g2p: process time over audio, rows in turns, the best round of each sentence."""
     chains = {str(row): open_runtime(row.runtime, row.request(checkpoint, build)) for row in rows}
-    calls = {name: _speaker(checkpoint, opened) for name, opened in chains.items()} | source_model()
-    best: dict[str, list[float]] = {name: [float("inf")] * len(sentences) for name in calls}
-    audio = dict.fromkeys(calls, 0.0)
+    best: dict[str, list[float]] = {name: [float("inf")] * len(sentences) for name in chains}
+    audio_s = dict.fromkeys(chains, 0.0)
     for turn in range(rounds + 1):  # the first is to warm up
         for index, sentence in enumerate(sentences):
-            for name, call in calls.items():
+            for name, opened in chains.items():
+                chain = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder)
                 started = time.process_time()
-                seconds = call(sentence)
+                waveform = run_steps(STEPS, chain, sentence.given)["waveform"]
                 if turn:
                     best[name][index] = min(best[name][index], time.process_time() - started)
-                    audio[name] += seconds / rounds
-    return {name: sum(found) / audio[name] for name, found in best.items()}
-
-
-def _speaker(checkpoint: Checkpoint, opened: Any) -> Any:
-    def call(sentence: Said) -> float:
-        chain = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder)
-        return len(run(STEPS, chain, sentence.given)["waveform"]) / SAMPLE_RATE_HZ
-
-    return call
-
-
-def source_model() -> dict[str, Any]:
-    """The int8 ONNX model that kokoro-int8's weights come from, where it is installed: ids, style and speed to audio."""
-    from core.kokoro_int8.parts import installed, read_parts
-
-    if not installed():
-        return {}
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
-    session = onnxruntime.InferenceSession(read_parts(), options, providers=["CPUExecutionProvider"])
-    names = [
-        (entry.name, np.int64 if "int64" in entry.type else np.int32 if "int32" in entry.type else np.float32)
-        for entry in session.get_inputs()
-    ]
-
-    def call(sentence: Said) -> float:
-        style = sentence.voice[len(sentence.phonemes) - 1]  # [1, 256]
-        values = (sentence.tensors["ids"][None], style, np.ones(1))
-        given = {name: value.astype(kind) for (name, kind), value in zip(names, values, strict=True)}
-        return session.run(None, given)[0].size / SAMPLE_RATE_HZ
-
-    return {"the int8 ONNX model of the weights": call}
+                else:
+                    audio_s[name] += len(waveform) / SAMPLE_RATE_HZ
+    return {name: sum(found) / audio_s[name] for name, found in best.items()}
 
 
 def alone(row: Row, source: str, build: Path) -> dict[str, float]:
@@ -227,5 +191,5 @@ def alone_figures(row: Row, checkpoint: Checkpoint, build: Path) -> dict[str, An
     opened = open_runtime(row.runtime, row.request(checkpoint, build))
     start_s = time.process_time()
     voice = VoiceLibrary(checkpoint.folder / "voices").blend_array(checkpoint.voices[0])
-    run(STEPS, Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), begin("həlˈO wˈɜɹld, ɪt ɪz lˈAt.", 1.0, 0))
+    run_steps(STEPS, Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), begin("həlˈO wˈɜɹld, ɪt ɪz lˈAt.", 1.0, 0))
     return {"start_s": start_s, "peak_mb": resident_kib("VmHWM") / 1000, "pytorch": "torch" in sys.modules}

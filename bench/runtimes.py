@@ -1,4 +1,4 @@
-"""The parity table: every runtime, level and form against PyTorch, on the same sentences and features, and their speed in one run.
+"""The parity table: every runtime, level and layout against PyTorch, on the same sentences and features, and their speed in one run.
 
     OMP_NUM_THREADS=1 python -m bench.runtimes --checkpoint kokoro-int8 [--rows onnx,mlprogram:fp16,mlprogram:fp16:host] [--write]
 
@@ -8,27 +8,21 @@ and peak memory in a process of its own, bytes on disk. Exit 0: durations equal 
 of stdout is one JSON object. --write puts the table into docs/runtimes.md.
 """
 
-if __package__ in (None, ""):  # run as a file: put the repository root, not bench/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from core.arguments import checkpoint_argument
-from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
-from core.staging import staged
+from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.staging import staged
 
 LIMIT_DB = 100.0
 VOICES = 5
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "runtimes.md"
 BEGIN, END = "<!-- parity: python -m bench.runtimes -->", "<!-- end of parity -->"
 HEADINGS = (
-    "runtime", "level", "form", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst",
+    "runtime", "level", "layout", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst",
     "words wrong, %",
     "real-time factor", "opens in CPU s", "peak MB", "MB on disk", "PyTorch loaded",
 )  # fmt: skip
@@ -39,7 +33,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.runtimes", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the files (default: %(default)s)")
-    parser.add_argument("--rows", type=lambda text: tuple(text.split(",")), default=("onnx",), help="RUNTIME[:LEVEL[:FORM]], ...")
+    parser.add_argument("--rows", type=lambda text: tuple(text.split(",")), default=("onnx",), help="RUNTIME[:LEVEL[:LAYOUT]], ...")
     parser.add_argument("--sentences", type=int, default=50, help="of core/data/unseen.txt (default: %(default)s)")
     parser.add_argument("--timed", type=int, default=4, help="sentences that are timed (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="best of so many (default: %(default)s)")
@@ -54,9 +48,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows, PyTorch's first."""
     from bench.runtime_rows import Row, alone, float64, parity, said, speeds
-    from core.checkpoint import open_checkpoint
-    from core.corpus import frozen_sentences
-    from pipeline.packages import source_name
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.quantize.corpus import frozen_sentences
+    from kokoro_ane.quantize.locator import source_name
 
     wanted = [Row.parse(text) for text in arguments.rows]
     checkpoint = open_checkpoint(arguments.checkpoint)
@@ -70,13 +64,11 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     heard = frozenset(name for name in ("pesq", "words") if getattr(arguments, name))
     found = []
     for row in rows:
-        named = {"runtime": row.runtime, "level": row.level, "form": row.form, "voices": len(voices), "checkpoint": checkpoint.name}
+        named = {"runtime": row.runtime, "level": row.level, "layout": row.layout, "voices": len(voices), "checkpoint": checkpoint.name}
         figures = parity(row, checkpoint, arguments.build, sentences, heard)
         found.append(named | figures | {"rtf": seconds.get(str(row))} | alone(row, source_name(checkpoint), arguments.build))
     if arguments.float64:
         found.append({"runtime": "torch", "level": "fp64", **float64(checkpoint, sentences)})
-    known = {str(row) for row in rows}
-    found += [{"runtime": name, "rtf": value} for name, value in seconds.items() if name not in known]
     return found
 
 
@@ -86,7 +78,7 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     numbers = [_number(row.get("rtf"), ".3f"), _number(row.get("start_s"), ".1f"), _number(row.get("peak_mb"), ".0f")]
     disk = f"{row['bytes'] / 1e6:.1f}" if row.get("bytes") else ""
     changed = f"{row['durations_changed']} of {row['tokens']}" if "tokens" in row else ""
-    first = (row["runtime"], row.get("level", ""), row.get("form", ""), str(row.get("sentences", "")), changed)
+    first = (row["runtime"], row.get("level", ""), row.get("layout", ""), str(row.get("sentences", "")), changed)
     wer = row.get("wer")
     heard = (_number(row.get("pesq"), ".2f"), "" if wer is None else f"{100 * wer:.1f}")
     return (*first, *decibels, *heard, *numbers, disk, {True: "yes", False: "no"}.get(row.get("pytorch"), ""))
@@ -101,8 +93,9 @@ def _number(value: float | None, shape: str) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """In Markdown."""
-    lines = [f"| {' | '.join(HEADINGS)} |", f"| {' | '.join('---' for _ in HEADINGS)} |"]
-    return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
+    from bench.chain_speed import markdown
+
+    return markdown(HEADINGS, [cells(row) for row in rows])
 
 
 def placed(document: str, rows: list[dict[str, Any]]) -> str:
@@ -129,7 +122,7 @@ def run(argv: list[str] | None) -> int:
     arguments = parse_arguments(argv)
     if arguments.alone:
         from bench.runtime_rows import Row, alone_figures
-        from core.checkpoint import open_checkpoint
+        from kokoro_ane.core.checkpoint import open_checkpoint
 
         print(json.dumps(alone_figures(Row.parse(arguments.alone), open_checkpoint(arguments.checkpoint), arguments.build)))
         return EXIT_GOOD
@@ -152,6 +145,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from bench.runtimes import main  # one module identity, however it was started
-
     raise SystemExit(main())

@@ -15,16 +15,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.config import KokoroConfig, not_releasable
-from core.errors import InputError
-from core.identity import Identity, released_weights, withheld
-from core.staging import sha256_of
-from core.tensor_files import plain_tensor, read_safetensors, read_tensors
+from kokoro_ane.core.config import KokoroConfig, not_releasable
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.identity import Identity, released_weights, withheld
+from kokoro_ane.core.staging import sha256_of
+from kokoro_ane.core.tensor_files import plain_tensor, read_safetensors, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from core.voices import VoiceLibrary
+    from kokoro_ane.core.voices import VoiceLibrary
 
 LoadedModule = TypeVar("LoadedModule", bound="nn.Module")
 HUB_REPOSITORY = "hexgrad/Kokoro-82M"
@@ -33,7 +33,7 @@ HUB_SHA256 = "496dba118d1a58f5f3db2efc88dbdc216e0483fc89fe6e47ee1f2c53f18ad1e4" 
 HUB_FILES = ("config.json", "kokoro-v1_0.pth", "voices/*.pt")
 HUB_TIMEOUT_S = 10
 PROBE_TIMEOUT_S = 4  # for the first answer, name look-up and connection included: all that an offline machine waits
-DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "checkpoint"
+DEMO_FOLDER = Path(__file__).resolve().parent / "data" / "demo"
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
 KOKORO_INT8, DEMO_NAME, HUB_NAME = "kokoro-int8", "demo", "kokoro-82m"
 DEMO_NOTICE = """
@@ -48,19 +48,21 @@ DEMO_NOTICE = """
 """
 
 
-def open_checkpoint(source: str | None = None) -> "Checkpoint":
+def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Checkpoint":
     """Open `source`: a folder, "kokoro-int8", "demo", HUB_REPOSITORY, or None.
 
     None is the first that can be had: HUB_REPOSITORY from the cache or the hub, kokoro-int8, the demo voice; the last two with a notice.
+    Weights are hashed each time, but for kokoro-int8's: without `thorough` a file of the size and time of the checked one is taken for
+    it, which is enough to speak. What judges or ships asks for `thorough`.
 
     Raises InputError when the folder or hub cannot give a complete checkpoint.
     """
     if source is None:
-        return _default()
+        return _default(thorough)
     if source == "demo":
         return Checkpoint.from_folder(DEMO_FOLDER)
     if source == KOKORO_INT8:
-        return _kokoro_int8()
+        return _kokoro_int8(thorough)
     if source == HUB_REPOSITORY:
         return Checkpoint.from_folder(_download(), expected_sha256=HUB_SHA256)
     folder = Path(source)
@@ -69,25 +71,25 @@ def open_checkpoint(source: str | None = None) -> "Checkpoint":
     return Checkpoint.from_folder(folder)
 
 
-def _default() -> "Checkpoint":
+def _default(thorough: bool) -> "Checkpoint":
     try:
         folder = _download()
     except InputError as problem:
-        from core.kokoro_int8.cache import available
+        from kokoro_ane.core.kokoro_int8.cache import available
 
         if available():
             print(f"{problem}\nReal Kokoro from installed packages instead: {not_releasable(KOKORO_INT8)}", file=sys.stderr)
-            return _kokoro_int8()
+            return _kokoro_int8(thorough)
         print(f"{DEMO_NOTICE}\n  ({problem})\n", file=sys.stderr)
         return Checkpoint.from_folder(DEMO_FOLDER)
     return Checkpoint.from_folder(folder, expected_sha256=HUB_SHA256)
 
 
-def _kokoro_int8() -> "Checkpoint":
-    """Decoded on the first call. Its weights are checked there, and not hashed again here."""
-    from core.kokoro_int8.cache import WEIGHTS, WEIGHTS_SHA256, cached
+def _kokoro_int8(thorough: bool) -> "Checkpoint":
+    """Decoded on the first call, and checked there: by size and time, or `thorough`, by the weights' hash."""
+    from kokoro_ane.core.kokoro_int8.cache import WEIGHTS, WEIGHTS_SHA256, cached
 
-    folder = cached()
+    folder = cached(thorough)
     return Checkpoint(folder, folder / WEIGHTS, KokoroConfig.load(folder / "config.json"), WEIGHTS_SHA256)
 
 
@@ -246,14 +248,14 @@ class Checkpoint:
 
     @property
     def _library(self) -> "VoiceLibrary":
-        from core.voices import VoiceLibrary
+        from kokoro_ane.core.voices import VoiceLibrary
 
         return VoiceLibrary(self.folder / "voices")
 
 
 def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
     """Raise InputError for weights under another's name: what config.json calls them is believed only where the hash agrees."""
-    from core.kokoro_int8.cache import WEIGHTS_SHA256
+    from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
 
     known = {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8, _demo_sha256(): DEMO_NAME}
     own = known.get(weights_sha256)

@@ -1,18 +1,23 @@
 """The commands that build packages, for a user to type: what every "not built" message names.
 
-build_command("vocoder", form="windowed", checkpoint="demo")     # kokoro-ane build vocoder --form windowed --checkpoint demo
+build_command("vocoder", layout="tiled", checkpoint="demo")     # kokoro-ane build vocoder --layout tiled --checkpoint demo
 """
 
+import argparse
+import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from core.contract import ENCODER_NAME, G2P_NAME, LITERAL
+from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, HOST, LAYOUTS, PADDED, check_buckets, with_host_tail
+from kokoro_ane.core.errors import InputError
 
 DEFAULT_BUILD = Path("build")
 
 
 def build_command(
     stage: str,
-    form: str = LITERAL,
+    layout: str = PADDED,
     precision: str = "fp16",
     checkpoint: str | None = None,
     out: Path = DEFAULT_BUILD,
@@ -20,25 +25,101 @@ def build_command(
 ) -> str:
     """What builds an uncompressed package of g2p, encoder or vocoder, or the file of another runtime."""
     parts = ["kokoro-ane build", stage] + ([f"--runtime {runtime}"] if runtime else [])
-    if form not in ("", LITERAL):
-        parts.append(f"--form {form}")
+    if layout not in ("", PADDED):
+        parts.append(f"--layout {layout}")
     if precision != "fp16":
         parts.append(f"--precision {precision}")
     return " ".join(parts + _places(checkpoint, "--out", out))
 
 
-def quantize_command(method: str, form: str = LITERAL, checkpoint: str | None = None, build: Path = DEFAULT_BUILD) -> str:
+def quantize_command(method: str, layout: str = PADDED, checkpoint: str | None = None, build: Path = DEFAULT_BUILD) -> str:
     """What builds a compressed one from it."""
-    parts = [f"kokoro-ane quantize --method {method}"] + ([] if form in ("", LITERAL) else [f"--form {form}"])
+    parts = [f"kokoro-ane quantize --method {method}"] + ([] if layout in ("", PADDED) else [f"--layout {layout}"])
     return " ".join(parts + _places(checkpoint, "--build", build))
 
 
 def _places(checkpoint: str | None, flag: str, folder: Path) -> list[str]:
-    given = [f"--checkpoint {checkpoint}"] if checkpoint else []
-    return given + ([f"{flag} {folder}"] if folder != DEFAULT_BUILD else [])
+    given = [f"--checkpoint {shlex.quote(checkpoint)}"] if checkpoint else []
+    return given + ([f"{flag} {shlex.quote(str(folder))}"] if folder != DEFAULT_BUILD else [])
 
 
 def command_for(name: str) -> str:
     """What builds the package of that stage or file name."""
     rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
     return build_command(next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder"))
+
+
+def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False) -> None:
+    """A table for people on stdout. `right`: all columns but the first hold numbers."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if right and place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+MAX_SEED = 1 << 62
+
+
+def buckets_argument(text: str) -> tuple[int, ...]:
+    """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
+    try:
+        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
+    except InputError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
+
+
+def seed_argument(text: str) -> int:
+    """A seed that every generator takes, with room for the next ones: 0 to 2**62."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEED):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to {MAX_SEED}")
+    return int(text)
+
+
+def threads_argument(text: str) -> int:
+    """A number of threads that PyTorch takes: 1 to 1024."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1024")
+    return int(text)
+
+
+def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
+    """--checkpoint, the same for every command that opens one."""
+    parser.add_argument(
+        "--checkpoint",
+        help="folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8', 'demo' (default: the first of these "
+        "three that can be had)",
+    )
+
+
+def layout_argument(parser: argparse.ArgumentParser) -> None:
+    """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS, by which the package is called."""
+    parser.add_argument("--layout", action=_Layout, choices=LAYOUTS, default=PADDED, help="layout of the vocoder (default: %(default)s)")
+    tail_argument(parser)
+
+
+def tail_argument(parser: argparse.ArgumentParser) -> None:
+    """--tail, beside a --layout: `--tail host` is the layout of the same layout that ends before conv_post."""
+    places = ("package", "host")
+    parser.add_argument("--tail", action=_Layout, choices=places, default=places[0], help="who computes conv_post and the inverse STFT")
+
+
+def settings_argument(parser: argparse.ArgumentParser) -> None:
+    """--set, beside a --method: quantize.methods.with_settings reads it."""
+    said = "a trial: another value for a setting of the method's activations; give what it makes a folder of its own"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=said)
+
+
+class _Layout(argparse.Action):
+    """--layout and --tail in any order: together they name one of LAYOUTS."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, values)
+        if namespace.tail == HOST:
+            namespace.layout = with_host_tail(namespace.layout)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.contract import FRAME_SAMPLES, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME
-from core.errors import InputError
-from core.schema import check_name, conform
-from core.staging import read_json
+from kokoro_ane.core.contract import FRAME_SAMPLES, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME
+from kokoro_ane.core.data_files import check_name, conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import read_json
 
 MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536  # far beyond any checkpoint, far below what hangs
 MAX_BYTES = 4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5  # of this machine's memory

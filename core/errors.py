@@ -15,7 +15,7 @@ from mlprogram.errors import one_line
 from mlprogram.files import NO_ROOM
 from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
-ROOMS = ("core", "demo", "g2p", "encoder", "vocoder", "pipeline", "mlprogram", "quantize", "eval", "bench")  # one that is missing is a bug
+OWN = ("kokoro_ane", "mlprogram", "training", "bench")  # a module of these that is missing is a bug
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # in the middle of a file: Python does not say which
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
 
@@ -85,7 +85,7 @@ def _line(problem: Exception) -> str | None:
     if isinstance(problem, InputError):
         return str(problem)
     if isinstance(problem, ModuleNotFoundError):
-        known = (problem.name or "").split(".")[0] in ROOMS
+        known = (problem.name or "").split(".")[0] in OWN
         return None if known else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
     if isinstance(problem, shutil.Error):  # a tree that could not be copied: (from, to, why) of each file
         first = problem.args[0][0] if problem.args and problem.args[0] else ("", "output", "")

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.errors import InputError
-from core.output import strangers
-from core.staging import read_json, sha256_of
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import read_json, sha256_of, strangers
 
 if TYPE_CHECKING:
     import coremltools as ct

@@ -13,20 +13,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from core.schema import conform
-from core.staging import read_json
+from kokoro_ane.core.commit import ROOT, differing, held
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.staging import read_json
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from core.config import KokoroConfig
-    from core.voices import VoiceLibrary
+    from kokoro_ane.core.config import KokoroConfig
+    from kokoro_ane.core.voices import VoiceLibrary
 
-RELEASABLE = Path(__file__).resolve().parent / "data" / "releasable.json"
+LIST = "core/data/releasable.json"
+RELEASABLE = ROOT / LIST
 OWN_WORDS = ("name", "releasable")  # of config.json
 
 
@@ -95,6 +96,8 @@ def withheld(identity: Identity) -> str | None:
     entry = released_weights(identity.weights)
     if entry is None:
         return f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable checkpoints"
+    if (told := held()) and differing((LIST,), told):
+        return f"{LIST} is not as the commit of this checkout holds it"
     if identity.config != entry["config"]:
         return f"its config.json is not that of {entry['repository']}"
     other = next((name for name, sha256 in sorted(identity.voices.items()) if entry["voices"].get(name) != sha256), None)

@@ -7,13 +7,40 @@ Three ideas: time is the last and contiguous axis; a Linear is a 1x1 convolution
 affine, the 1 of `1 + gamma`, 1/alpha) is folded when the state dict is loaded, by a hook beside the layer that needs it.
 """
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.modules import Modules
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class Modules(nn.ModuleList, Generic[Module]):
+    """torch's ModuleList of modules of one class."""
+
+    if TYPE_CHECKING:  # a slice is of the same class: ModuleList makes it with its own constructor
+
+        def __init__(self, modules: Iterable[Module] = ()) -> None: ...
+
+        def __iter__(self) -> Iterator[Module]: ...
+
+        @overload
+        def __getitem__(self, idx: slice) -> "Modules[Module]": ...
+
+        @overload
+        def __getitem__(self, idx: int) -> Module: ...
+
+        def __getitem__(self, idx: int | slice) -> "Module | Modules[Module]": ...
+
+
+def replace_module(root: nn.Module, path: str, module: nn.Module) -> None:
+    """Put `module` where `path` leads from `root`."""
+    parent, _, name = path.rpartition(".")
+    setattr(root.get_submodule(parent), name, module)
+
 
 NORM_EPSILON = 1e-5  # torch.nn.InstanceNorm1d's default, which upstream uses
 _WEIGHT_NORM_NAMES = (("weight_g", "weight_v"), ("parametrizations.weight.original0", "parametrizations.weight.original1"))
@@ -30,7 +57,7 @@ class Mask(NamedTuple):
         return cls(values, values.mean(dim=3, keepdim=True))
 
     def upsampled(self, factor: int) -> "Mask":
-        """The same mask at `factor` times the rate; factor is a literal in the exported graph."""
+        """The same mask at `factor` times the rate; factor is a constant of the exported graph."""
         return Mask(F.interpolate(self.values, scale_factor=(1.0, float(factor)), mode="nearest"), self.mean)
 
 
@@ -277,3 +304,38 @@ class Snake(nn.Module):
     def train(self, mode: bool = True) -> "Snake":
         self.freeze()
         return super().train(mode)
+
+
+LEAKY_SLOPE = 0.2
+HALF_POWER = 1 / math.sqrt(2)
+
+
+class AdainResBlk1d(nn.Module):
+    """Residual block of two AdaIN convolutions of width 3; `upsample=True` doubles the rate."""
+
+    def __init__(self, inner: int, out: int, style_dim: int, *, upsample: bool = False) -> None:
+        super().__init__()
+        self.conv1 = Conv(inner, out, 3, padding=1)
+        self.conv2 = Conv(out, out, 3, padding=1)
+        self.norm1 = AdaIN1d(style_dim, inner)
+        self.norm2 = AdaIN1d(style_dim, out)
+        self.conv1x1 = Conv(inner, out, 1, bias=False) if inner != out else None
+        self.pool = ConvTranspose(inner, inner, 3, stride=2, padding=1, output_padding=1, groups=inner) if upsample else None
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> tuple[Tensor, Mask | None]:
+        """x [B, inner, 1, S] -> [B, out, 1, S or 2S] and the mask at the new rate."""
+        h = masked(F.leaky_relu(self.norm1(x, style, mask), LEAKY_SLOPE), mask)
+        if self.pool is not None:
+            h = self.pool(h)  # [B, inner, 1, 2S]
+            x = F.interpolate(x, scale_factor=(1.0, 2.0), mode="nearest")
+            mask = mask.upsampled(2) if mask is not None else None
+            h = masked(h, mask)
+        h = self.norm2(self.conv1(h), style, mask)
+        h = self.conv2(masked(F.leaky_relu(h, LEAKY_SLOPE), mask))
+        shortcut = x if self.conv1x1 is None else self.conv1x1(x)
+        return (h + shortcut) * HALF_POWER, mask
+
+
+def concatenate(*parts: Tensor) -> Tensor:
+    """Join [B, C_i, 1, S] along channels."""
+    return torch.cat(parts, dim=1)

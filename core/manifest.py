@@ -9,25 +9,25 @@ A package without a manifest is not a package: every reader starts here.
 import dataclasses
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.commands import command_for
-from core.contract import LITERAL
-from core.errors import InputError
-from core.export import package_bytes, package_sha256
-from core.schema import check_name, conform
-from core.staging import read_json, recover, write_json
+from kokoro_ane.core.commands import command_for
+from kokoro_ane.core.contract import PADDED
+from kokoro_ane.core.data_files import check_name, conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.export import package_bytes, package_of_ours, package_sha256
+from kokoro_ane.core.staging import OwnFile, json_of, read_json, recover, write_json
 
 if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
+    from kokoro_ane.core.checkpoint import Checkpoint
 
 PACKAGE_TOOLS = ("torch", "coremltools", "numpy")
 MAX_LENGTH = 1 << 20  # frames or tokens
-FORMAT = 2  # 2: form, functions, token lengths, compute units and alignment in every manifest
+FORMAT = 2  # 2: layout, functions, token lengths, compute units and alignment in every manifest
 
 
 def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
@@ -36,9 +36,9 @@ def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str
     return check_name(name, f"the package's name, of checkpoint {checkpoint_name[:64]!r} and method {method[:64]!r}")
 
 
-def level_name(method: str, form: str) -> str:
-    """w8a8, or windowed-w8a8: the form stands before the method unless it is the literal one."""
-    return method if form in ("", LITERAL) else f"{form}-{method}"
+def level_name(method: str, layout: str) -> str:
+    """w8a8, or tiled-w8a8: the layout stands before the method unless it is the padded one."""
+    return method if layout in ("", PADDED) else f"{layout}-{method}"
 
 
 def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:
@@ -79,7 +79,7 @@ class Manifest:
     operations: dict[str, int]
     checks: dict[str, Any]
     tools: dict[str, str]
-    form: str = ""  # of the vocoder: vocoder.forms.FORMS
+    layout: str = ""  # of the vocoder: vocoder.layouts.LAYOUTS
     functions: dict[str, str] = dataclasses.field(default_factory=dict)  # contract name -> name in the package
     token_buckets: tuple[int, ...] = ()
     compute_units: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -91,8 +91,8 @@ class Manifest:
 
     @property
     def level(self) -> str:
-        """Method and form, as they stand in the package's name."""
-        return level_name(self.method, self.form)
+        """Method and layout, as they stand in the package's name."""
+        return level_name(self.method, self.layout)
 
     @property
     def package_path(self) -> Path:
@@ -166,6 +166,22 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
             raise InputError(f"{where}.{key} is {str(lengths)[:60]}, not lengths that rise, {MAX_LENGTH} at most")
     if not data["buckets"]:
         raise InputError(f"{where}.buckets is empty")
+
+
+def _manifest_of_ours(path: Path) -> str | None:
+    """One that was damaged is ours too, where our package stands beside it."""
+    package = path.with_suffix(".mlpackage")
+    return None if package.is_dir() and package_of_ours(package) is None else json_of("package_sha256").reason(path)
+
+
+def _described(path: Path) -> str | None:
+    with suppress(InputError, KeyError, TypeError):
+        if read_json(path.with_suffix(".json"), "")["package"] == path.name:
+            return None
+    return "no manifest beside it names it"
+
+
+MANIFEST_FILE, PACKAGE_FILE = OwnFile(_manifest_of_ours), OwnFile(_described)  # an old one that a build replaces
 
 
 def describe_package(package: Path) -> dict[str, Any]:

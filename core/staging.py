@@ -6,26 +6,158 @@ with staged(Path("build/vectors"), vectors_of_ours) as aside:   # a folder: the 
     aside.mkdir()
 
 What is written stands in PARENT/.staged-*/new until then. Killed at any point, the next command that writes to PARENT puts back what was
-moved away, removes the rest, and says so.
+moved away, removes the rest, and says so. No link is written through: core.staging.check_output follows one that the user named.
 """
 
+import argparse
 import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.errors import CheckFailed, InputError
-from core.output import PREFIX, PROBE_BYTES, Ours, cannot_write, check_output, identity
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.errors import CheckFailed, InputError
 from mlprogram import files
 from mlprogram.errors import ProgramError
 from mlprogram.files import NO_ROOM
-from mlprogram.scratch import claimed, interrupted_before, left_behind, removed
+from mlprogram.scratch import LOCK, claimed, interrupted_before, left_behind, removed
+
+Reason = Callable[[Path], str | None]  # why a folder or file is not one of ours, or None
+PROBE_BYTES = 1 << 16
+PREFIX = ".staged-"  # of folders that core.staging writes in
+NOT_COUNTED = (".DS_Store",)  # the Finder's
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """Of a file, not a folder: why an old one is not the command's own."""
+
+    reason: Reason
+
+
+Ours = Reason | OwnFile
+
+
+def json_of(*keys: str) -> OwnFile:
+    """Our own is a JSON object with these keys."""
+
+    def reason(path: Path) -> str | None:
+        with suppress(ProgramError):
+            data = files.read_json(path)
+            if isinstance(data, dict) and data.keys() >= set(keys):
+                return None
+        return f"it is no JSON object with {' and '.join(keys)}, so not one of ours"
+
+    return OwnFile(reason)
+
+
+def bytes_of(mark: bytes) -> OwnFile:
+    """Our own holds these bytes."""
+    return OwnFile(lambda path: None if mark in path.read_bytes() else "it was not written by this command")
+
+
+def check_output(target: Path, ours: Ours | None = None, suffixes: Collection[str] = (), given: argparse.Namespace | None = None) -> Path:
+    """The path that will be written, of a name that the user typed: `target`, or what it is a link to. `given`: all that was typed.
+
+    Raises InputError: see the module, and mlprogram.files.needed.
+    """
+    if suffixes and target.suffix.lower() not in suffixes:
+        raise InputError(f"{target} ends in {target.suffix or 'nothing'!r}: the output is {' or '.join(suffixes)}")
+    with cannot_write(target):
+        place = Path(os.path.realpath(target)) if target.is_symlink() else target
+        if place.is_symlink():
+            raise InputError(f"cannot write {target}: the link leads round in a circle")
+        why = files.needed(place, vars(given) if given else {}, ours is None)
+        if why:
+            raise InputError(f"{target} is not replaced: {why}. Name another file")
+    return check_implied(place, ours)
+
+
+def check_implied(target: Path, ours: Ours | None = None) -> Path:
+    """`target`, a name that the user did not type. Raises InputError for a link too."""
+    with cannot_write(target):
+        real = Path(os.path.realpath(target))  # raises for what can be no name
+        if target.is_symlink():
+            raise InputError(f"cannot write {target}: it is a link, which is followed only where it is named")
+        _check_replaceable(target, ours)
+        folder = next(parent for parent in real.parents if os.path.lexists(parent))
+        if not folder.is_dir():
+            raise InputError(f"cannot write {target}: {folder} is a file, not a folder")
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(PROBE_BYTES))
+    return target
+
+
+def _check_replaceable(place: Path, ours: Ours | None) -> None:
+    file, reason = ours is None or isinstance(ours, OwnFile), None
+    if place.is_dir():
+        if ours is None or isinstance(ours, OwnFile):
+            raise InputError(f"{place} is a folder: name a file in it")
+        reason = _reason(place, ours)
+    elif place.exists():
+        if not place.is_file():
+            raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
+        if not file:
+            raise InputError(f"{place} is a file: a folder is written there")
+        reason = ours.reason(place) if isinstance(ours, OwnFile) and place.stat().st_size else None
+    if reason:
+        raise InputError(f"{place} is not replaced: {reason}. Name another {'file' if file else 'folder'}, or remove this one yourself")
+
+
+def _reason(place: Path, ours: Reason) -> str | None:
+    """Why a folder is not ours; asked again when another process has replaced it in the meantime."""
+    while (found := identity(place)) is not None:
+        try:
+            reason = ours(place) if any(place.iterdir()) else None
+        except FileNotFoundError:
+            if identity(place) == found:
+                raise
+            continue
+        if reason is None or identity(place) == found:
+            return reason
+    return None
+
+
+def identity(place: Path) -> tuple[int, int, int] | None:
+    """What tells a file or folder from the one that took its place; None where nothing is. With its time: inodes are used again."""
+    try:
+        status = place.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def strangers(folder: Path, own: Collection[str]) -> str | None:
+    """Why a folder is not ours alone: the first file in it that is not in `own` (relative names), or None."""
+    found = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]  # not rglob: a folder in it may go meanwhile
+    for path in sorted(found):
+        name = path.relative_to(folder).as_posix()
+        inner = [folder / above for above in path.relative_to(folder).parents]
+        half_written = any(above.name.startswith(PREFIX) and (above / LOCK).is_file() for above in inner)
+        if not path.is_dir() and name not in own and path.name not in NOT_COUNTED and not half_written:
+            return f"it holds {name}, which was not written by this command"
+    return None
+
+
+@contextmanager
+def cannot_write(target: Path) -> Iterator[None]:
+    """An OSError of writing there (no room, no rights, too long a name, a null byte) becomes an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError) as problem:
+        place = str(target)[:200].replace("\0", "\\0")
+        raise InputError(f"cannot write {place}: {getattr(problem, 'strerror', None) or problem}") from None
+
 
 NEW, OLD, PLAN = "new", "old", "plan.json"
 
@@ -34,7 +166,8 @@ NEW, OLD, PLAN = "new", "old", "plan.json"
 def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
     """Give a path to write to; on success it replaces `target`, on any error it is removed and `target` is untouched.
 
-    `ours`: says why a folder that is already there is not one of ours (None: it is, and may be replaced). Without it `target` is a file.
+    `ours`: says why a folder that is already there is not one of ours (None: it is, and may be replaced), or is an OwnFile. Without it
+    `target` is a file, of which any may be replaced.
     """
     with staged_together((target, ours)) as (aside,):
         yield aside
@@ -44,7 +177,7 @@ def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
 def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, ...]]:
     """As `staged` for several in one folder, the last one named last: all of them are replaced, or none."""
     seen = [identity(target) for target, _ in targets]  # before they are checked: what comes meanwhile is checked again
-    places = tuple(check_output(target, ours) for target, ours in targets)
+    places = tuple(check_implied(target, ours) for target, ours in targets)
     parent = places[0].parent
     with cannot_write(places[0]):
         parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +191,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         with _alone_in(parent):
             for place, before, (_, ours) in zip(places, seen, targets, strict=True):
                 if identity(place) != before:
-                    check_output(place, ours)  # somebody else's has come to stand there
+                    check_implied(place, ours)  # somebody else's has come to stand there
             try:
                 _named(folder, places)
             except BaseException:
@@ -97,7 +230,10 @@ def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
 
 @contextmanager
 def _alone_in(parent: Path) -> Iterator[None]:
-    """One process at a time gives names in a folder: a package and its manifest are of the same build."""
+    """One process at a time gives names in a folder: a package and its manifest are of the same build.
+
+    flock on the folder itself, where filelock (core/kokoro_int8/cache.py) would leave a file of its own among the user's.
+    """
     with ExitStack() as held:
         with suppress(OSError):  # a folder that may not be read, a file system without locks on folders
             number = os.open(parent, os.O_RDONLY)
@@ -115,7 +251,8 @@ def _named(folder: Path, places: tuple[Path, ...]) -> None:
     for place in places:
         if place.is_file():
             shutil.copy2(place, folder / OLD / place.name)
-    (folder / f"{PLAN}.new").write_text(json.dumps([place.name for place in places]), encoding="utf-8")
+    plan = {place.name: (folder / NEW / place.name).lstat().st_ino for place in places}
+    (folder / f"{PLAN}.new").write_text(json.dumps(plan), encoding="utf-8")
     (folder / f"{PLAN}.new").replace(folder / PLAN)  # from here on a killed run is put back
     for place in places:
         if place.is_dir():  # rename does not replace a full folder
@@ -125,23 +262,46 @@ def _named(folder: Path, places: tuple[Path, ...]) -> None:
 
 
 def _roll_back(folder: Path) -> list[str]:
-    """Put back what `_named` had moved away, and take away what stands in its place; the names of what was put back."""
-    if not (folder / PLAN).is_file():
+    """Put back what `_named` had moved away, and take away what it had named; the names of what was put back.
+
+    Raises InputError, and touches nothing, for a plan that `_named` cannot have written.
+    """
+    if not os.path.lexists(folder / PLAN):
         return []
     back = []
-    for name in json.loads((folder / PLAN).read_text(encoding="utf-8")):
+    for name, made in _plan_of(folder).items():
         place, new, old = folder.parent / name, folder / NEW / name, folder / OLD / name
-        if place.exists() and not new.exists():  # it had its name already
+        if os.path.lexists(place) and place.lstat().st_ino == made:  # it had its name already
             place.rename(new)
-        if old.exists():
-            old.replace(place)
+        if os.path.lexists(old):
+            if not os.path.lexists(place):
+                old.replace(place)
             back.append(name)
     (folder / PLAN).unlink()
     return back
 
 
+def _plan_of(folder: Path) -> dict[str, int]:
+    """What `_named` gives names to, and the inode of each: what stands there otherwise is somebody else's."""
+    if any((folder / part).is_symlink() for part in (PLAN, NEW, OLD)):
+        raise InputError(f"{PLAN}, {NEW} or {OLD} in it is a link")
+    plan: dict[str, int] = read_json(folder / PLAN, "it was there just now")
+    conform(plan, dict[str, int], PLAN)
+    for name, made in plan.items():
+        place, old = folder.parent / name, folder / OLD / name
+        if Path(name).name != name or name == ".." or "\0" in name or name.startswith(PREFIX) or old.is_symlink():
+            raise InputError(f"its {PLAN} names {name[:80]!r}, which no run of ours writes")
+        in_the_way = os.path.lexists(place) and place.lstat().st_ino != made and not os.path.lexists(folder / NEW / name)
+        if in_the_way and os.path.lexists(old):
+            raise InputError(f"{place} is neither what it made nor what it moved away")
+    return plan
+
+
 def recover(parent: Path) -> None:
-    """Finish what killed processes left in `parent`: old packages come back, half-written things go; a line on stderr for each."""
+    """Finish what killed processes left in `parent`: old packages come back, half-written things go; a line on stderr for each.
+
+    What no run of ours left there is not touched.
+    """
     for folder in sorted(parent.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError):  # gone meanwhile, or not ours to touch
             held = left_behind(folder)
@@ -151,6 +311,9 @@ def recover(parent: Path) -> None:
                 with _alone_in(parent):
                     back = _roll_back(folder)
                 removed(folder)
+            except InputError as problem:
+                print(f"{folder} is left alone: {problem}; remove it yourself", file=sys.stderr)
+                continue
             finally:
                 os.close(held)
             told = f"{', '.join(back)} put back" if back else "half-written files removed"
@@ -194,9 +357,9 @@ def parse_json(text: str, where: str, again: str = "", pairs: Callable[[list[tup
         raise InputError(f"{problem}{again}") from None
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: Any, ours: OwnFile | None = None) -> None:
     """Write sorted, indented JSON by rename."""
-    with staged(path) as aside:
+    with staged(path, ours) as aside:
         aside.write_text(json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

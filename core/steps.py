@@ -1,10 +1,10 @@
 """The chain as a list: steps that read and write named tensors, whoever computes them.
 
-    tensors = run(STEPS, context, {"phonemes": ..., "speed": ..., "seed": ...})      # every tensor of one utterance, by name
-    tensors["waveform"]                                                              # [600F]
+    tensors = run_steps(STEPS, context, {"phonemes": ..., "speed": ..., "seed": ...})  # every tensor of one utterance, by name
+    tensors["waveform"]  # [600F]
 
-The steps stand in encoder/steps.py, vocoder/steps.py and pipeline/steps.py; docs/conductor.md says the same in words. Each is a function of
-named tensors alone, so one that goes wrong is found by itself (python -m pipeline.vectors --check).
+The steps stand in encoder/encoder_steps.py, vocoder/vocoder_steps.py and pipeline/chain.py; docs/synthesis.md says the same in words. Each
+is a function of named tensors alone, so one that goes wrong is found by itself (kokoro-ane vectors --check).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ class Step:
         return {"name": self.name, "says": self.says, "reads": list(self.reads), "writes": tolerance}
 
 
-def run(
+def run_steps(
     steps: Iterable[Step], context: Any, given: Tensors, clock: Callable[[], float] | None = None, seconds: dict[str, float] | None = None
 ) -> Tensors:
     """Every tensor of one utterance. A step whose tensors are all given is skipped: recorded durations, another run's F0.

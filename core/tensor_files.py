@@ -6,7 +6,7 @@ tensors = read_tensors(Path("kokoro-v1_0.pth"))
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError
+from kokoro_ane.core.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from core.contract import VOICE_SHAPE
-from core.errors import InputError
-from core.schema import NAME
-from core.tensor_files import plain_tensor, read_npy, read_tensors
+from kokoro_ane.core.contract import VOICE_SHAPE
+from kokoro_ane.core.data_files import NAME
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.tensor_files import plain_tensor, read_npy, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,6 +69,13 @@ class VoiceLibrary:
     def pack(self, name: str) -> "Tensor":
         """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when there is no such voice."""
         return _tensor(self.pack_array(name))
+
+    def chosen(self, text: str | None) -> tuple[str, np.ndarray]:
+        """A voice or a blend as it was asked for, else the first, with its style pack. InputError where the folder holds none."""
+        if not self.names:
+            raise InputError(f"{self.folder} holds no voice")
+        name = text or self.names[0]
+        return name, self.blend_array(name)
 
     def blend(self, text: str) -> "Tensor":
         """The weighted mean of the packs that `text` names: [510, 1, 256]."""

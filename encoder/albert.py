@@ -2,7 +2,7 @@
 
     hidden = Albert(config.plbert, config.n_token)(input_ids, inside)   # [1, T, 768]
 
-One utterance at a time, so every reshape is a literal with a single -1. Source of the architecture: Lan et al., arXiv 1909.11942; keys:
+One utterance at a time, so every reshape has a single -1. Source of the architecture: Lan et al., arXiv 1909.11942; keys:
 transformers.AlbertModel. The pooler and the token types past the first are in the checkpoint and never reach the output.
 """
 
@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.config import PlbertConfig
-from core.modules import Modules
+from kokoro_ane.core.config import PlbertConfig
+from kokoro_ane.core.layers import Modules
 
 EMBEDDING_SIZE, TOKEN_TYPES, NORM_EPSILON = 128, 2, 1e-12  # AlbertConfig's defaults, which upstream does not change
 EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32

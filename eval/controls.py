@@ -1,40 +1,29 @@
 """Prove that the gates reject and pass: models with a known error, and harmless changes, judged as if each were a compression level.
 
-    python -m eval.controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
+    kokoro-ane controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
 
 Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
-if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument
-from core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eval.faults import Control
-    from eval.harmless import Harmless
-    from eval.try_controls import Caught
-
-WIDTH = 118  # when stdout is not a terminal
+    from kokoro_ane.eval.faults import Caught, Control, Harmless
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="eval.controls", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.controls", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
     parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)")
     parser.add_argument("--only", help="these controls, by name, with commas (default: all)")
     parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
     return parser.parse_args(argv)
@@ -42,11 +31,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def print_table(title: str, found: "Sequence[Caught]", good: bool) -> None:
     """One row a control: rejected or not, and by which gates. `good`: whether it should pass."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=WIDTH)
+    from kokoro_ane.eval.terminal import WIDTH, console_of
+
     table = Table(title=title, title_justify="left")
     for heading in ("control", "", "PESQ", "MCD dB", "broken gates"):
         table.add_column(heading)
@@ -54,13 +42,12 @@ def print_table(title: str, found: "Sequence[Caught]", good: bool) -> None:
         told = "rejected" if caught.rejected else "passed"
         verdict = f"[green]{told}[/]" if caught.rejected != good else f"[bold red]{told.upper()}[/]"
         table.add_row(caught.name, verdict, f"{caught.pesq:.2f}", f"{caught.mcd_db:.2f}", ", ".join(caught.broken) or "-")
-    console.print(table)
+    console_of(WIDTH).print(table)
 
 
 def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
     """Errors and harmless changes of these names, by comma, or all. InputError for one that is neither."""
-    from eval.harmless import HARMLESS
-    from eval.known_bad import CONTROLS
+    from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS
 
     asked = set(names.split(",")) if names else {*CONTROLS, *(change.name for change in HARMLESS)}
     bad = [control for name, control in CONTROLS.items() if name in asked]
@@ -75,21 +62,21 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     errors, changes = controls_of(arguments.only)
-    from core.checkpoint import open_checkpoint
+    from kokoro_ane.core.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     from rich.console import Console
     from rich.progress import track
 
-    from eval.corpus import Truth, judged_clips
-    from eval.try_controls import ControlTrials
+    from kokoro_ane.eval.faults import ControlTrials
+    from kokoro_ane.eval.reference import Reference, judged_clips
 
-    lineup = ControlTrials(Truth(checkpoint, arguments.seed, arguments.renders), judged_clips(checkpoint, count=arguments.clips))
+    lineup = ControlTrials(Reference(checkpoint, arguments.seed, arguments.renders), judged_clips(checkpoint, count=arguments.clips))
     everything: list[Control | Harmless] = [*errors, *changes]
     shown = track(everything, "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
     bad, harmless = found[: len(errors)], found[len(errors) :]
-    print_table("known-bad controls", bad, good=False)
+    print_table("negative controls", bad, good=False)
     print_table("harmless changes", harmless, good=True)
     rejected, passed = sum(caught.rejected for caught in bad), sum(not caught.rejected for caught in harmless)
     told = f"{rejected} of {len(bad)} errors rejected, {passed} of {len(harmless)} harmless changes passed"
@@ -110,6 +97,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from eval.controls import main  # one module identity, however it was started
-
     raise SystemExit(main())

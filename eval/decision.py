@@ -1,56 +1,176 @@
-"""The release decision as plain data, with everything needed to make it again.
+"""Which level to release, the smallest or the fastest by forecast of those that ship, and the decision as plain data.
 
-write_json(out, decision_record(levels, choice, context, seed_floors, objective="smallest", chip="m4"))
+    choice = choose(levels, "smallest", chip="m4", withheld="the demo voice is never released")
+    write_json(out, decision_record(levels, choice, context, seed_variations(context), objective="smallest", chip="m4"))
+
+The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every figure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import torch
 
-from core.corpus import Utterance
-from eval.choose import Choice
-from eval.context import JudgeContext
-from eval.corpus import Truth
-from eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
-from eval.levels import JudgedLevel
-from eval.metrics.registry import METRICS, measure
-from eval.metrics.trial import Trial
-from eval.provenance import commit
-from eval.store import utterance_sha256
-from eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, RESAMPLES, statistic
-from pipeline.decision_file import FORMAT
-from vocoder.package import render_reference
+from kokoro_ane.core.commit import short
+from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
+from kokoro_ane.eval.levels import JudgedLevel
+from kokoro_ane.eval.metrics.catalog import METRICS, measure
+from kokoro_ane.eval.metrics.trial import Trial
+from kokoro_ane.eval.provenance import commit
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.session import FASTEST, SMALLEST, JudgeContext
+from kokoro_ane.eval.store import utterance_sha256
+from kokoro_ane.eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, REJECT, RESAMPLES, SHIP, UNDECIDED, statistic
+from kokoro_ane.pipeline.decision_file import FORMAT
+from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.vocoder.render import render_reference
 
 OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
+LEAST_PESQ = 0.005  # what two decimals do not show
+NAMED = 3  # broken gates that a note names
 
 
-def thread_floor(truth: Truth, utterance: Utterance) -> dict[str, float]:
+@dataclass(frozen=True)
+class Choice:
+    """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise. `releasable`: false for a demo voice.
+
+    `bests`: what else one may choose by, with the level that is best by it and what it costs and saves.
+    """
+
+    verdict: str
+    level: str | None
+    reason: str
+    releasable: bool
+    notes: tuple[str, ...]
+    costs: str = ""
+    bests: tuple[dict[str, str], ...] = ()
+
+    @property
+    def may_be_released(self) -> bool:
+        """A level ships and its checkpoint is one that may go out."""
+        return self.verdict == SHIP and self.releasable
+
+
+def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: str | None) -> Choice:
+    """The best level by the objective that ships and is meant for the Neural Engine. `withheld`: why nothing may be released, if so."""
+    releasable = withheld is None
+    rank, measure = _ranking(objective, chip)
+    keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
+    shipping = [level for level in keeping if not level.unfit]
+    notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
+    notes += [] if withheld is None else [withheld]
+    if not shipping:
+        return _nothing(levels, releasable, notes)
+    best = shipping[0]
+    better = [level for level in levels if level.record and level.verdict != SHIP and rank(level) < rank(best)]
+    notes += [f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}" for level in sorted(better, key=rank)]
+    beside = f"the next is {shipping[1].method} with {measure(shipping[1])}" if shipping[1:] else "the only one"
+    notes += [note for level in shipping if (note := _no_gain(level, levels, chip))]
+    reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
+    return Choice(SHIP, best.method, reason, releasable, tuple(notes), costs(best, levels), bests(shipping, levels, chip))
+
+
+def bests(shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel], chip: str) -> tuple[dict[str, str], ...]:
+    """The best shipping level by size, by forecast time on the Neural Engine, and by nearness to fp32 (of those smaller than fp16)."""
+    size, engine = (_ranking(objective, chip) for objective in (SMALLEST, FASTEST))
+    smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
+    nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
+    found = (("size", min(shipping, key=size[0])), ("the Neural Engine", min(shipping, key=engine[0])), ("fidelity", nearest))
+    told = {"size": size[1], "the Neural Engine": engine[1], "fidelity": _nearness}
+    return tuple({"by": by, "level": level.method, "figure": told[by](level), "costs": costs(level, levels)} for by, level in found)
+
+
+def whole(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
+    """The uncompressed level of the same layout."""
+    layout = level.method.rpartition("-")[0]
+    return next((other for other in levels if other.facts and other.method == (f"{layout}-fp16" if layout else "fp16")), None)
+
+
+def costs(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> str:
+    """What a level costs and saves against fp16 of its layout: "62 % smaller than fp16, PESQ 0.01 lower"; "" where there is none."""
+    base = whole(level, levels)
+    if base is None or base is level:
+        return "uncompressed" if base else ""
+    saved, lost = 1 - level.bytes / base.bytes, _pesq(base) - _pesq(level)
+    heard = "PESQ the same" if abs(lost) < LEAST_PESQ else f"PESQ {abs(lost):.2f} {'lower' if lost > 0 else 'higher'}"
+    return f"{abs(saved):.0%} {'smaller' if saved > 0 else 'larger'} than {base.method}, {heard}".replace("%", " %")
+
+
+def _pesq(level: JudgedLevel) -> float:
+    return float(level.record["summary"]["pesq"]["mean"])
+
+
+def _nearness(level: JudgedLevel) -> str:
+    return f"MCD {level.record['summary']['mcd_db']['mean']:.2f} dB from fp32"
+
+
+def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) -> Choice:
+    """No level ships: rejected, or not told yet."""
+    untold = [level.method for level in levels if level.verdict == UNDECIDED and not level.failed]
+    if untold:
+        return Choice(UNDECIDED, None, f"no level ships, and the clips cannot tell about {', '.join(untold)}", releasable, tuple(notes))
+    return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
+
+
+def _no_gain(level: JudgedLevel, levels: Sequence[JudgedLevel], chip: str) -> str:
+    """That int8 arithmetic buys no time by the forecast, where that is so; else ""."""
+    base, share = whole(level, levels), level.facts.int8_macs_share if level.facts else 0.0
+    if base is None or not share or _middle_ms(level, chip) < _middle_ms(base, chip):
+        return ""
+    bands = [f"{band['low_ms']:.0f} to {band['high_ms']:.0f}" for band in (level.forecast[chip], base.forecast[chip])]
+    told = f"{level.method} multiplies {share:.0%} of its arithmetic in int8 and is forecast no faster".replace("%", " %")
+    return f"{told}: {bands[0]} ms per second of audio on {chip.upper()}, {base.method} {bands[1]}; what it saves is size"
+
+
+def _middle_ms(level: JudgedLevel, chip: str) -> float:
+    """Geometric middle of a level's forecast, in ms per second of audio."""
+    band = level.forecast[chip]
+    return float((band["low_ms"] * band["high_ms"]) ** 0.5)
+
+
+def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
+    """A sort key and a figure in words."""
+    if objective == SMALLEST:
+        return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
+
+    def words(level: JudgedLevel) -> str:
+        return f"{_middle_ms(level, chip):.2g} ms per second of audio, forecast for {chip.upper()}"
+
+    return lambda level: (round(_middle_ms(level, chip), 3), level.bytes), words
+
+
+def _why(level: JudgedLevel) -> str:
+    broken = level.record["broken"]
+    if not broken:
+        return level.record["reasons"][0]
+    more = f" and {len(broken) - NAMED} more gates" if len(broken) > NAMED else ""
+    return ", ".join(broken[:NAMED]) + more
+
+
+def thread_variation(reference: Reference, utterance: Utterance) -> dict[str, float]:
     """Figures of one clip rendered by fp32 on one thread and on two: what the order of additions does."""
     before, renders = torch.get_num_threads(), []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            renders.append(render_reference(truth.vocoder, truth.inputs(utterance)).astype("float64"))
+            renders.append(render_reference(reference.vocoder, reference.inputs(utterance)).astype("float64"))
     finally:
         torch.set_num_threads(before)
     one, two = renders
     return measure(Trial(one, two))
 
 
-def seed_floors(context: JudgeContext) -> dict[str, dict[str, float | None]]:
+def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]:
     """The reference's own spread: another noise seed over all clips, another thread count on the first."""
-    store, truth = context.store, context.truth
-    first, about = context.clips[0], {clip.id: utterance_sha256(clip) for clip in context.clips}
-    other_seed = [store.figures(f"seed_floor/{clip.id}", partial(_seed_floor, truth, clip), about[clip.id]) for clip in context.clips]
-    threads = [store.figures("seed_floor/threads", lambda: thread_floor(truth, first), about[first.id])]
+    store, reference = context.store, context.reference
+    other_seed = [
+        store.seed_variation(clip) or store.keep_seed_variation(clip, reference.of(clip).seed_variation()) for clip in context.clips
+    ]
+    first = context.clips[0]
+    threads = [store.figures("seed_variation/threads", lambda: thread_variation(reference, first), utterance_sha256(first))]
     return {name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))}
-
-
-def _seed_floor(truth: Truth, clip: Utterance) -> dict[str, float]:
-    return truth.of(clip).seed_floor()
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
@@ -85,17 +205,17 @@ def decision_record(
 def level_record(level: JudgedLevel) -> dict[str, Any]:
     """One level: what it is, what was measured, what was forecast."""
     own: dict[str, Any] = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit}
-    own |= {"bytes": level.bytes, "verdict": level.verdict, "facts": level.facts.as_dict() if level.facts else None}
-    return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable")}
+    own |= {"bytes": level.bytes, "verdict": level.verdict, "facts": asdict(level.facts) if level.facts else None}
+    return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable", "withheld")}
 
 
 def limits_notes(context: JudgeContext) -> list[str]:
     """What a reader must know of limits that were set or moved after the figures: which commits, and that these verdicts are by the new."""
     history, oldest = context.store.limits_history(), context.store.oldest()
     now = history[-1]
-    told = f"the limits of commit {now['commit'][:10]}{'+' if now['commit'].endswith('+') else ''} ({now['committed'] or 'no date'})"
+    told = f"the limits of commit {short(now['commit'])} ({now['committed'] or 'no date'})"
     if len(history) > 1:
-        before = ", ".join(f"{entry['commit'][:10]} on {entry['first_used']}" for entry in history[:-1])
+        before = ", ".join(f"{short(entry['commit'])} on {entry['first_used']}" for entry in history[:-1])
         return [f"limits were moved after results: these figures were judged before under commit {before}; every verdict here is by {told}"]
     if now["commit"].endswith("+") or now["commit"] == "none":
         return [f"limits that no commit holds: eval/gates.py or eval/verdict.py differ from commit {now['commit'].rstrip('+')[:10]}"]
@@ -112,7 +232,7 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "oldest_figure": context.store.oldest(),
         "limits": context.store.limits_history(),
-        "seed_floor_seed": context.truth.seed + 1,
+        "seed_variation_seed": context.reference.seed + 1,
         "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
         "precision": context.execution.precision,
         "features": context.execution.features,

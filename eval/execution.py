@@ -1,23 +1,52 @@
-"""How a level is executed: the precision of the executor's arithmetic, and who computes the features it is given.
+"""How a level's clips are executed: by which arithmetic, on whose features, in how many processes.
 
     execution = Execution.of("declared", encoder_manifests)   # the whole chain of packages; without manifests: features in PyTorch fp32
-    inputs = PackageFeatures(execution, truth).of(clip)
+    with Workers(reference, renders=folder, count=2) as workers:
+        for clip, result in workers.measure(manifest_path, execution, clips, {}): ...
 
-The reference is always the fp32 chain. Noise is the same on both sides, durations must be.
+The reference is always the fp32 chain. Noise is the same on both sides, durations must be. Each process opens the checkpoint once and a
+package when its first clip comes; the figures are those of one process.
 """
 
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Self
+from types import TracebackType
+from typing import Any, Self
 
-from core.corpus import Utterance
-from core.manifest import Manifest
-from core.voices import style_row
-from encoder.package import EncoderPackage
-from encoder.steps import encode
-from eval.corpus import Truth
-from quantize.features import with_text_features
-from vocoder.packing import VocoderInputs
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.voices import style_row
+from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.encoder.encoder_steps import encode
+from kokoro_ane.eval.judge import ClipResult, judge_clip
+from kokoro_ane.eval.reference import Reference, Subject
+from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.quantize.sources import files_behind, sha256_of_files
+from kokoro_ane.quantize.speech import with_text_features
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
+from kokoro_ane.vocoder.packing import VocoderInputs
+
+DECLARED = "declared"
+THREADS, LOG_EVERY_S = "OMP_NUM_THREADS", 15.0
+SeedVariations = Mapping[str, dict[str, float]]  # by clip id, those that are known
 
 
 @dataclass(frozen=True)
@@ -43,15 +72,208 @@ class Execution:
 class PackageFeatures:
     """Responsibilities: 1. execute the encoder package for a clip; 2. the vocoder's inputs from it. It renders nothing."""
 
-    def __init__(self, execution: Execution, truth: Truth) -> None:
-        self._truth = truth
+    def __init__(self, execution: Execution, reference: Reference) -> None:
+        self._reference = reference
         self._package = EncoderPackage(execution.encoder, execution.precision)
 
     def of(self, clip: Utterance) -> VocoderInputs:
         """Text features, F0 and energy as the package gives them, with the durations it finds."""
-        checkpoint = self._truth.checkpoint
+        checkpoint = self._reference.checkpoint
         style = style_row(checkpoint.blend(clip.voice), len(clip.phonemes))[:, checkpoint.config.style_dim :]
         encoded = encode(self._package.backend, tuple(int(i) for i in clip.input_ids), style, clip.speed)
         durations = encoded.durations.numpy().astype(clip.durations.dtype)
         found = replace(clip, durations=durations, f0_hz=encoded.f0_hz[0].numpy(), energy=encoded.energy[0].numpy())
-        return with_text_features(checkpoint, self._truth.vocoder, encoded.asr, found, self._truth.seed)
+        return with_text_features(checkpoint, self._reference.vocoder, encoded.asr, found, self._reference.seed)
+
+
+def arithmetic(runtime: str, precision: str) -> str:
+    """`precision` of the executed packages; of another runtime its name, its version and the hash of our code that calls it.
+
+    Raises InputError for a runtime that has no such precision.
+    """
+    if runtime == DEFAULT_RUNTIME:
+        return precision
+    if precision != DECLARED:
+        raise InputError(f"--precision {precision} is of the executed packages: {RUNTIMES[runtime].title} has its own arithmetic")
+    code = sha256_of_files(files_behind((f"{RUNTIMES[runtime].module.partition(':')[0].replace('.', '/')}.py",)))
+    needs = RUNTIMES[runtime].needs[-1]
+    distribution = packages_distributions().get(needs, [needs])[0]  # apache-tvm holds tvm
+    return f"{runtime}-{version(distribution)}-{code[:8]}"
+
+
+def opened(manifest: Path, how: str) -> Any:
+    """What renders `manifest` by that arithmetic: a Subject."""
+    runtime = how.partition("-")[0]
+    if runtime in RUNTIMES:
+        return module_of(runtime).open_vocoder(manifest)
+    return module_of(DEFAULT_RUNTIME).open_vocoder(manifest, how)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a process needs to know."""
+
+    checkpoint: Checkpoint
+    seed: int
+    renders: Path
+    threads: int
+
+
+class ClipBench:
+    """Responsibilities: 1. the fp32 reference, once; 2. the package in work; 3. one clip at a time."""
+
+    def __init__(self, plan: Plan, reference: Reference | None = None) -> None:
+        self.plan = plan
+        self._reference = reference
+        self._open: dict[tuple[Path, str], Subject] = {}
+        self._features: dict[Execution, PackageFeatures] = {}
+
+    @cached_property
+    def reference(self) -> Reference:
+        """The fp32 renders."""
+        return self._reference or Reference(self.plan.checkpoint, self.plan.seed, self.plan.renders)
+
+    def clip(self, manifest: Path, execution: Execution, clip: Utterance, seed_variation: dict[str, float] | None) -> ClipResult:
+        """Figures of one clip."""
+        wanted = manifest, execution.precision
+        if wanted not in self._open:
+            self._open = {wanted: opened(*wanted)}
+        inputs = self.features(execution).of(clip) if execution.encoder else None
+        return judge_clip(self.reference, self._open[wanted], clip, seed_variation, inputs=inputs)
+
+    def features(self, execution: Execution) -> PackageFeatures:
+        """By the encoder package, opened once."""
+        if execution not in self._features:
+            self._features = {execution: PackageFeatures(execution, self.reference)}
+        return self._features[execution]
+
+
+_BENCHES: list[ClipBench] = []  # of a worker process: one, made when it starts
+
+
+def _start(plan: Plan) -> None:
+    """A worker begins: Ctrl-C is for the parent, which ends the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(plan.threads)
+    _BENCHES.append(ClipBench(plan))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed ends nobody: its workers would wait for clips for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _clip(manifest: Path, execution: Execution, clip: Utterance, seed_variation: dict[str, float] | None) -> ClipResult:
+    return _BENCHES[0].clip(manifest, execution, clip, seed_variation)
+
+
+@contextmanager
+def shared_cores(processes: int) -> Iterator[None]:
+    """Threads for this process and for those it starts, so that `processes` do not fight for cores (many times slower than one each).
+
+    OMP_NUM_THREADS has the first word. The number of threads is part of the store's key: it changes a figure's last digits.
+    """
+    if THREADS in os.environ:
+        yield
+        return
+    before, threads = torch.get_num_threads(), max(1, (os.cpu_count() or 1) // processes)
+    os.environ[THREADS] = str(threads)  # BLAS and torch of the processes read it as they start
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
+        torch.set_num_threads(before)
+
+
+class Workers:
+    """Responsibilities: 1. start processes when there is work for more than one; 2. hand out clips; 3. end them, whatever happens."""
+
+    def __init__(self, reference: Reference, renders: Path, count: int) -> None:
+        """`reference`: of this process, for one worker."""
+        checkpoint = replace(reference.checkpoint)  # without the tensors that have been read
+        self.count = count
+        self._plan = Plan(checkpoint, reference.seed, renders, torch.get_num_threads())
+        self._own = ClipBench(self._plan, reference)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _problem: BaseException | None, _trace: TracebackType | None) -> None:
+        if self._pool is not None:
+            if kind is not None:
+                for process in multiprocessing.active_children():
+                    process.terminate()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def measure(
+        self, manifest: Path, execution: Execution, clips: Sequence[Utterance], seed_variations: SeedVariations
+    ) -> Iterator[tuple[Utterance, ClipResult]]:
+        """Every clip with its figures, in the order in which they are done."""
+        if self.count == 1 or len(clips) == 1:
+            for clip in clips:
+                yield clip, self._own.clip(manifest, execution, clip, seed_variations.get(clip.id))
+            return
+        longest_first = sorted(clips, key=lambda clip: -clip.frames)  # so that the last ones to end are short
+        tasks: dict[Future[Any], Utterance] = {}
+        for clip in longest_first:
+            tasks[self._started().submit(_clip, manifest, execution, clip, seed_variations.get(clip.id))] = clip
+        try:
+            for done in as_completed(tasks):
+                yield tasks[done], done.result()
+        except BrokenProcessPool:
+            raise InputError("a worker process was ended, perhaps for want of memory: --workers 1 needs half of it") from None
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.count, multiprocessing.get_context("spawn"), _start, (self._plan,))
+        return self._pool
+
+
+def in_words(seconds: float) -> str:
+    """ "45 s", "3 min 20 s", "1 h 05 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Progress:
+    """Responsibilities: 1. count clips; 2. tell the time left. On stderr, and nothing is left of the bar when it ends."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.measured = total, 0, 0
+        self.started = self.told = time.monotonic()
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+        self._bar = Bar(*columns, console=console, transient=True) if console.is_terminal else None
+        self._task = self._bar.add_task("clips", total=total, left="") if self._bar else None
+
+    def __enter__(self) -> Self:
+        (self._bar or nullcontext()).__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        (self._bar or nullcontext()).__exit__(kind, problem, trace)
+
+    @property
+    def left(self) -> str:
+        """The time left in words, from the clips that were measured in this run."""
+        if not self.measured or self.done == self.total:
+            return ""
+        return f"{in_words((time.monotonic() - self.started) / self.measured * (self.total - self.done))} left"
+
+    def step(self, name: str, clips: int = 1, found: bool = False) -> None:
+        """So many clips of a level are done. `found`: they had been measured before."""
+        self.done += clips
+        self.measured += 0 if found else clips
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self.done, description=name, left=self.left)
+        elif time.monotonic() - self.told >= LOG_EVERY_S and self.done < self.total:
+            self.told = time.monotonic()
+            print(f"{name}: {self.done} of {self.total} clips, {self.left}".rstrip(", "), file=sys.stderr)

@@ -1,7 +1,7 @@
 """Measure a package on held-out clips and hold the figures against the gates.
 
-truth = Truth(checkpoint, seed=0)
-decided("w8", [judge_clip(truth, package, clip) for clip in clips]).decision.verdict
+reference = Reference(checkpoint, seed=0)
+decided("w8", [judge_clip(reference, package, clip) for clip in clips]).decision.verdict
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from core.contract import FRAMES_PER_SECOND
-from core.corpus import Utterance
-from eval.claims import DEVICE, DEVICE_DOUBT, NUMERIC
-from eval.corpus import Spoken, Subject, Truth
-from eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
-from eval.metrics.framing import defect
-from eval.metrics.registry import METRICS, measure
-from eval.verdict import Check, Decision, Figures, decide, statistic
-from vocoder.packing import VocoderInputs
+from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC
+from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
+from kokoro_ane.eval.metrics.catalog import METRICS, measure
+from kokoro_ane.eval.metrics.framing import defect
+from kokoro_ane.eval.reference import Reference, ReferenceRenders, Subject
+from kokoro_ane.eval.verdict import DEVICE_DOUBT, Check, Decision, Figures, decide, statistic
+from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.vocoder.packing import VocoderInputs
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class ClipResult:
     seconds: float
     text: str
     figures: dict[str, float]
-    seed_floor: dict[str, float]
+    seed_variation: dict[str, float]
     defect: str | None = None
 
 
@@ -48,15 +47,15 @@ class Judgement:
         return [clip.figures for clip in self.clips if clip.defect is None]
 
     @property
-    def seed_floor(self) -> Figures:
-        """The seed floor of every clip."""
-        return [clip.seed_floor for clip in self.clips]
+    def seed_variation(self) -> Figures:
+        """The seed variation of every clip."""
+        return [clip.seed_variation for clip in self.clips]
 
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Mean and worst of each metric, for the package and for the other seeds."""
-        test, other_seed = self.figures, self.seed_floor
+        test, other_seed = self.figures, self.seed_variation
         columns = {"mean": (MEAN, test), "worst": (WORST, test)}
-        columns |= {"seed_floor_mean": (MEAN, other_seed), "seed_floor_worst": (WORST, other_seed)}
+        columns |= {"seed_variation_mean": (MEAN, other_seed), "seed_variation_worst": (WORST, other_seed)}
         return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in METRICS}
 
 
@@ -67,32 +66,34 @@ def decided(method: str, results: Sequence[ClipResult], claim: str = NUMERIC) ->
     voices = len({clip.voice for clip in results})
     doubts = [f"voices judged: {voices}, needed: at least {FEWEST_VOICES}"] if voices < FEWEST_VOICES else []
     doubts += [DEVICE_DOUBT] if claim == DEVICE else []
-    figures, seed_floor = [clip.figures for clip in sound], [clip.seed_floor for clip in sound]
-    return Judgement(method, tuple(results), decide(gates_for(method), figures, seed_floor, defects, doubts))
+    figures, seed_variation = [clip.figures for clip in sound], [clip.seed_variation for clip in sound]
+    return Judgement(method, tuple(results), decide(gates_for(method), figures, seed_variation, defects, doubts))
 
 
 def judge_clip(
-    truth: Truth,
+    reference: Reference,
     subject: Subject,
     utterance: Utterance,
-    seed_floor: dict[str, float] | None = None,
-    spoken: Spoken | None = None,
+    seed_variation: dict[str, float] | None = None,
+    renders: ReferenceRenders | None = None,
     only: Sequence[str] = (),
     inputs: VocoderInputs | None = None,
 ) -> ClipResult:
     """Measure one clip. Broken output of the package is a result; a broken reference is an InputError.
 
-    `seed_floor` and `spoken`: the seed floor and the fp32 renders, where the caller has them already. `only`: these metrics, not all.
+    `seed_variation` and `renders`: those of the fp32 model, where the caller has them already. `only`: these metrics, not all.
     `inputs`: the features that the package is given, if not the reference's own.
     """
-    spoken = spoken or truth.of(utterance)
-    test = subject.render(inputs or truth.inputs(utterance)).astype(np.float64)
-    vowel = subject.render(truth.vowel_inputs(utterance)[0]).astype(np.float64)
-    wrong = _unlike(test, spoken.reference) or _unlike(vowel, spoken.vowel)
-    clock = truth.clock(inputs) if inputs and not wrong else None
-    figures = {} if wrong else measure(spoken.trial(test, vowel, clock), only)
+    renders = renders or reference.of(utterance)
+    test = subject.render(inputs or reference.inputs(utterance)).astype(np.float64)
+    vowel = subject.render(reference.vowel_inputs(utterance)[0]).astype(np.float64)
+    wrong = _unlike(test, renders.reference) or _unlike(vowel, renders.vowel)
+    clock = reference.clock(inputs) if inputs and not wrong else None
+    figures = {} if wrong else measure(renders.trial(test, vowel, clock), only)
     seconds = utterance.frames / FRAMES_PER_SECOND
-    return ClipResult(utterance.id, utterance.voice, seconds, utterance.text, figures, seed_floor or spoken.seed_floor(only), wrong)
+    return ClipResult(
+        utterance.id, utterance.voice, seconds, utterance.text, figures, seed_variation or renders.seed_variation(only), wrong
+    )
 
 
 def _unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:

@@ -1,28 +1,195 @@
 """One compression level for the release table: its package found or built, judged, and described.
 
-    level = judged_level(METHODS["w8"], "windowed", context)
+    level = judged_level(METHODS["w8"], "tiled", context)
     level.verdict, level.bytes, level.record["summary"]
 
 Packages are built by the same commands a user types. A level that cannot be built stays in the table with the reason. Size, shares and
-forecasts are read off the package (eval/package_facts.py); a manifest that says otherwise is an InputError.
+forecasts are read off the package, never off its manifest; a manifest that says otherwise is an InputError.
 """
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from core.errors import CheckFailed, InputError
-from core.manifest import Manifest, level_name
-from eval.context import JudgeContext
-from eval.file_facts import facts_of
-from eval.judge import ClipResult, Judgement, decided
-from eval.package_facts import PackageFacts
-from eval.packages import built_package, missing
-from eval.record import full_record
-from eval.verdict import UNDECIDED
-from quantize.methods import Method
-from quantize.packages import find_package
+from kokoro_ane.core.checks import ProgramFacts
+from kokoro_ane.core.commands import quantize_command
+from kokoro_ane.core.contract import FEATURES, FRAMES_PER_SECOND
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.export import package_bytes
+from kokoro_ane.core.manifest import Manifest, level_name
+from kokoro_ane.eval.gates import FEWEST_CLIPS
+from kokoro_ane.eval.judge import ClipResult, Judgement, check_record, decided
+from kokoro_ane.eval.provenance import commit, withheld
+from kokoro_ane.eval.session import JudgeContext
+from kokoro_ane.eval.verdict import UNDECIDED
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.locator import built_package, find_package, missing
+from kokoro_ane.quantize.methods import Method
+from kokoro_ane.runtimes.executorch import pte_file
+from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
+from kokoro_ane.runtimes.tvm import library
+from mlprogram.examine.forecast import forecast_residency
+from mlprogram.examine.latency import latency_bands
+from mlprogram.examine.profile import OpProfile, Profile, open_program, profile_program
+from mlprogram.examine.rules import load_rules
 
+FORMAT = 2
 FORECAST_FRAMES = 80  # two seconds: the shape the latency bands are given for, where the package has it
+IOS = {6: "iOS15", 7: "iOS16", 8: "iOS17", 9: "iOS18"}  # by specification version, as coremltools.target counts
+CONVOLUTIONS = ("conv", "conv_transpose")
+SHARE_DIGITS = 5  # of int8_macs_share in a manifest
+
+
+def forecast_of(profile: Profile, frames: int) -> dict[str, dict[str, float]]:
+    """By chip: `low_ms` and `high_ms` per second of audio, from the optimistic reading's low end to the pessimistic reading's high end;
+    `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in those readings."""
+    rules, seconds, found = load_rules(), frames / FRAMES_PER_SECOND, {}
+    for name, chip in rules.chips.items():
+        residency = forecast_residency(profile, rules, name)
+        bands = latency_bands(residency, chip)
+        times = {"low_ms": bands.optimistic.low_ms / seconds, "high_ms": bands.pessimistic.high_ms / seconds}
+        found[name] = times | {"engine_low": residency.lowest_share("macs"), "engine_high": residency.optimistic.share("macs")}
+    return found
+
+
+@dataclass(frozen=True)
+class PackageFacts:
+    """Facts of one vocoder package. `forecast`: forecast_of, by chip."""
+
+    bytes: int
+    int8_macs_share: float
+    stored_bytes: dict[str, int]  # by kind of weight: fp16, linear int8, palette 6-bit
+    operations: dict[str, int]
+    minimum_ios: str
+    forecast: dict[str, dict[str, float]]
+
+    @classmethod
+    def read(cls, package: Path, frames: int) -> "PackageFacts":
+        """Of a package on disk; costs are counted at the shape nearest to `frames` frames, shares at the smallest."""
+        program = open_program(package)
+        choices = program.all_shapes() if any(len(spec.shapes) > 1 for spec in program.inputs.values()) else [program.shapes({})]
+        nearest = min(choices, key=lambda choice: abs(choice[FEATURES][-1] - 1 - frames))
+        version = program.package.spec.specificationVersion
+        return cls(
+            bytes=package_bytes(package),
+            int8_macs_share=int8_share(profile_program(program, choices[0])),
+            stored_bytes=program.storage.bytes_by_kind(),
+            operations=dict(sorted(Counter(op.op_type for op in program.function.body.walk() if op.op_type != "const").items())),
+            minimum_ios=IOS.get(version, f"specification {version}"),
+            forecast=forecast_of(profile_program(program, nearest), nearest[FEATURES][-1] - 1),
+        )
+
+    @classmethod
+    def of(cls, data: dict[str, Any], where: str) -> "PackageFacts":
+        """From what `asdict` gave."""
+        conform(data, cls, where)
+        return cls(**data)
+
+    def require_told(self, manifest: Manifest) -> None:
+        """Raise InputError where the manifest says something else than the package."""
+        computing = {name: count for name, count in self.operations.items() if not name.startswith("constexpr_")}
+        compressed = manifest.compression != {}
+        told = {
+            "package_bytes": (manifest.package_bytes, self.bytes),
+            "target": (manifest.target, self.minimum_ios),
+            "operations": (manifest.operations, self.operations if compressed else computing),
+        }
+        if compressed:
+            told["compression.int8_macs_share"] = (manifest.compression.get("int8_macs_share"), self.int8_macs_share)
+        for name, (said, found) in told.items():
+            if said != found:
+                raise InputError(
+                    f"{manifest.path} says {name} {str(said)[:60]}, the package itself {str(found)[:60]}: the manifest was edited; run "
+                    f"`{quantize_command(manifest.method, manifest.layout)}` again"
+                )
+
+
+def int8_share(profile: Profile) -> float:
+    """Share of the convolutions' multiply-accumulates done on integer weights and integer inputs."""
+    makers = {tensor.name: op.op_type for op in profile.ops for tensor in op.outputs}
+    convolutions = [op for op in profile.ops if op.op_type in CONVOLUTIONS]
+    return round(sum(op.macs for op in convolutions if _is_int8(op, makers)) / sum(op.macs for op in convolutions), SHARE_DIGITS)
+
+
+def _is_int8(op: OpProfile, makers: dict[str, str]) -> bool:
+    weight = op.op.inputs["weight"][0]
+    kind = next((stored.kind for stored in op.weights if stored.tensor.name == weight), "")
+    return "linear" in kind and "int8" in kind and makers.get(op.op.inputs["x"][0]) == "dequantize"
+
+
+def facts_of(path: Path, frames: int) -> PackageFacts:
+    """Of a package or file on disk. Only a package has a forecast: nothing else runs on the Neural Engine."""
+    if path.suffix == pte_file.SUFFIX:
+        return _compiled(path, pte_file.facts(pte_file.PteProgram(path, (), ())), pte_file.TARGET)
+    if path.suffix == library.SUFFIX:
+        return _compiled(path, library.facts(library.TvmProgram(path, (), ())), library.TARGET)
+    return _onnx(path) if path.suffix == SUFFIX else PackageFacts.read(path, frames)
+
+
+def _compiled(path: Path, facts: ProgramFacts, target: str) -> PackageFacts:
+    """A compiler's own code and layout of weights, float32: entries and bytes are all that can be read."""
+    size = path.stat().st_size
+    return PackageFacts(size, 0.0, {"compiled float32": size}, dict(facts.operations), target, {})
+
+
+def _onnx(path: Path) -> PackageFacts:
+    import onnx
+
+    from kokoro_ane.runtimes.onnx.onnx_file import int8_macs_share, operations
+
+    model = onnx.load(path)
+    stored: Counter[str] = Counter()
+    for tensor in model.graph.initializer:
+        stored[onnx.TensorProto.DataType.Name(tensor.data_type).lower()] += len(tensor.raw_data)
+    return PackageFacts(
+        bytes=path.stat().st_size,
+        int8_macs_share=int8_macs_share(model),
+        stored_bytes=dict(sorted(stored.items())),
+        operations=operations(model),
+        minimum_ios=f"ONNX opset {model.opset_import[0].version}",
+        forecast={},
+    )
+
+
+def full_record(judgement: Judgement, manifest: Manifest, facts: PackageFacts, context: JudgeContext) -> dict[str, Any]:
+    """Provenance, decision, summary, what the package is, and every clip's figures."""
+    why = withheld(context.checkpoint)
+    return {
+        "format": FORMAT,
+        "method": judgement.method,
+        "verdict": judgement.decision.verdict,
+        "releasable": why is None and manifest.releasable,
+        "withheld": why,
+        "reasons": list(judgement.decision.reasons),
+        "broken": list(judgement.decision.broken),
+        "checks": [check_record(check) for check in judgement.decision.checks],
+        "summary": judgement.summary(),
+        "facts": asdict(facts),
+        "clips": [asdict(clip) for clip in judgement.clips],
+        "provenance": {
+            "package": manifest.package,
+            "package_sha256": manifest.package_sha256,
+            "package_bytes": facts.bytes,
+            "checkpoint": manifest.checkpoint,
+            "seed": context.reference.seed,
+            "precision": context.execution.precision,
+            "features": context.execution.features,
+            "set": context.texts,
+            "fewest_clips": FEWEST_CLIPS,
+            "commit": commit(),
+            "limits": context.store.limits_history(),
+            "libraries": context.store.key["libraries"],
+        },
+    }
+
+
+def short_record(record: dict[str, Any], out: Path) -> dict[str, Any]:
+    """One line's worth: verdict, broken gates, summary, where the rest is."""
+    kept = {key: record[key] for key in ("method", "verdict", "releasable", "broken", "reasons", "summary")}
+    kept["summary"] = {name: {k: v if v is None else round(v, 4) for k, v in row.items()} for name, row in kept["summary"].items()}
+    return kept | {"clips": len(record["clips"]), "package_sha256": record["provenance"]["package_sha256"], "file": str(out)}
 
 
 @dataclass(frozen=True)
@@ -50,27 +217,28 @@ class JudgedLevel:
 
     @property
     def forecast(self) -> dict[str, dict[str, float]]:
-        """By chip: eval.forecast.forecast_of."""
+        """By chip: forecast_of."""
         return self.facts.forecast if self.facts else {}
 
 
-def judged_level(method: Method, form: str, context: JudgeContext) -> JudgedLevel:
+def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLevel:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is never built over.
     """
-    failed = _failure(method, form, context)
+    failed = _failure(method, layout, context)
     if failed:
-        name = level_name(method.name, form)
+        name = level_name(method.name, layout)
         context.progress.step(name, len(context.clips), found=True)
         return JudgedLevel(name, method.title, method.unfit_for_engine, failed=failed)
-    return judged_package(method, find_package(context.build, context.checkpoint, method, form), context)
+    return judged_package(method, find_package(context.build, context.checkpoint, method, layout), context)
 
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
-    """Judge a package that is there."""
+    """Judge a package that is there. InputError for one that is not what its name says (quantize/genuine.py)."""
+    require_genuine(manifest, level_name(method.name, manifest.layout), context.checkpoint)
     name = f"facts-{manifest.package_sha256[:16]}"
-    kept = context.store.figures(name, lambda: facts_of(manifest.package_path, FORECAST_FRAMES).as_dict())
+    kept = context.store.figures(name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES)))
     facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
     facts.require_told(manifest)
     judgement = decided(method.name, measured_clips(manifest, context), context.claim)
@@ -84,22 +252,22 @@ def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult
     found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.execution, clip)) is not None}
     context.progress.step(manifest.level, len(found), found=True)
     open_ends = [clip for clip in context.clips if clip.id not in found]
-    floors = {clip.id: kept for clip in open_ends if (kept := store.seed_floor(clip)) is not None}
-    for clip, result in context.workers.measure(manifest.path, context.execution, open_ends, floors):
+    known = {clip.id: kept for clip in open_ends if (kept := store.seed_variation(clip)) is not None}
+    for clip, result in context.workers.measure(manifest.path, context.execution, open_ends, known):
         found[clip.id] = store.keep_clip(sha256, context.execution, clip, result)
-        if clip.id not in floors:
-            store.keep_seed_floor(clip, result.seed_floor)
+        if clip.id not in known:
+            store.keep_seed_variation(clip, result.seed_variation)
         context.progress.step(manifest.level)
     return [found[clip.id] for clip in context.clips]
 
 
-def _failure(method: Method, form: str, context: JudgeContext) -> str | None:
+def _failure(method: Method, layout: str, context: JudgeContext) -> str | None:
     """Why there is no package, or None."""
-    told = missing(method, form, context.checkpoint, context.build)
+    told = missing(method, layout, context.checkpoint, context.build)
     if told is None or not context.may_build:
         return told
     try:
-        built_package(method, form, context.checkpoint, context.source, context.build)
+        built_package(method, layout, context.checkpoint, context.source, context.build)
     except (InputError, CheckFailed) as problem:
         return f"not built: {problem}"
     return None

@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--form windowed] [--features package]
+    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--layout tiled] [--features package]
     python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
 
 A package that is not built yet is built first, another runtime's file is named with its command; clips that were measured before are
@@ -18,16 +18,20 @@ if __package__ in (None, ""):  # run as a file: put the repository root, not eva
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
-from eval.session import PYTORCH, session, session_arguments
-from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
-from quantize.methods import LEVELS
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
+from kokoro_ane.eval.session import PYTORCH, session, session_arguments
+from kokoro_ane.quantize.methods import LEVELS
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
+
+if TYPE_CHECKING:
+    from kokoro_ane.eval.levels import JudgedLevel
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="eval.quality", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--method", required=True, choices=LEVELS, help="level to judge")
     parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)")
     session_arguments(parser)
@@ -35,31 +39,41 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def run(argv: list[str] | None) -> int:
-    """The command itself."""
-    arguments = parse_arguments(argv)
-    from core.checkpoint import open_checkpoint
-    from core.output import check_output
+def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
+    """The level that the flags name, built where it is missing, and the file that holds every clip's figures."""
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.staging import check_implied, check_output, json_of
 
-    check_output(arguments.out or arguments.build / "quality" / "x.json", suffixes=(".json",))
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    from core.export import quiet_coremltools
-    from core.staging import write_json
+    ours = json_of("clips", "provenance")
+    if arguments.out:
+        arguments.out = check_output(arguments.out, ours, (".json",), arguments)
+    check_implied(arguments.build / "quality" / "x.json")
+    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from eval.levels import judged_package
-        from eval.packages import judged_manifest
-        from eval.record import short_record
-        from eval.report_terminal import print_judgement
+        from kokoro_ane.eval.levels import judged_package
+        from kokoro_ane.runtimes.registry import judged_manifest
 
-    asked = (arguments.runtime, arguments.method, arguments.form)
+    asked = (arguments.runtime, arguments.method, arguments.layout)
     method, manifest = judged_manifest(*asked, checkpoint, arguments.checkpoint, arguments.build)
-    with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
-        level = judged_package(method, manifest, context)
     flags = (arguments.precision, arguments.features, arguments.runtime)
     named = (flag for flag in flags if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-")))
     out = arguments.out or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
-    write_json(out, level.record)
+    check_implied(out, ours)
+    with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
+        level = judged_package(method, manifest, context)
+    write_json(out, level.record, ours)
+    return level, out
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    level, out = judged(parse_arguments(argv))
+    from kokoro_ane.eval.levels import short_record
+    from kokoro_ane.eval.terminal import print_judgement
+
     print_judgement(level)
     print(json.dumps(short_record(level.record, out), allow_nan=False))
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(level.verdict, EXIT_UNDECIDED)
@@ -71,6 +85,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from eval.quality import main  # one module identity, however it was started
-
     raise SystemExit(main())

@@ -1,16 +1,10 @@
 """Write the release decision as one self-contained HTML page, and a blinded A/B listening pack beside it.
 
-    python -m eval.report [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane report [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
 
-Reads BUILD/release/decision.json (`python -m eval.release` writes it) and renders a few clips again for the players. Exit 0: written.
+Reads BUILD/release/decision.json (`kokoro-ane release` writes it) and renders a few clips again for the players. Exit 0: written.
 Exit 2: bad input, or packages other than the decision is about. The last line of stdout is one JSON object.
 """
-
-if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json
@@ -19,18 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.arguments import checkpoint_argument, seed_argument
-from core.errors import EXIT_GOOD, InputError, run_cli
-from pipeline.decision_file import read_reported
+from kokoro_ane.core.commands import checkpoint_argument, seed_argument
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
-    from vocoder.package import VocoderPackage
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.vocoder.render import VocoderPackage
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="eval.report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.report", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
@@ -40,26 +33,26 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, Callable[[], VocoderPackage]]":
     """What opens each judged package; InputError when one has changed since, or the checkpoint is another."""
-    from quantize.packages import find_package, parse_level
-    from vocoder.package import VocoderPackage
+    from kokoro_ane.quantize.locator import find_package, parse_level
+    from kokoro_ane.vocoder.render import VocoderPackage
 
     decided = record["provenance"]["checkpoint_sha256"]
     if decided != checkpoint.content_sha256:
         told = f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is {checkpoint.content_sha256[:12]}"
-        raise InputError(f"{told}: give --checkpoint, or run `python -m eval.release` again")
+        raise InputError(f"{told}: give --checkpoint, or run `kokoro-ane release` again")
     packages: dict[str, Callable[[], VocoderPackage]] = {}
     for level in (level for level in record["levels"] if level.get("clips")):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
-            raise InputError(f"{manifest.package} has changed since the decision: run `python -m eval.release` again")
+            raise InputError(f"{manifest.package} has changed since the decision: run `kokoro-ane release` again")
         packages[level["method"]] = partial(VocoderPackage, manifest.path, record["provenance"]["precision"])
     return packages
 
 
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
     """The plots quantize.sensitivity left for this checkpoint's fp16 package."""
-    from quantize.methods import method_named
-    from quantize.packages import manifest_path
+    from kokoro_ane.quantize.locator import manifest_path
+    from kokoro_ane.quantize.methods import method_named
 
     return sorted((build / "sensitivity").glob(f"{manifest_path(build, checkpoint, method_named('fp16')).stem}-*.png"))
 
@@ -67,28 +60,27 @@ def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from core.output import check_output
-    from eval.listening import pack_of_ours
+    from kokoro_ane.core.staging import check_output
+    from kokoro_ane.eval.listening import pack_of_ours
+    from kokoro_ane.eval.reported import read_reported
 
     folder = arguments.out or arguments.build / "release"
     record = read_reported(folder / "decision.json")
     check_output(folder / "report.html")
     check_output(folder / "listening", pack_of_ours)
-    from core.checkpoint import open_checkpoint
-    from core.export import quiet_coremltools
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from core.staging import staged
-        from eval.audition import audition, chosen_clips
-        from eval.corpus import Truth
-        from eval.listening import write_pack
-        from eval.report_page import page
-        from quantize.speech import own_speech
+        from kokoro_ane.core.staging import staged
+        from kokoro_ane.eval.listening import audition, chosen_clips, write_pack
+        from kokoro_ane.eval.reference import Reference, judged_clips
+        from kokoro_ane.eval.report_page import page
 
     packages = judged_packages(record, checkpoint, arguments.build)
-    clips = chosen_clips(record, own_speech(checkpoint, record["provenance"]["set"]))
-    heard = audition(Truth(checkpoint, record["provenance"]["seed"]), packages, clips)
+    clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
+    heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
     with staged(html) as aside:
         aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint)), encoding="utf-8")
@@ -106,6 +98,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from eval.report import main  # one module identity, however it was started
-
     raise SystemExit(main())

@@ -13,19 +13,81 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from core.config import not_releasable
-from eval.audition import Heard
-from eval.metrics.registry import METRICS
-from eval.report_player import player
-from eval.report_plots import judged_levels, scatter, strips
-from eval.report_reasons import every_figure, reasons
-from eval.report_table import level_table
-from eval.report_words import metric_of, plain_name
+from kokoro_ane.core.commit import short
+from kokoro_ane.core.config import not_releasable
+from kokoro_ane.eval.listening import REFERENCE, Heard, kept
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.report_plots import judged_levels, scatter, strips
+from kokoro_ane.eval.report_table import digits_of, every_figure, level_table, metric_of, reasons
+
+BUDGET_BYTES = 2_100_000  # of all sound: the page stays under 3 MB
+
+
+def player(record: Mapping[str, Any], heard: Sequence[Heard]) -> str:
+    """Controls, canvas and the sounds as JSON."""
+    levels, sounds = packed(record, heard)
+    data = {"clips": sounds, "levels": levels, "metrics": _metrics(record)}
+    left_out = [name for name in order(record, heard) if name not in levels]
+    note = f'<p class="pale">Left out to keep the page small: {escape(", ".join(left_out))}.</p>' if left_out else ""
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    controls = (
+        '<div class="row"><label>Sentence <select id="clip"></select></label> <label>Level <select id="level"></select></label></div>'
+        '<div class="row"><button id="play" aria-pressed="false">Play</button>'
+        '<button class="ab" data-side="A" aria-pressed="true">A: fp32</button>'
+        '<button class="ab" data-side="B" aria-pressed="false">B</button>'
+        '<span class="pale">keys: space, A, B. Both run in step; switching changes which one is heard.</span></div>'
+    )
+    canvas = '<canvas id="picture" role="img" aria-label="spectrograms of A and B and their difference; click to seek"></canvas>'
+    below = f'<p id="said" class="pale"></p><div id="figures"></div>{note}<noscript><p>The player needs JavaScript.</p></noscript>'
+    return f'<div class="player">{controls}{canvas}{below}</div><script type="application/json" id="sounds">{text}</script>'
+
+
+def order(record: Mapping[str, Any], heard: Sequence[Heard]) -> list[str]:
+    """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then the rejected from the smallest."""
+    there = [level for level in record["levels"] if level["method"] in heard[0].signals]
+    wanted = [record["level"], *(best["level"] for best in record["bests"])]
+    wanted += [level["method"] for level in there if level["verdict"] == "SHIP"]
+    wanted += [level["method"] for level in sorted(there, key=lambda level: level["bytes"])]
+    names = {level["method"] for level in there}
+    return [name for name in dict.fromkeys(wanted) if name in names]
+
+
+def packed(record: Mapping[str, Any], heard: Sequence[Heard]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The levels that fit into the budget, and each clip with its sounds and figures."""
+    sounds = [{REFERENCE: kept(clip.signals[REFERENCE])} for clip in heard]
+    spent, levels = sum(len(own[REFERENCE]["flac"]) for own in sounds), []
+    for name in order(record, heard):
+        found = [kept(clip.signals[name], clip.signals[REFERENCE]) for clip in heard]
+        size = sum(len(way["flac"]) for way in found)
+        if spent + size <= BUDGET_BYTES:
+            spent += size
+            levels.append(name)
+            for own, way in zip(sounds, found, strict=True):
+                own[name] = way
+    return levels, [_clip(record, clip, own) for clip, own in zip(heard, sounds, strict=True)]
+
+
+def _clip(record: Mapping[str, Any], clip: Heard, sounds: Mapping[str, Any]) -> dict[str, Any]:
+    said = clip.utterance
+    results = {level["method"]: own for level in record["levels"] for own in level.get("clips") or () if own["id"] == said.id}
+    figures = {name: own["figures"] for name, own in results.items() if name in sounds}
+    seed = next(iter(results.values()))["seed_variation"]
+    return {"id": said.id, "voice": said.voice, "text": said.text, "sounds": dict(sounds), "figures": figures, "seed": seed}
+
+
+def _metrics(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For the table below the player."""
+    return [{"name": name, "title": METRICS[name].title, "unit": METRICS[name].unit, "digits": digits_of(name)} for name in gated(record)]
+
+
+def gated(record: Mapping[str, Any]) -> list[str]:
+    """Every metric that a gate holds."""
+    return list(dict.fromkeys(metric_of(check) for level in judged_levels(record) for check in level["checks"]))
+
 
 PAGE = Path(__file__).resolve().parent / "page"
 OPEN = ("pesq", "mcd_db")  # strips that are shown unfolded
 MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
-SHORT = 10  # letters of a commit
 
 
 def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Path]) -> str:
@@ -77,29 +139,26 @@ def decision(record: Mapping[str, Any]) -> str:
     made, names = record["provenance"], {level["method"]: level for level in record["levels"]}
     clips = [clip for level in judged_levels(record)[:1] for clip in level["clips"]]
     voices = len({clip["voice"] for clip in clips})
-    limits = made["limits"][-1]["commit"][:SHORT]
+    limits = short(made["limits"][-1]["commit"])
     told = (
-        f"{made['date']}, commit {_short(made['commit'])}, limits of commit {limits}. {made['checkpoint']}, {len(clips)} sentences of the "
-        f"{made['set']} set, {voices} voices, noise seed {made['seed']} (others from {made['seed_floor_seed']} on), "
+        f"{made['date']}, commit {short(made['commit'])}, limits of commit {limits}. {made['checkpoint']}, {len(clips)} sentences of the "
+        f"{made['set']} set, {voices} voices, noise seed {made['seed']} (others from {made['seed_variation_seed']} on), "
         f"{made['precision']} precision, features by {made['features']} (the player's by PyTorch)."
     )
     sentence = record["reason"]
     if record["level"]:
-        kind = plain_name(names[record["level"]]["facts"])
+        kind = names[record["level"]]["title"]
         why = record["reason"].removeprefix(f"{record['level']} is ")
         costs = f": {record['costs']}. It" if record["costs"] else ""  # none where the uncompressed level was not judged
         sentence = f"{record['level']} ({kind}){costs} is {why}"
     why_not = _withheld(record)
     warning = "" if record["releasable"] else f'<p class="never">{escape(why_not[0].upper() + why_not[1:])}.</p>'
-    badge = f'<span class="badge {record["verdict"].lower()}">{record["verdict"]}</span>'
+    verdict = escape(record["verdict"])
+    badge = f'<span class="badge {verdict.lower()}">{verdict}</span>'
     return (
-        f'<header class="{record["verdict"].lower()}"><p>{badge}</p><h1>{escape(headline(record))}</h1>'
+        f'<header class="{verdict.lower()}"><p>{badge}</p><h1>{escape(headline(record))}</h1>'
         f'<p>{escape(sentence)}.</p>{warning}<p class="pale">{escape(told)}</p></header>'
     )
-
-
-def _short(commit: str) -> str:
-    return commit[:SHORT] + ("+" if commit.endswith("+") else "")
 
 
 def _withheld(record: Mapping[str, Any]) -> str:
@@ -133,12 +192,12 @@ def notes(record: Mapping[str, Any]) -> str:
 
 def sentences(record: Mapping[str, Any]) -> str:
     """A strip for each metric that a gate holds; all but OPEN are folded."""
-    gated = dict.fromkeys(metric_of(check) for level in judged_levels(record) for check in level["checks"])
+    metrics = gated(record)
     key = "A dot a sentence, a bar at the mean, red lines at the gates of that level: whole for the mean, dashed for the worst."
-    unfolded = "".join(strips(record, metric) for metric in OPEN if metric in gated)
+    unfolded = "".join(strips(record, metric) for metric in OPEN if metric in metrics)
     folded = "".join(
         f"<details><summary>{escape(METRICS[metric].title)}</summary>{strips(record, metric)}</details>"
-        for metric in gated
+        for metric in metrics
         if metric not in OPEN
     )
     return f'<p class="pale">{key}</p>{unfolded}{folded}'

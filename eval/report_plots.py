@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from eval.gates import MEAN
-from eval.metrics.registry import METRICS
-from eval.report_words import digits_of, figure, limit_of, limits_of, metric_of
+from kokoro_ane.eval.gates import MEAN
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.report_table import digits_of, figure, limit_of, limits_of, metric_of
 
 HEIGHT_PX, TOP_PX, BOTTOM_PX = 340, 14, 300  # of the scatter plot and of what it plots in
 PHONE_PX, LETTER_PX, LINE_PX = 330, 7.5, 16  # labels are placed so that they do not meet on a phone
@@ -30,7 +30,7 @@ def strips(record: Mapping[str, Any], metric: str) -> str:
     """A row for the other seed and for each level: a dot a sentence, a bar at the mean, this level's gates."""
     levels, digits = judged_levels(record), digits_of(metric)
     rows: list[tuple[str, list[float | None], list[Mapping[str, Any]]]] = []
-    rows.append(("another seed", [clip["seed_floor"].get(metric) for clip in levels[0]["clips"]], []))
+    rows.append(("another seed", [clip["seed_variation"].get(metric) for clip in levels[0]["clips"]], []))
     for level in levels:
         rows.append((level["method"], [clip["figures"].get(metric) for clip in level["clips"]], _gates(level, metric)))
     measured = [(name, [value for value in values if value is not None], gates) for name, values, gates in rows]
@@ -102,8 +102,9 @@ def scatter(record: Mapping[str, Any], metric: str = "pesq") -> str:
     points = ""
     for level in sorted(levels, key=lambda level: level["bytes"]):
         line, ticked = level["summary"][metric], [y(limit_of(check)) for check in gates[level["method"]]]
+        kind = escape(level["verdict"].lower())
         label = level["method"] if len(levels) > CROWDED else f"{level['method']} {figure(line['mean'])}"
-        points += _point(x(level["bytes"] / 1e6), y(line["mean"]), y(line["worst"]), ticked, label, level["verdict"].lower(), placed)
+        points += _point(x(level["bytes"] / 1e6), y(line["mean"]), y(line["worst"]), ticked, label, kind, placed)
     unit = f'<text class="axis" x="{LEFT}%" y="{HEIGHT_PX - 4}">MB on disk</text>'
     said = f'role="img" aria-label="size on disk against {escape(METRICS[metric].title)}"'
     return f'<svg class="scatter" {said}>{grid}{ticks}{unit}{points}</svg>'
@@ -145,7 +146,7 @@ def _places() -> Iterator[tuple[float, float, str]]:
 def _ticks(low: float, high: float) -> list[float]:
     """Three to seven round numbers."""
     span = high - low
-    step = next(s * 10**e for e in range(-4, 5) for s in (1, 2, 5) if span / (s * 10**e) <= 6)
+    step = next(s * 10**e for e in range(-4, 13) for s in (1, 2, 5) if span / (s * 10**e) <= 6)
     first = int(low / step) + (1 if low > 0 and low % step else 0)
     return [round(step * i, 6) for i in range(first, int(high / step) + 1)]
 

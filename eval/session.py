@@ -1,38 +1,63 @@
 """What eval.quality and eval.release share: their flags, and everything that a level needs to be judged.
 
 with session(arguments, checkpoint, levels=8) as context:
-    judged_level(METHODS["w8"], "literal", context)
+    judged_level(METHODS["w8"], "padded", context)
 """
 
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument, form_argument, seed_argument
-from core.contract import BOTH, JUDGED, SECOND
-from core.errors import InputError
-from eval.claims import CLAIMS, NUMERIC
-from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES
+from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
+from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
-    from eval.context import JudgeContext
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.eval.execution import Execution, Progress, Workers
+    from kokoro_ane.eval.reference import Reference
+    from kokoro_ane.eval.store import Store
+    from kokoro_ane.quantize.corpus import Utterance
+
 
 FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")  # who computes what a level is given: PyTorch in fp32; the encoder package
 PRECISIONS = ("declared", "ane_numerics")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
+OBJECTIVES = (SMALLEST, FASTEST) = ("smallest", "fastest")  # what is chosen by, among levels that ship
 MAX_WORKERS = 64
+
+
+@dataclass(frozen=True)
+class JudgeContext:
+    """Everything that a level needs to be judged: packages, fp32 reference, clips, what was measured before."""
+
+    checkpoint: "Checkpoint"
+    source: str | None  # --checkpoint as given, for the build commands
+    build: Path
+    reference: "Reference"
+    store: "Store"
+    texts: str  # the set they are of: judged, or second
+    clips: "tuple[Utterance, ...]"
+    execution: "Execution"
+    claim: str
+    may_build: bool
+    workers: "Workers"
+    progress: "Progress"
 
 
 def session_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     checkpoint_argument(parser)
-    form_argument(parser)
+    layout_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)")
     parser.add_argument("--set", choices=(JUDGED, SECOND, BOTH), default=JUDGED, help="texts and voices to judge on (default: %(default)s)")
-    parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise; the seed floor takes seed + 1 (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=seed_argument, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)"
+    )
     parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
     parser.add_argument("--features", choices=FEATURES, default=PYTORCH, help="the level's features, by whom (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
@@ -40,16 +65,12 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int, cache: Path, may_build: bool) -> "Iterator[JudgeContext]":
-    """Clips, fp32 truth, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
-    from eval.context import JudgeContext
-    from eval.corpus import Truth, judged_clips
-    from eval.execution import Execution
-    from eval.packages import built_encoder
-    from eval.progress import Progress
-    from eval.store import Store
-    from eval.subjects import arithmetic
-    from eval.workers import Workers, shared_cores
+def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int, cache: Path, may_build: bool) -> Iterator[JudgeContext]:
+    """Clips, fp32 reference, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
+    from kokoro_ane.eval.execution import Execution, Progress, Workers, arithmetic, shared_cores
+    from kokoro_ane.eval.reference import Reference, judged_clips
+    from kokoro_ane.eval.store import Store
+    from kokoro_ane.quantize.locator import built_encoder
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
@@ -61,13 +82,13 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
     with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
-        truth = Truth(checkpoint, arguments.seed, store.renders)
-        with Workers(truth, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
+        reference = Reference(checkpoint, arguments.seed, store.renders)
+        with Workers(reference, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
             yield JudgeContext(
                 checkpoint=checkpoint,
                 source=arguments.checkpoint,
                 build=arguments.build,
-                truth=truth,
+                reference=reference,
                 store=store,
                 texts=arguments.set,
                 clips=tuple(chosen),

@@ -4,9 +4,9 @@
     found = store.clip_result(package_sha256, execution, clip)          # None: not measured yet
     store.keep_clip(package_sha256, execution, clip, result)
 
-A figure is found again only under the same checkpoint content, seed, texts, code, libraries and thread count, the same package bytes and
-the same features of the clip. Every file carries its digest (core/sealed.py); an edited one is an InputError. Verdicts are not kept: they
-are made anew from figures each time, and `limits.json` remembers under which limits these figures have been judged.
+A figure is found again only under the same checkpoint content, seed, texts, code, libraries (their bytes) and thread count, the same
+package bytes and the same features of the clip. Every file carries its digest (core/checksummed.py); an edited one is an InputError.
+Verdicts are not kept: they are made anew from figures each time, and `limits.json` remembers under which limits these were judged.
 """
 
 import hashlib
@@ -18,15 +18,17 @@ from typing import Any
 
 import torch
 
-from core.checkpoint import Checkpoint
-from core.corpus import DATA, Utterance
-from core.errors import InputError
-from core.identity import sha256_of_json
-from core.sealed import read_sealed, sealed
-from core.staging import read_json, recover, write_json
-from eval.execution import Execution
-from eval.judge import ClipResult
-from eval.provenance import code_sha256, library_versions, limits
+from kokoro_ane.core import STARTED_NS
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checksummed import checksummed, read_checksummed
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.identity import sha256_of_json
+from kokoro_ane.core.staging import read_json, recover, write_json
+from kokoro_ane.eval.execution import Execution
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.provenance import code_files, code_sha256, libraries, library_versions, limits
+from kokoro_ane.quantize.corpus import DATA, Utterance
+from kokoro_ane.quantize.sources import changed_since
 
 MISSING, AGAIN = "it was there a moment ago", "; delete it and it is measured again"
 TEXTS = "speech/*.tsv"  # under core/data
@@ -61,7 +63,7 @@ class Store:
         """The store of this checkpoint, seed, texts, code and libraries under `cache`."""
         key = {"checkpoint_sha256": checkpoint.content_sha256, "weights_sha256": checkpoint.sha256, "seed": seed}
         key |= {"corpus_sha256": corpus_sha256(), "code_sha256": code_sha256()}
-        key |= {"libraries": library_versions(), "threads": torch.get_num_threads()}
+        key |= {"libraries": library_versions(), "libraries_sha256": libraries().sha256, "threads": torch.get_num_threads()}
         store = cls(cache / sha256_of_json(key)[:16], key)
         for folder in (store.folder, *store.folder.glob("[!.]*/")):
             recover(folder)  # a killed run may have left a figure half-written where this one has nothing to write
@@ -80,13 +82,15 @@ class Store:
     def find(self, name: str, about: str = "") -> dict[str, Any] | None:
         """What was kept under that name; None where nothing was. Raises InputError for a file that was edited."""
         path = self.folder / f"{name}.json"
-        return read_sealed(path, self._about(name, about), MISSING, AGAIN)["data"] if path.is_file() else None
+        return read_checksummed(path, self._about(name, about), MISSING, AGAIN)["data"] if path.is_file() else None
 
     def keep(self, name: str, data: dict[str, Any], about: str = "") -> dict[str, Any]:
-        """Write by rename, with the time; returns the data as it will be read."""
+        """Write by rename, with the time; returns the data as it will be read. InputError where other code than the key's may have run."""
+        if changed_since(code_files(), STARTED_NS) or code_sha256() != self.key["code_sha256"]:
+            raise InputError("the code has changed since this run began: its figures are not kept; run it again")
         path = self.folder / f"{name}.json"
-        write_json(path, sealed({"measured": datetime.now(UTC).isoformat(timespec="seconds"), "data": data}, self._about(name, about)))
-        return read_sealed(path, self._about(name, about), MISSING, AGAIN)["data"]
+        write_json(path, checksummed({"measured": datetime.now(UTC).isoformat(timespec="seconds"), "data": data}, self._about(name, about)))
+        return read_checksummed(path, self._about(name, about), MISSING, AGAIN)["data"]
 
     def clip_result(self, package_sha256: str, execution: Execution, clip: Utterance) -> ClipResult | None:
         """A clip's figures for a package, where they were measured."""
@@ -100,13 +104,13 @@ class Store:
         """Keep a clip's figures."""
         return ClipResult(**self.keep(_clip_name(package_sha256, execution, clip), asdict(result), utterance_sha256(clip)))
 
-    def seed_floor(self, clip: Utterance) -> dict[str, float] | None:
+    def seed_variation(self, clip: Utterance) -> dict[str, float] | None:
         """Figures of the fp32 model under another noise seed, where they were measured."""
-        return self.find(f"seed_floor/{clip.id}", utterance_sha256(clip))
+        return self.find(f"seed_variation/{clip.id}", utterance_sha256(clip))
 
-    def keep_seed_floor(self, clip: Utterance, figures: dict[str, float]) -> None:
+    def keep_seed_variation(self, clip: Utterance, figures: dict[str, float]) -> dict[str, float]:
         """Keep them: they are the same for every package."""
-        self.keep(f"seed_floor/{clip.id}", figures, utterance_sha256(clip))
+        return self.keep(f"seed_variation/{clip.id}", figures, utterance_sha256(clip))
 
     def limits_history(self) -> list[dict[str, str]]:
         """The limits under which these figures have been judged, oldest first, those in force last; remembered."""

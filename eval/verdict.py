@@ -1,6 +1,6 @@
 """Figures held against the gates: SHIP, REJECT, or UNDECIDED when the clips cannot tell.
 
-    decision = decide(gates_for("w8"), clips, seed_floor)
+    decision = decide(gates_for("w8"), clips, seed_variation)
     decision.verdict, decision.broken
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval over clips (seeded) lies on one side of
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from eval.gates import FEWEST_CLIPS, WORST, Gate
-from eval.metrics.registry import METRICS
+from kokoro_ane.eval.gates import FEWEST_CLIPS, WORST, Gate
+from kokoro_ane.eval.metrics.catalog import METRICS
 
-SHIP, REJECT, UNDECIDED = "SHIP", "REJECT", "UNDECIDED"
+SHIP, REJECT, UNDECIDED = VERDICTS = ("SHIP", "REJECT", "UNDECIDED")
+DEVICE_DOUBT = "a device claim needs a run on that device: what was executed here is mlprogram's model of one"
 HOLDS, BROKEN, STRADDLES, MISSING = "holds", "broken", "straddles", "missing"
 RESAMPLES, CONFIDENCE, BOOTSTRAP_SEED = 2000, 0.95, 0
 _TAILS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))  # percentiles
@@ -45,7 +46,7 @@ class Check:
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
         span = "" if self.low is None or self.low == self.high else f" ({self.low:.4g} to {self.high:.4g})"
-        moves = ", with which the limit moves too" if self.gate.in_seed_floors else ""
+        moves = ", with which the limit moves too" if self.gate.tightened_by_seeds else ""
         told = f", too near to tell with these clips{moves}" if self.state == STRADDLES else ""
         return f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{told}: {self.gate.reason}"
 
@@ -67,7 +68,7 @@ class Decision:
 def statistic(metric: str, kind: str, clips: Figures) -> float | None:
     """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no clip.
 
-    In a seed floor the worst over clips is that of the worst seeds ("NAME worst").
+    In a seed variation the worst over clips is that of the worst seeds ("NAME worst").
     """
     name = f"{metric} {WORST}"
     values = [clip[name] if kind == WORST and name in clip else clip[metric] for clip in clips if metric in clip]
@@ -84,26 +85,24 @@ def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float
     sample = np.asarray(values, dtype=np.float64)
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0])
-    low, high = np.percentile(sample[_drawn(len(sample), seed)].mean(axis=1), _TAILS)
+    drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))  # clips of each resample
+    low, high = np.percentile(sample[drawn].mean(axis=1), _TAILS)
     if len(sample) < FEWEST_CLIPS:
         half = float(student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample)))
         low, high = min(low, sample.mean() - half), max(high, sample.mean() + half)
     return float(low), float(high)
 
 
-def _drawn(count: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
-    """Clips of each resample [RESAMPLES, count]."""
-    return np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
-
-
-def decide(gates: Sequence[Gate], clips: Figures, seed_floor: Figures, defects: Sequence[str] = (), doubts: Sequence[str] = ()) -> Decision:
+def decide(
+    gates: Sequence[Gate], clips: Figures, seed_variation: Figures, defects: Sequence[str] = (), doubts: Sequence[str] = ()
+) -> Decision:
     """Hold the clips' figures against the gates.
 
-    `seed_floor`: the same clips' figures for other seeds. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. A gate
+    `seed_variation`: their figures for other seeds. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. A gate
     that is certainly broken or a defect gives REJECT, however few clips there are; a missing figure, a mean too near its limit, few clips
     or a doubt gives UNDECIDED.
     """
-    checks = tuple(check(gate, clips, seed_floor) for gate in gates)
+    checks = tuple(check(gate, clips, seed_variation) for gate in gates)
     certain = [c for c in checks if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)]
     broken = tuple(c.complaint() for c in certain)
     if defects or broken:
@@ -114,24 +113,24 @@ def decide(gates: Sequence[Gate], clips: Figures, seed_floor: Figures, defects: 
     return Decision(UNDECIDED, checks, untold) if untold else Decision(SHIP, checks, ("every gate holds",))
 
 
-def check(gate: Gate, clips: Figures, seed_floor: Figures) -> Check:
-    """One gate. A limit in seed floors is resampled together with the seed floor of the same clips."""
+def check(gate: Gate, clips: Figures, seed_variation: Figures) -> Check:
+    """One gate. A limit in seed variations is resampled together with the seed variation of the same clips."""
     value = statistic(gate.metric, gate.statistic, clips)
-    floor = statistic(gate.metric, gate.statistic, seed_floor) if gate.in_seed_floors else None
-    limit = gate.limit_for(floor)
-    if value is None or (gate.in_seed_floors and (floor is None or len(seed_floor) != len(clips))):
+    variation = statistic(gate.metric, gate.statistic, seed_variation) if gate.tightened_by_seeds else None
+    limit = gate.limit_for(variation)
+    if value is None or (gate.tightened_by_seeds and (variation is None or len(seed_variation) != len(clips))):
         return Check(gate, None, limit, MISSING)
     if gate.statistic == WORST:
         return Check(gate, value, limit, HOLDS if gate.keeps(value, limit) else BROKEN)
     own = [clip[gate.metric] for clip in clips]
-    least, most = _margins(gate, own, [clip[gate.metric] for clip in seed_floor] if gate.in_seed_floors else None)
+    least, most = _margins(gate, own, [clip[gate.metric] for clip in seed_variation] if gate.tightened_by_seeds else None)
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
     return Check(gate, value, limit, state, *interval(own))
 
 
-def _margins(gate: Gate, own: Sequence[float], floor: Sequence[float] | None) -> tuple[float, float]:
+def _margins(gate: Gate, own: Sequence[float], variation: Sequence[float] | None) -> tuple[float, float]:
     """95 % interval of how far the mean is on the good side. The smaller of two limits holds, so the smaller of two margins counts."""
     margins = [interval([gate.margin(value, gate.limit) for value in own])]
-    if floor is not None and gate.floors is not None:
-        margins.append(interval([gate.margin(value, gate.floors * other) for value, other in zip(own, floor, strict=True)]))
+    if variation is not None and gate.seed_multiple is not None:
+        margins.append(interval([gate.margin(value, gate.seed_multiple * other) for value, other in zip(own, variation, strict=True)]))
     return min(low for low, _ in margins), min(high for _, high in margins)

@@ -1,13 +1,13 @@
 """Text to phonemes in Kokoro's vocabulary, on the CPU.
 
-from g2p import G2P, phonemize
+from kokoro_ane.g2p import G2P, phonemize
 phonemize("Hello, world.").phonemes
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from g2p.phonemizer import G2P, phonemize
+    from kokoro_ane.g2p.phonemizer import G2P, phonemize
 
 __all__ = ["G2P", "phonemize"]
 
@@ -18,4 +18,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'g2p' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("g2p.phonemizer"), name)
+    return getattr(import_module("kokoro_ane.g2p.phonemizer"), name)

@@ -1,16 +1,10 @@
 """Phonemes of a text in Kokoro's vocabulary.
 
-    python -m g2p "Hello, world." [--explain] [--dialect us|gb] [--lexicon my.tsv]
-    python -m g2p --file book.txt        # streamed, one line a sentence; without text and --file: stdin
+    kokoro-ane g2p "Hello, world." [--explain] [--dialect us|gb] [--lexicon my.tsv]
+    kokoro-ane g2p --file book.txt        # streamed, one line a sentence; without text and --file: stdin
 
 Exit 0: something to say. Exit 2: bad input. The last line of stdout is one JSON object; `phonemes` there is null beyond 100,000 symbols.
 """
-
-if __package__ in (None, ""):  # run as a file: put the repository root, not g2p/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json
@@ -23,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from g2p.result import Result, Word
+    from kokoro_ane.g2p.result import Result, Word
 
 BLOCK_BYTES = 1 << 16
 SHOWN_SYMBOLS = 100_000  # phonemes the last line repeats
@@ -176,7 +170,7 @@ def run(argv: list[str] | None) -> int:
     arguments = parse_arguments(argv)
     from rich.console import Console
 
-    from g2p.phonemizer import G2P
+    from kokoro_ane.g2p.phonemizer import G2P
 
     console, summary = Console(highlight=False), Summary()
     with ExitStack() as stack:
@@ -209,6 +203,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from g2p.__main__ import main  # one module identity, however it was started
-
     raise SystemExit(main())

@@ -1,31 +1,36 @@
-"""Characters in, sounds out: the alphabets of the neural models, and the map from misaki's symbols to Kokoro v1.0's.
+"""Kokoro's phoneme symbols and what is done with them: sounds for the neural models, stress moved up or down, errors counted.
 
     ids = encode("o'clock")       # (tag, letters ...); the tag asks for an answer like the gold list's
-    sounds("həlˈO")                       # ("h", "ə", "l", "ˈO")
+    AMERICAN.cut("həlˈO")         # ("h", "ə", "l", "ˈO"): a vowel and its stress are one sound
+    restress("fɔɹ", 0.5)          # "fˌɔɹ": a capitalised function word
+    error_rates(["kˈæt"], ["kˈæt"]).per      # edits per sound (PER) and wrong words (WER), in percent
 
-A vowel and its stress are one sound, so the model cannot put a mark anywhere but directly before a vowel.
+Stress levels are misaki's, so `[word](-1)` means what its users know: -2 no stress at all, -1 one step down, 0 and -0.5 no primary, 0.5
+and 1 secondary where there was none (1 also lifts a secondary to primary), 2 primary in any case.
 """
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from g2p.result import GB, US, Dialect
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p.result import GB, US, Dialect, Language
 
 PADDING = 0
 LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
 TAG_COUNT = 2
 LETTER_ID = {letter: 1 + TAG_COUNT + place for place, letter in enumerate(LETTERS)}
-SYMBOLS = 1 + TAG_COUNT + len(LETTERS)
+SYMBOL_COUNT = 1 + TAG_COUNT + len(LETTERS)
 MAX_LETTERS = 31  # with the tag 32 symbols
 FRAMES = 2  # of CTC, for each symbol
 VOWEL_LETTER, CONSONANT_RUN = re.compile("[aeiouy]"), re.compile("[bcdfghjklmnpqrstvwxz]+")
 MAX_RUN, MAX_ONSET = 6, 4
 
 PRIMARY, SECONDARY = "ˈ", "ˌ"
-VOWELS = "AIOWYiuæɑɔəɛɜɪʊʌᵊᵻ"
-CONSONANTS = "bdfhjklmnpstvwzðŋɡɹʃʒʤʧθT"
+AMERICAN_VOWELS = "AIOWYiuæɑɔəɛɜɪʊʌᵊᵻ"
+AMERICAN_CONSONANTS = "bdfhjklmnpstvwzðŋɡɹʃʒʤʧθT"
 BLANK = 0
 LONG = "ː"  # of a British vowel; one sound with it
 
@@ -59,12 +64,12 @@ class Alphabet:
 
 
 _SOUND = re.compile(f"[{PRIMARY}{SECONDARY}]?[^{PRIMARY}{SECONDARY}{LONG}]{LONG}?|.")
-AMERICAN = Alphabet(tuple(CONSONANTS), tuple(VOWELS), ("us_gold", "us_silver"))
+AMERICAN = Alphabet(tuple(AMERICAN_CONSONANTS), tuple(AMERICAN_VOWELS), ("us_gold", "us_silver"))
 BRITISH = Alphabet(
-    tuple(CONSONANTS.removesuffix("T")), (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː"), ("gb_gold", "gb_silver")
+    tuple(AMERICAN_CONSONANTS.removesuffix("T")), (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː"), ("gb_gold", "gb_silver")
 )
 ALPHABETS: dict[Dialect, Alphabet] = {US: AMERICAN, GB: BRITISH}
-SOUNDS, SOUND_ID, TAGS = AMERICAN.sounds, AMERICAN.ids, AMERICAN.tags
+SOUNDS, TAGS = AMERICAN.sounds, AMERICAN.tags
 KOKORO = str.maketrans({"ɾ": "T", "ʔ": "t"})  # what Kokoro v1.0 was trained on, misaki/en.py (`G2P.__call__`)
 WITHOUT_STRESS = str.maketrans("", "", PRIMARY + SECONDARY)
 
@@ -108,6 +113,95 @@ def without_stress(phonemes: str) -> str:
     return phonemes.translate(WITHOUT_STRESS)
 
 
-def sounds(phonemes: str) -> tuple[str, ...] | None:
-    """American phonemes cut into SOUNDS; None when a symbol is unknown or a mark stands before no vowel."""
-    return AMERICAN.cut(phonemes)
+# Keys of `vocab` in Kokoro-82M's config.json, in its order; a test compares.
+SYMBOLS = ';:,.!?—…"()“” ̃ʣʥʦʨᵝꭧAIOQSTWYᵊabcdefhijklmnopqrstuvwxyzɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔˈˌːʰʲ↓→↗↘ᵻ'
+KNOWN = frozenset(SYMBOLS)
+VOWELS = frozenset("AIOQWYaeiouæɐɑɒɔəɛɜɪʊʌᵊᵻ")
+DIPHTHONGS = frozenset("AIOQWY")
+AFFRICATES = frozenset("ʤʧ")
+PAUSES = frozenset(";:,.!?—…")  # quotes and brackets do not part words
+
+
+def unknown_symbol(phonemes: str) -> str | None:
+    """The first character outside Kokoro's vocabulary, or None."""
+    return next((symbol for symbol in phonemes if symbol not in KNOWN), None)
+
+
+def weight(phonemes: str) -> int:
+    """misaki's length of a word: one for each symbol, two for diphthongs and affricates."""
+    return sum(2 if symbol in DIPHTHONGS or symbol in AFFRICATES else 1 for symbol in phonemes)
+
+
+def restress(phonemes: str, level: float | None) -> str:
+    """`phonemes` at another stress level (module docstring); None leaves them. A word without a vowel cannot carry stress."""
+    if level is None:
+        return phonemes
+    primary, secondary = PRIMARY in phonemes, SECONDARY in phonemes
+    if level < -1:
+        return phonemes.replace(PRIMARY, "").replace(SECONDARY, "")
+    if level == -1 or (level in (0, -0.5) and primary):
+        return phonemes.replace(SECONDARY, "").replace(PRIMARY, SECONDARY)
+    if level in (0, 0.5, 1) and not primary and not secondary:
+        return _mark_first_vowel(phonemes, SECONDARY)
+    if level >= 1 and not primary:
+        return phonemes.replace(SECONDARY, PRIMARY) if secondary else _mark_first_vowel(phonemes, PRIMARY)
+    return phonemes
+
+
+def _mark_first_vowel(phonemes: str, mark: str) -> str:
+    place = next((index for index, symbol in enumerate(phonemes) if symbol in VOWELS), None)
+    return phonemes if place is None else phonemes[:place] + mark + phonemes[place:]
+
+
+NAMES: dict[str, Language] = {
+    "us": US, "a": US, "en-us": US, "en": US, "gb": GB, "b": GB, "en-gb": GB, "uk": GB, "en-uk": GB,
+    "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it",
+}  # fmt: skip
+VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it"}  # first letter of a voice: af_heart, bm_george, ef_dora, im_nicola
+
+
+def dialect_of(name: str) -> Language:
+    """The dialect or language of a name, case and underscores ignored. Raises InputError with the list for one that is unknown."""
+    found = NAMES.get(name.lower().replace("_", "-")) if isinstance(name, str) else None
+    if found is None:
+        raise InputError(f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}")
+    return found
+
+
+def voice_language(voice: str) -> Language:
+    """What a voice of Kokoro speaks, by its name; American where the name is of another kind."""
+    return VOICES.get(voice[:1], US) if voice[1:3] in ("f_", "m_") else US
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Percent. PER divides all edits by all symbols of the references; a stress mark counts as a symbol in the stressed figures."""
+
+    per: float
+    wer: float
+    stressed_per: float
+    stressed_wer: float
+    words: int
+
+
+def edit_distance(found: Sequence[str], wanted: Sequence[str]) -> int:
+    """Fewest insertions, deletions and substitutions, each of cost 1 (Levenshtein 1966)."""
+    row = list(range(len(wanted) + 1))
+    for i, symbol in enumerate(found, start=1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(wanted, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (symbol != other))
+    return row[-1]
+
+
+def error_rates(found: Sequence[str], wanted: Sequence[str]) -> Rates:
+    """Rates of answers against references, one string of Kokoro symbols a word. Raises ValueError: other counts, or nothing to compare."""
+    if len(found) != len(wanted) or not wanted:
+        raise ValueError(f"{len(found)} answers for {len(wanted)} references: the same number, at least one")
+    bare = [without_stress(phonemes) for phonemes in found], [without_stress(phonemes) for phonemes in wanted]
+    return Rates(*_per_and_wer(*bare), *_per_and_wer(found, wanted), words=len(wanted))
+
+
+def _per_and_wer(found: Sequence[str], wanted: Sequence[str]) -> tuple[float, float]:
+    edits = [edit_distance(one, other) for one, other in zip(found, wanted, strict=True)]
+    return 100 * sum(edits) / sum(map(len, wanted)), 100 * sum(edit > 0 for edit in edits) / len(edits)

@@ -1,41 +1,47 @@
-"""Long text in pieces a model can take: sentence ends first, then clause ends, then spaces, never inside a word.
+"""Where text is cut, the one place: text into sentences, sentences into pieces of so many phonemes, never inside a word.
 
+    for offset, sentence in segments(open("book.txt")): ...     # memory bounded
     for piece in chunks(phonemize(text), limit=510): ...
-    list(sentence_ends("Dr. Smith left. He is back."))     # [15]
+    list(sentence_ends("Dr. Smith left. He is back."))          # [15]
 
-A single word beyond the limit (an override, a string spelled out) is the one exception: it is cut at a space or before a stress mark of
-its phonemes, and each part keeps the word's offsets.
+A cut is at a sentence's end, else a clause's, else a space. A single word beyond the limit (an override, a string spelled out) is the one
+exception: it is cut at a space or before a stress mark of its phonemes, and each part keeps the word's offsets. `halved`
+cuts what a model refuses near its middle.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from typing import Literal
 
-from core.contract import MAX_PHONEMES
-from core.errors import InputError
-from g2p.alphabet import PRIMARY, SECONDARY
-from g2p.result import Result, Word
+from kokoro_ane.core.contract import MAX_PHONEMES
+from kokoro_ane.core.errors import InputError, UtteranceTooLong
+from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
+from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
+from kokoro_ane.g2p.word_lists import word_set
 
+BLOCK = 4096  # characters looked at together: small, so that the first sentence is there early
+MAX_SEGMENT = 4000  # characters: a sentence without an end is cut at a clause, a space, or here
+AHEAD = 64  # characters that must be there behind a sentence end to judge it
+_CUTS = (re.compile(r"[;:—,](?=\s)"), re.compile(r"\s"))
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w']*)")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said: g2p/data/normalize/abbreviations.json.)
-TITLES = _words(
+TITLES = word_set(
     "mr mrs ms mx messrs dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det mt "
     "sra srta sres dra dña dott sig sigg avv uds vds excmo sto sta ee jj "  # Spanish, Italian
     "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver"
 )
-BEFORE_NUMBER = _words("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
+BEFORE_NUMBER = word_set("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
-OPEN = _words("st ft jr sr etc inc ltd co corp bros dept est al ave blvd rd a.m p.m am pm ph.d m.d b.a m.a")
-STARTERS = _words(
+OPEN = word_set("st ft jr sr etc inc ltd co corp bros dept est al ave blvd rd a.m p.m am pm ph.d m.d b.a m.a")
+STARTERS = word_set(
     "a after all although an and another as at because before but by did do for from he her here his how however i if in is it its "
     "many my no not now of on one our she since so some such that the their then there these they this those to under was we what when "
     "where which while who why with yet you your"
@@ -75,12 +81,14 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     return True
 
 
-def chunks(result: Result, limit: int = MAX_PHONEMES) -> Iterator[Result]:
-    """`result` of a whole text in pieces of at most `limit` symbols; `dropped` stays with the first. Raises InputError: limit below 16."""
+def chunks(result: Result, limit: int = MAX_PHONEMES, offset: int = 0) -> Iterator[Result]:
+    """`result` in pieces of at most `limit` symbols; `dropped` stays with the first. Its text stands at `offset`, where words count from 0.
+
+    Raises InputError: limit below 16.
+    """
     dropped = result.dropped
     for words in word_groups(result.words, limit):
-        text = result.text[words[0].start : words[-1].end]
-        yield Result(text, joined(words), words, dropped)
+        yield Result(result.text[words[0].start - offset : words[-1].end - offset], joined(words), words, dropped)
         dropped = {}
 
 
@@ -134,3 +142,125 @@ def _parts(word: Word, limit: int) -> Iterator[Word]:
         rest = rest[cut:].lstrip()
     if rest:
         yield replace(word, phonemes=rest)
+
+
+def segments(text: str | Iterable[str]) -> Iterator[tuple[int, str]]:
+    """(offset, sentence) in order, white space around it stripped; empty ones left out. An override is never cut."""
+    pieces = (text[at : at + BLOCK] for at in range(0, len(text), BLOCK)) if isinstance(text, str) else _blocks(text)
+    buffer, offset = "", 0
+    for piece in pieces:
+        buffer += piece
+        used = 0
+        for start, end in _whole_sentences(buffer, final=False):
+            yield from _bare(buffer, offset, start, end)
+            used = end
+        buffer, offset = buffer[used:], offset + used
+    for start, end in _whole_sentences(buffer, final=True):
+        yield from _bare(buffer, offset, start, end)
+
+
+def _blocks(pieces: Iterable[str]) -> Iterator[str]:
+    """Short pieces (lines) gathered to about BLOCK characters, long ones cut."""
+    gathered: list[str] = []
+    size = 0
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            whole = "".join(gathered)
+            yield from (whole[at : at + BLOCK] for at in range(0, size, BLOCK))
+            gathered, size = [], 0
+    yield "".join(gathered)
+
+
+def _bare(buffer: str, offset: int, start: int, end: int) -> Iterator[tuple[int, str]]:
+    sentence = buffer[start:end]
+    bare = sentence.strip()
+    if bare:
+        yield offset + start + len(sentence) - len(sentence.lstrip()), bare
+
+
+def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
+    """Spans of `buffer` that are whole sentences whatever comes next; with `final` all of it."""
+    links = [match.span() for match in LINK.finditer(buffer)] if "[" in buffer else []
+    safe = len(buffer) if final else _settled(buffer, links)
+    start = 0
+    for end in (*(end for end in sentence_ends(buffer) if end <= safe and not _inside(end, links)), *((len(buffer),) if final else ())):
+        for cut in _pieces(buffer, start, end, links):
+            yield start, cut
+            start = cut
+    while not final and safe - start > MAX_SEGMENT:
+        cut = _cut(buffer, start, links)
+        yield start, cut
+        start = cut
+
+
+def _settled(buffer: str, links: list[tuple[int, int]]) -> int:
+    """Up to where nothing that arrives later changes a decision: not into an override that may still be open."""
+    safe = len(buffer) - AHEAD
+    tail = max(len(buffer) - MAX_TEXT - MAX_TARGET - AHEAD, 0)
+    opened = buffer.find("[", tail)
+    while opened >= 0 and _inside(opened + 1, links):
+        opened = buffer.find("[", opened + 1)
+    return min(safe, opened) if opened >= 0 else safe
+
+
+def _pieces(buffer: str, start: int, end: int, links: list[tuple[int, int]]) -> Iterator[int]:
+    """Ends of the pieces of one sentence: itself, or cuts where it is longer than MAX_SEGMENT."""
+    while end - start > MAX_SEGMENT:
+        start = _cut(buffer, start, links)
+        yield start
+    if start < end:
+        yield end
+
+
+def _cut(buffer: str, start: int, links: list[tuple[int, int]]) -> int:
+    """Where to cut a run of more than MAX_SEGMENT characters: the last clause mark, else space, else the limit, outside overrides."""
+    limit = start + MAX_SEGMENT
+    for pattern in _CUTS:
+        ends = [match.end() for match in pattern.finditer(buffer, start + 1, limit) if not _inside(match.end(), links)]
+        if ends:
+            return ends[-1]
+    return next((begin for begin, end in links if start < begin < limit < end), limit)
+
+
+def _inside(place: int, links: list[tuple[int, int]]) -> bool:
+    return any(begin < place < end for begin, end in links)
+
+
+def ending_of(phonemes: str) -> Literal["sentence", "clause", "none"]:
+    """By the last mark, a comma included; a closing quote or bracket is looked through."""
+    last = phonemes.rstrip(" " + CLOSING)[-1:]
+    return "sentence" if last and last in SENTENCE_MARKS else "clause" if last and last in CLAUSE_MARKS + "," else "none"
+
+
+def speakable(phonemes: str) -> bool:
+    """Whether anything but marks and white space is in it."""
+    return any(symbol not in PUNCTUATION and not symbol.isspace() for symbol in phonemes)
+
+
+def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
+    """Two parts of about half the phonemes each, both with something to say: at a mark near the middle, else between words, else in one.
+
+    Raises UtteranceTooLong for a single phoneme.
+    """
+    phonemes, places = joined(words), tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0))
+    apart = [index for index in range(1, len(words)) if words[index - 1].space and _both_speakable(phonemes, places[index])]
+    if apart:
+        index = min(apart, key=lambda index: _cost(phonemes, places[index]))
+        return words[:index], words[index:]
+    index = max(range(len(words)), key=lambda place: len(words[place].phonemes))
+    word, middle = words[index], len(words[index].phonemes) // 2
+    if not middle:
+        raise UtteranceTooLong(f"{word.text!r} at {word.start} does not fit one utterance: speak faster")
+    left, right = replace(word, phonemes=word.phonemes[:middle], space=False), replace(word, phonemes=word.phonemes[middle:])
+    return (*words[:index], left), (right, *words[index + 1 :])
+
+
+def _both_speakable(phonemes: str, place: int) -> bool:
+    return speakable(phonemes[:place]) and speakable(phonemes[place:])
+
+
+def _cost(phonemes: str, place: int) -> float:
+    """Distance from the middle, 0 to 1; a cut that is not at a mark costs half more."""
+    return abs(2 * place - len(phonemes)) / len(phonemes) + (0.0 if ending_of(phonemes[:place]) != "none" else 0.5)

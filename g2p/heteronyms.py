@@ -1,26 +1,53 @@
 """Which pronunciation of a heteronym a sentence wants: the key of its lexicon entry.
 
-    from g2p.heteronyms import Heteronyms
     Heteronyms.load().choose(["They", "record", "songs"], 1, ("DEFAULT", "VERB"))     # "VERB"
+    sense("bass", ("We", "caught", "a", "bass", "in", "the", "lake"), 3)              # "DEFAULT", in misaki's list the fish
 
-A tagger gives the part of speech (g2p/tagger/model.py); cue words tell senses of one part of speech apart (g2p/tagger/senses.py), the
-auxiliary tells `read` and `used` (g2p/tagger/tense.py). Figures and what stays undecided: docs/g2p_heteronyms.md.
+A tagger gives the part of speech (g2p/part_of_speech.py), the clause tells `read`, `used`, `that` (g2p/clauses.py), cue words tell senses
+of one part of speech apart (a lead pipe, a tear in a sleeve). A cue is a word within REACH words, or with a place (`-1:deep`: the word
+before; `+1:player`: the word after), which counts double. The key with the most points wins, the first one where none has more.
+Figures and what stays undecided: docs/g2p-models.md.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from g2p.lexicon import BEFORE_PAUSE, DEFAULT
-from g2p.result import US, Dialect
-from g2p.symbols import PAUSES
-from g2p.tagger.classes import Classes
-from g2p.tagger.clauses import PAST, PERFECT, is_adjective, is_noun, is_verb
-from g2p.tagger.demonstrative import is_demonstrative
-from g2p.tagger.model import PATH, Tagger
-from g2p.tagger.senses import EXTRA, SENSES, sense
-from g2p.tagger.tense import is_habit, is_past
-from g2p.tagger.words import word_set
+from kokoro_ane.g2p.alphabet import PAUSES
+from kokoro_ane.g2p.clauses import PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
+from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
+from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
+from kokoro_ane.g2p.word_lists import DATA, word_set
+
+REACH = 12
+PLACES = (-3, -2, -1, 1, 2)
+
+
+@dataclass(frozen=True)
+class Senses:
+    """Keys in order with their cues, and the tags for which they are asked (`*`: all)."""
+
+    tags: frozenset[str]
+    cues: Mapping[str, frozenset[str]]
+
+
+def _read() -> dict[str, Senses]:
+    """The senses of data/cues.json by word."""
+    found = json.loads((DATA / "cues.json").read_text(encoding="utf-8")).items()
+    return {word: Senses(word_set(one["tags"]), {key: word_set(cues) for key, cues in one["cues"].items()}) for word, one in found}
+
+
+SENSES: Mapping[str, Senses] = _read()
+
+
+def sense(word: str, words: Sequence[str], at: int) -> str:
+    """Key of SENSES[word] with the most points. Raises KeyError for a word not in SENSES."""
+    around = {other.lower() for other in words[max(0, at - REACH) : at]} | {other.lower() for other in words[at + 1 : at + 1 + REACH]}
+    placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
+    points = {key: len(cues & around) + 2 * len(cues & placed) for key, cues in SENSES[word].cues.items()}
+    return max(points, key=lambda key: points[key])
+
 
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
@@ -123,8 +150,3 @@ def opens_command(words: Sequence[str], index: int, classes: Classes) -> bool:
     """Does the capitalised word open a sentence, with an object after it (Polish the table)?"""
     first = index == 0 or words[index - 1] in PAUSES or words[index - 1] in '“"('
     return first and index + 1 < len(words) and classes(words[index + 1])[:1] in ("D", "S", "O")
-
-
-def extra_senses(dialect: Dialect = US) -> Mapping[str, Mapping[str, str]]:
-    """Senses that misaki's gold list lacks, by word and key, to lay over its entries: `{"lead": {"METAL": "lˈɛd"}, ...}`."""
-    return EXTRA[dialect]

@@ -6,24 +6,31 @@
     lexicon.find("Nguyen")    # Found(phonemes="nəwˈɪn", source="ours")
     lexicon.find("blorfing")  # None: ask the neural model
 
-Gold and silver are misaki's (g2p/misaki_data.py), ours and CMUdict come with this package (g2p/lists.py). A form built from a gold stem
+Gold and silver are misaki's (g2p/word_lists.py), ours and CMUdict come with this package (g2p/word_lists.py). A form built from a gold stem
 goes before a silver entry: that is espeak-ng's guess. A capitalised word is a name first: CMUdict's goes before a stem's (Torres, Reyes).
-Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/context.py, g2p/heteronyms.py).
+Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/weak_forms.py, g2p/heteronyms.py).
+
+A user's own words go before all: a TSV or JSON file (or a mapping) from word to Kokoro phonemes, checked line by line.
+
+    Kokoro<TAB>kˈOkəɹO              # my.tsv; lines that begin with # are comments
+    {"Kokoro": "kˈOkəɹO"}           # my.json
+
+A lower-case word also holds for its capitalised form; possessives and inflections are built from it. An entry of several words is a phrase:
+it is said so wherever it stands, before anything else is read.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
-from g2p.alphabet import PRIMARY, SECONDARY, to_kokoro
-from g2p.british import BritishList
-from g2p.lists import CMUDICT, OURS, ListFile
-from g2p.misaki_data import Entry, read
-from g2p.morphology import SUFFIXES, is_clitic, stems, with_clitic
-from g2p.result import GB, US, Dialect, Source
-from g2p.spell import DIGIT_NAMES, fold
-from g2p.tagger.senses import EXTRA
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import parse_json
+from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, to_kokoro, unknown_symbol
+from kokoro_ane.g2p.morphology import DIGIT_NAMES, SUFFIXES, fold, is_clitic, stems, with_clitic
+from kokoro_ane.g2p.result import GB, US, Dialect, Source
+from kokoro_ane.g2p.word_lists import CMUDICT, OURS, BritishList, Entry, ListFile, extra_senses, read
 
 DEFAULT, BEFORE_PAUSE = "DEFAULT", "None"  # misaki's keys: any other part of speech; a pause follows
 SILVER_CONFIDENCE = 0.445  # silver is espeak-ng's output, and espeak-ng gets 44.5 % of gold right (field notes, 55.5 % WER)
@@ -72,13 +79,18 @@ class Lexicon:
     def load(cls, dialect: Dialect, user: Mapping[str, str] | None = None) -> "Lexicon":
         """The installed lists and the senses they lack. Raises InputError: missing, or not those this repository was built with."""
         gold = read(f"{dialect}_gold")
-        for word, senses in EXTRA[dialect].items():
+        for word, senses in extra_senses(dialect).items():
             entry = gold.get(word)
             known = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
             if known or DEFAULT in senses:  # `protests` comes from `protest`
                 gold[word] = {**known, **senses}
         cmudict = ListFile(CMUDICT) if dialect == US else BritishList()
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every spelling of every list."""
+        return frozenset().union(*(entries for entries, _, _ in self._all))
 
     def lists(self, word: str) -> bool:
         """Whether a list has `word` as one, in this case or in lower case: what a normalizer must not split."""
@@ -221,3 +233,100 @@ def _found(entry: Entry, source: Source, confidence: float) -> Found:
         return Found(entry if source == "user" else to_kokoro(entry), source, confidence)
     senses = {key: phonemes and to_kokoro(phonemes) for key, phonemes in entry.items()}
     return Found(senses[DEFAULT] or "", source, confidence, senses)
+
+
+MAX_BYTES = 50_000_000
+THE_MAPPING = "the lexicon"
+_MARKUP = re.compile(r"[\[\]()]")
+
+
+@dataclass(frozen=True)
+class UserLexicon:
+    """Single words, and phrases of several."""
+
+    words: Mapping[str, str]
+    phrases: Mapping[str, str]
+
+
+def user_lexicon(source: Path | str | Mapping[str, str] | None) -> UserLexicon:
+    """The words of a file or a mapping, checked. Raises InputError naming place, word and symbol."""
+    if source is None:
+        return UserLexicon({}, {})
+    if isinstance(source, Mapping):
+        entries = _collected(
+            (_checked(f"entry {number}", *_texts(number, *pair), THE_MAPPING) for number, pair in enumerate(source.items(), 1)), THE_MAPPING
+        )
+    else:
+        entries = read_user_lexicon(Path(source))
+    words = {word: phonemes for word, phonemes in entries.items() if " " not in word}
+    return UserLexicon(words, {word: phonemes for word, phonemes in entries.items() if " " in word})
+
+
+def _texts(number: int, word: object, phonemes: object) -> tuple[str, str]:
+    if not isinstance(word, str) or not isinstance(phonemes, str):
+        raise InputError(f"{THE_MAPPING}, entry {number}: {word!r} to {phonemes!r}; both are text, a word and its phonemes")
+    return word, phonemes
+
+
+def read_user_lexicon(path: Path) -> dict[str, str]:
+    """Words and phonemes of `path`. Raises InputError naming file, line and symbol."""
+    try:
+        if not path.is_file():
+            raise InputError(f"cannot read the lexicon {path}: {'it is not a file' if path.exists() else 'there is no such file'}")
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} has {path.stat().st_size} bytes: a lexicon has at most {MAX_BYTES}")
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{path} is not UTF-8 text (byte {problem.start}): a lexicon is word<TAB>phonemes, or JSON") from None
+    except OSError as problem:
+        raise InputError(f"cannot read the lexicon {str(path)[:200]}: {problem.strerror}") from None
+    return _collected(_json_entries(text, path) if path.suffix.lower() == ".json" else _tsv_entries(text, path), path)
+
+
+def _collected(found: Iterable[tuple[str, str, str]], path: Path | str) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for place, word, phonemes in found:
+        if word in entries and entries[word] != phonemes:
+            raise InputError(f"{path}, {place}: {word!r} stands there a second time with other phonemes")
+        entries[word] = phonemes
+    if not entries:
+        raise InputError(f"{path} holds no words: a line is word<TAB>phonemes")
+    return entries
+
+
+def _tsv_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        word, tab, phonemes = line.partition("\t")
+        if not tab:
+            raise InputError(f"{path}, line {number}: no tab in {line[:40]!r}; a line is word<TAB>phonemes")
+        yield _checked(f"line {number}", word, phonemes, path)
+
+
+def _json_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
+    content = parse_json(text, str(path), pairs=list)
+    pairs: Iterable[object] = content if isinstance(content, list) else ()
+    found = [pair for pair in pairs if isinstance(pair, tuple)]
+    if not found:
+        raise InputError(f'{path}: the lexicon is one object, {{"word": "phonemes"}}')
+    for number, (word, phonemes) in enumerate(found, 1):
+        if not isinstance(phonemes, str):
+            raise InputError(f"{path}, entry {number}: the phonemes of {word!r} are no text")
+        yield _checked(f"entry {number}", word, phonemes, path)
+
+
+def _checked(place: str, word: str, phonemes: str, path: Path | str) -> tuple[str, str, str]:
+    word, phonemes = " ".join(word.replace("’", "'").split()), to_kokoro(phonemes.strip())
+    if not any(character.isalpha() for character in word):
+        raise InputError(f"{path}, {place}: {word!r} holds no letters; a line is word<TAB>phonemes")
+    if " " in word and not (word[0].isalnum() and word[-1].isalnum() and not _MARKUP.search(word)):
+        raise InputError(
+            f"{path}, {place}: the phrase {word!r} never matches: it begins and ends with a letter or digit and holds no brackets"
+        )
+    if not phonemes:
+        raise InputError(f"{path}, {place}: {word!r} has no phonemes")
+    symbol = unknown_symbol(phonemes)
+    if symbol is not None:
+        raise InputError(f"{path}, {place}: {symbol!r} (U+{ord(symbol):04X}) in the phonemes of {word!r} is not in Kokoro's vocabulary")
+    return place, word, phonemes

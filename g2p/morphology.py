@@ -1,17 +1,19 @@
-"""Inflected words from their stems: which stems a spelling may have, and what -s, -ed, -ing and the clitics sound like behind a stem.
+"""Words built from others: stems and what -s, -ed, -ing and the clitics sound like behind them; strings said letter by letter.
 
-    from g2p.morphology import stems, with_s, with_ed
     list(stems("tries"))        # [("s", "try"), ("s", "trie"), ("s", "tri")]
     with_ed("wˈAt", "us")       # "wˈATᵻd": the flap of American English
+    spell("FBI", letters)       # "ˌɛfbˌiˈI": one word, the last letter carries the stress
 
 Allophones: en.wiktionary.org/wiki/-s, /-ed and /-ing, as misaki/en.py has them (_s, _ed, _ing). The order of the candidates is ours:
 spelling says which stem is meant (docs/g2p.md has the figures).
 """
 
 import re
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 
-from g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, restress
+from kokoro_ane.g2p.result import GB, US, Dialect
 
 VOICELESS = frozenset("ptkfθsʃʧ")
 SIBILANTS = frozenset("szʃʒʧʤ")
@@ -21,10 +23,7 @@ _DOUBLED = re.compile(r"([bcdgklmnprstvxz])\1(?:ing|ed)$|ck(?:ing|ed)$")
 _SILENT_E = re.compile(r"(?:^|[^aeiou])[aeiouy][^aeiouwxy]$|th$")
 _CLUSTER = re.compile(r"[^aeiouy]{2}$(?<!th)")
 # unstressed words that lean on the one before: John'll, who've, it'd
-_CLITICS = {
-    US: {"ll": "əl", "ve": "əv", "re": "əɹ", "m": "m", "em": "əm"},
-    GB: {"ll": "əl", "ve": "əv", "re": "ə", "m": "m", "em": "əm"},
-}
+_CLITICS = {US: {"ll": "əl", "ve": "əv", "re": "əɹ", "m": "m", "em": "əm"}, GB: {"ll": "əl", "ve": "əv", "re": "ə", "m": "m", "em": "əm"}}
 
 
 def with_s(stem: str, dialect: Dialect) -> str:
@@ -117,3 +116,36 @@ def _ing_stems(word: str) -> Iterator[str]:
     yield stem + "e"
     if len(word) > 5 and _DOUBLED.search(word):
         yield stem[:-1]
+
+
+GROUP = 8  # letters said in one breath; a longer string gets a space, and a stressed letter, every so often
+DIGIT_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def fold(text: str) -> str:
+    """`text` without accents and ligatures, as far as Unicode decomposes it: `café` to `cafe`; letters such as ø and ß by table."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
+
+
+_PLAIN = str.maketrans(
+    {"ø": "o", "Ø": "O", "ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ð": "th", "Ð": "Th", "þ": "th", "Þ": "Th",
+     "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i", "ħ": "h", "Ħ": "H", "ŋ": "ng", "Ŋ": "Ng", "’": "'", "‘": "'", "ʼ": "'"}
+)  # fmt: skip
+
+
+def spell(text: str, names: Mapping[str, str]) -> str:
+    """Letter names joined as misaki joins them (G2P.get_NNP): secondary stress but on the last; "" when no character has a name.
+
+    `names`: upper-case letter or digit to its phonemes. Characters without a name are skipped; the caller counts them.
+    """
+    known = [names[character] for character in fold(text).upper() if character in names]
+    groups = [known[start : start + GROUP] for start in range(0, len(known), GROUP)]
+    return " ".join(_joined(group) for group in groups)
+
+
+def _joined(letters: list[str]) -> str:
+    *before, last = ("".join(restress(name, 0) for name in letters)).rsplit(SECONDARY, 1)
+    return PRIMARY.join([*before, last])

@@ -1,72 +1,153 @@
-"""The neural model in NumPy: the same arithmetic as g2p/model.py, without PyTorch's start and memory.
+"""The neural model in PyTorch, to train and to export: letters to sounds in one pass, by CTC over two frames a letter, no recurrence.
 
-    run = numpy_run(*load_arrays())
-    run(ids)        # ids [B, S] int32 -> logits [B, S, 2 * sounds] float32
+    model = load_model()     # the bundled weights
+    logits = model(ids)      # ids [B, S] int32, 0 is padding -> [B, S, 2 * sounds]: both frames of a letter side by side
 
-PyTorch trains the model and exports it; what runs reads the same weights here. A test holds both to the same answers on the held-out words.
+Everything is [B, S, C] with Linear layers: the model runs on the CPU, where a product of [B S, C] is what the hardware is built for. Heads,
+frames and taps are split with literal sizes, so the exported graph has no shape arithmetic. The mask comes from the ids: padding changes
+nothing. Sources: Graves et al. 2006 (CTC); Nozaki and Komatsu, arXiv 2104.02724 (self-conditioning: the second half of the network reads
+what the first half would have answered); Ren et al., arXiv 1905.09263 (a convolution as the first of the two layers after attention).
 """
 
+import dataclasses
+import hashlib
 import math
-from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from g2p.alphabet import FRAMES, PADDING
-from g2p.sizes import EXCLUDED, Config
-
-Arrays = Mapping[str, np.ndarray]
-EPSILON = np.float32(1e-5)  # of the layer normalization
-
-
-def numpy_run(arrays: Arrays, config: Config) -> Callable[[np.ndarray], np.ndarray]:
-    """The function NeuralG2P reads with. Raises KeyError for arrays that are not the model's."""
-    network = Network(arrays, config)
-    network(np.ones((1, 1), dtype=np.int32))  # an array that is missing is told now
-    return network
+from kokoro_ane.core.staging import staged, write_json
+from kokoro_ane.g2p.alphabet import FRAMES, PADDING, SYMBOL_COUNT
+from kokoro_ane.g2p.neural import EXCLUDED, LARGEST, SCALE, WEIGHTS, Config, Run, load_arrays, other_than_described
 
 
-class Network:
-    """One responsibility: logits of ids. `arrays` holds the parameters by their names in g2p/model.py, float32."""
+class Attention(nn.Module):
+    """Self-attention over the unpadded symbols."""
 
-    def __init__(self, arrays: Arrays, config: Config) -> None:
-        self._arrays, self._config = arrays, config
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.heads, self.scale = config.heads, 1 / math.sqrt(config.width // config.heads)
+        self.query, self.key, self.value, self.out = (nn.Linear(config.width, config.width) for _ in range(4))
 
-    def __call__(self, ids: np.ndarray) -> np.ndarray:
-        """ids [B, S] -> [B, S, 2 * sounds]; what stands in the padding means nothing."""
-        inside = (ids != PADDING).astype(np.float32)  # [B, S]
-        excluded = ((inside - 1) * np.float32(EXCLUDED))[:, None]  # [B, 1, S]
-        x = self._arrays["embedding.weight"][ids]  # [B, S, C]
-        for number in range(1, self._config.blocks + 1):
-            x = self._block(f"blocks.{number - 1}", x, inside[..., None], excluded)
-            if number in self._config.answers:
-                logits = self._linear("answer", self._norm("norm", x))
-                guess = np.concatenate([softmax(frame) for frame in np.split(logits, FRAMES, axis=2)], axis=2)
-                x = x + self._linear("condition", guess)
-        return self._linear("answer", self._norm("norm", x))
+    def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
+        """x [B, S, C], excluded [B, 1, S] (0, or -EXCLUDED in the padding) -> [B, S, C]."""
+        parts = (layer(x).chunk(self.heads, dim=2) for layer in (self.query, self.key, self.value))
+        mixed = [self._head(query, key, value, excluded) for query, key, value in zip(*parts, strict=True)]
+        return self.out(torch.cat(mixed, dim=2))  # heads of [B, S, C / heads] -> [B, S, C]
 
-    def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self._arrays[f"{name}.weight"].T + self._arrays[f"{name}.bias"]
-
-    def _norm(self, name: str, x: np.ndarray) -> np.ndarray:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        variance = (centred * centred).mean(axis=-1, keepdims=True)
-        return centred / np.sqrt(variance + EPSILON) * self._arrays[f"{name}.weight"] + self._arrays[f"{name}.bias"]
-
-    def _block(self, name: str, x: np.ndarray, inside: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-        x = x + self._attention(f"{name}.attention", self._norm(f"{name}.norms.0", x), excluded)
-        near = np.pad(self._norm(f"{name}.norms.1", x) * inside, ((0, 0), (1, 1), (0, 0)))  # [B, S + 2, C]
-        taps = np.concatenate([near[:, :-2], near[:, 1:-1], near[:, 2:]], axis=2)  # [B, S, 3C]
-        return x + self._linear(f"{name}.narrow", np.maximum(self._linear(f"{name}.taps", taps), 0))
-
-    def _attention(self, name: str, x: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-        heads = self._config.heads
-        scale = np.float32(1 / math.sqrt(self._config.width // heads))
-        parts = (np.split(self._linear(f"{name}.{part}", x), heads, axis=2) for part in ("query", "key", "value"))
-        mixed = [softmax(query @ key.transpose(0, 2, 1) * scale + excluded) @ value for query, key, value in zip(*parts, strict=True)]
-        return self._linear(f"{name}.out", np.concatenate(mixed, axis=2))  # heads of [B, S, C / heads] -> [B, S, C]
+    def _head(self, query: Tensor, key: Tensor, value: Tensor, excluded: Tensor) -> Tensor:
+        scores = query @ key.transpose(1, 2) * self.scale + excluded  # [B, S, S]
+        return torch.softmax(scores, dim=2) @ value
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
-    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
+class Block(nn.Module):
+    """Attention, then a convolution over three symbols and a linear layer; each normalized before and added."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
+        self.attention = Attention(config)
+        self.taps, self.narrow = nn.Linear(3 * config.width, config.inner), nn.Linear(config.inner, config.width)
+        self.dropout = SharedDropout(config.dropout)
+
+    def forward(self, x: Tensor, inside: Tensor, excluded: Tensor) -> Tensor:
+        """[B, S, C] -> [B, S, C]."""
+        x = x + self.dropout(self.attention(self.norms[0](x), excluded))
+        padded = F.pad(self.norms[1](x) * inside, (0, 0, 1, 1))  # [B, S + 2, C]
+        near = torch.cat([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], dim=2)  # [B, S, 3C]
+        return x + self.dropout(self.narrow(F.relu(self.taps(near))))
+
+
+class SharedDropout(nn.Module):
+    """Dropout of whole channels of a word: one random number for all its symbols."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, S, C] -> [B, S, C]; unchanged out of training."""
+        if not self.training or not self.rate:
+            return x
+        kept = torch.rand(x.shape[0], 1, x.shape[2]) >= self.rate
+        return x * (kept / (1 - self.rate)).to(x.dtype)
+
+
+class LetterToSound(nn.Module):
+    """Responsibilities: 1. letters to features; 2. logits, and the same midway, fed back and for training."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config, width, answers = config, config.width, FRAMES * config.sounds
+        self.embedding = nn.Embedding(SYMBOL_COUNT, width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        self.norm = nn.LayerNorm(width)
+        self.answer, self.condition = nn.Linear(width, answers), nn.Linear(answers, width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids [B, S] -> logits [B, S, 2 * sounds]; what stands in the padding means nothing."""
+        return self.stages(ids)[-1]
+
+    def stages(self, ids: Tensor) -> list[Tensor]:
+        """Logits after the blocks of `answers` and after the last, [B, S, 2 * sounds] each."""
+        inside = (ids != PADDING).to(self.norm.weight.dtype)  # [B, S]
+        excluded = ((inside - 1) * EXCLUDED).unsqueeze(1)  # [B, 1, S]
+        x, inside, found = self.embedding(ids), inside.unsqueeze(2), []  # [B, S, C], [B, S, 1]
+        for number, block in enumerate(self.blocks, start=1):
+            x = block(x, inside, excluded)
+            if number in self.config.answers:
+                found.append(self.answer(self.norm(x)))
+                guess = torch.cat([torch.softmax(frame, dim=2) for frame in found[-1].chunk(FRAMES, dim=2)], dim=2)
+                x = x + self.condition(guess)
+        return [*found, self.answer(self.norm(x))]
+
+
+def frames_of(logits: Tensor) -> Tensor:
+    """The two frames of every letter one after the other: [B, S, 2 * sounds] -> [B, 2S, sounds]."""
+    batch, symbols, both = logits.shape
+    return logits.reshape(batch, FRAMES * symbols, both // FRAMES)  # [B, 2S, sounds]
+
+
+def torch_run(model: LetterToSound) -> Run:
+    """ids [B, S] -> logits [B, S, 2 * sounds] by PyTorch."""
+
+    def run(ids: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return model(torch.from_numpy(ids)).numpy()
+
+    return run
+
+
+def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix [out, in] as int8 [out, in] and float32 scales [out, 1]: the largest magnitude of a row becomes 127."""
+    scale = (np.abs(matrix).max(axis=1, keepdims=True) / LARGEST).astype(np.float32)
+    scale[scale == 0] = 1
+    return np.rint(matrix / scale).astype(np.int8), scale
+
+
+def save_weights(model: LetterToSound, path: Path, training: dict[str, Any]) -> None:
+    """Write the parameters as `path` (.npz), matrices in 8 bits, and beside it a .json with their SHA-256, the sizes and `training`."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, parameter in model.state_dict().items():
+        arrays[name] = parameter.detach().numpy().astype(np.float32)
+        if parameter.dim() == 2 and name != "embedding.weight":
+            arrays[name], arrays[name + SCALE] = quantized(arrays[name])
+    with staged(path) as aside, aside.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    write_json(path.with_suffix(".json"), {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training})
+
+
+def load_model(path: Path | None = None) -> LetterToSound:
+    """The PyTorch model in float32, ready to answer. Raises InputError as `load_arrays` does."""
+    arrays, config = load_arrays(path)
+    try:
+        model = LetterToSound(config).eval()
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise other_than_described(path or WEIGHTS, problem) from None
+    return model.requires_grad_(False)

@@ -1,25 +1,26 @@
 """Inline overrides as misaki's users write them, taken out of the text before it is normalized, and offsets mapped back.
 
     marked = extract("[Kokoro](/kˈOkəɹO/) is [not](2) slow.")
-    marked.text                   # "\\ue000 is not slow."
+    marked.text                   # "\ue000 is not slow."
     marked.original(0, 1)         # (1, 7): the word inside the brackets
 
-    [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/symbols.py
+    [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
     [1,001](#&#)         number flags     [text](anything else)   a link: the text is said, the target is not
     [FBI](characters)    letter by letter     [2026](digits)   digit by digit     [pause 300ms], [pause 1.5s]   silence
 
-Number flags: g2p/flags.py.
+Number flags: g2p/overrides.py.
 What does not parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 """
 
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from g2p.alphabet import to_kokoro
-from g2p.symbols import unknown_symbol
+from kokoro_ane.g2p.alphabet import to_kokoro, unknown_symbol
+from kokoro_ane.g2p.normalize.number_words import ONES, SCALES, TENS
+from kokoro_ane.g2p.result import Kind, Token
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
@@ -169,3 +170,42 @@ class _Work:
 def _phonemes(target: str) -> str | None:
     """What stands between slashes, or None for another kind of target."""
     return to_kokoro(target[1:].rstrip("/").strip()) if len(target) > 1 and target[0] == target[-1] == "/" else None
+
+
+_SMALL = frozenset((*ONES[1:], *TENS[2:]))
+_SCALES = frozenset(("hundred", *SCALES[1:]))
+REDUCED_AND = "ən"
+
+
+def with_flags(tokens: Sequence[Token], overrides: Sequence[Override]) -> tuple[Token, ...]:
+    """`tokens` with the flags of each override applied to the number words of its span."""
+    for override in overrides:
+        if override.flags:
+            inside = [token for token in tokens if override.start <= token.start < override.end]
+            if inside:
+                first = tokens.index(inside[0])
+                tokens = (*tokens[:first], *_flagged(inside, override.flags), *tokens[first + len(inside) :])
+    return tuple(tokens)
+
+
+def _flagged(tokens: list[Token], flags: str) -> list[Token]:
+    if "a" in flags and len(tokens) > 1 and tokens[0].text == "one" and tokens[1].text in _SCALES:
+        tokens = [replace(tokens[0], text="a"), *tokens[1:]]
+    place = _and_place(tokens) if "&" in flags or "n" in flags else None
+    if place is None:
+        return tokens
+    kind: Kind = "word" if "&" in flags else "override"
+    before = tokens[place - 1]
+    return [
+        *tokens[: place - 1],
+        replace(before, space=kind == "word"),
+        replace(before, text="and", kind=kind, space=True),
+        *tokens[place:],
+    ]
+
+
+def _and_place(tokens: list[Token]) -> int | None:
+    """Where "and" belongs: behind the last hundred, thousand ... when one or two words below a hundred end the number."""
+    scales = [place for place, token in enumerate(tokens) if token.text in _SCALES]
+    tail = tokens[scales[-1] + 1 :] if scales else []
+    return scales[-1] + 1 if 0 < len(tail) <= 2 and all(token.text in _SMALL for token in tail) else None

@@ -1,6 +1,5 @@
 """Text to Kokoro phonemes: the whole path, one sentence at a time.
 
-    from g2p import phonemize
     result = phonemize("The apple costs $3.")
     result.phonemes, [(word.text, word.source) for word in result.words]
 
@@ -10,28 +9,31 @@
     phonemes, tokens = g2p("As misaki's users call it.")
 
 Stages are handed in, so each can be replaced or left out: normalizer, lexicon, heteronyms (None: the default sense), neural (None: unknown
-words are spelled). Every spoken word is one Word; the words of `2026` share its offsets.
+words are spelled). The trained ones are loaded at the first word that needs them. Every spoken word is one Word; the words of `2026` share
+its offsets.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from core.contract import MAX_PHONEMES
-from core.errors import InputError
-from g2p.chunks import joined, word_groups
-from g2p.dialects import dialect_of
-from g2p.lexicon import Lexicon
-from g2p.overrides import Phrases, extract
-from g2p.reading import Neural, Reader
-from g2p.result import US, Language, Normalized, Result, Word
-from g2p.sentence import Heteronyms, Sentence, SentenceReader
-from g2p.stream import segments
-from g2p.symbols import unknown_symbol
-from g2p.tokens import SpokenToken, tag_of_mark, tokens_of
+from kokoro_ane.core.contract import MAX_PHONEMES
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p.alphabet import dialect_of, unknown_symbol
+from kokoro_ane.g2p.chunks import chunks, joined, segments
+from kokoro_ane.g2p.lexicon import Lexicon
+from kokoro_ane.g2p.overrides import Phrases, extract
+from kokoro_ane.g2p.reading import Neural, Reader
+from kokoro_ane.g2p.result import US, Dialect, Guess, Language, Normalized, Result, Source, SpokenToken, Word, tag_of_mark, tokens_of
+from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
+
+if TYPE_CHECKING:
+    from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
+    from kokoro_ane.g2p.neural import NeuralG2P
+
 
 UserWords = Path | str | Mapping[str, str] | None
 Fallback = Callable[[str], str | None]  # a word, its phonemes
@@ -46,9 +48,71 @@ class Prepared(Protocol):
 
 
 class ReadsSentences(Protocol):
-    """What gives the words of a sentence, and counts characters without a sound: g2p/sentence.py, g2p/languages/reader.py."""
+    """What gives the words of a sentence, and counts characters without a sound: g2p/sentence.py, g2p/languages/language_normalizer.py."""
 
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
+
+
+CLOSED = {"M": "MD", "D": "DT", "S": "PRP$", "P": "PRP", "O": "PRP", "I": "IN", "T": "TO", "C": "CC", "W": "WP", "0": "CD", "X": "EX"}
+
+
+class LateNeural:
+    """The bundled neural model (g2p/neural.py)."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    @cached_property
+    def model(self) -> "NeuralG2P":
+        """Loaded once. Raises InputError when the weights are missing or damaged."""
+        from kokoro_ane.g2p.neural import NeuralG2P
+
+        return NeuralG2P.load(dialect=self.dialect)
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        """One guess a word; an empty one means: spell it."""
+        return self.model.predict(words)
+
+
+class FallbackNeural:
+    """A user's own reader of unknown words in the neural model's place. Raises InputError for symbols outside Kokoro's vocabulary."""
+
+    source: Source = "fallback"
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self._read = read
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        """One guess a word; what the reader has no answer for is spelled."""
+        return [self._checked(word, self._read(word)) for word in words]
+
+    def _checked(self, word: str, phonemes: str | None) -> Guess:
+        symbol = unknown_symbol(phonemes or "")
+        if symbol is not None:
+            raise InputError(f"the fallback says {word!r} as {phonemes!r}: {symbol!r} is not in Kokoro's vocabulary")
+        return Guess(phonemes or "", 1.0 if phonemes else 0.0)
+
+
+class LateHeteronyms:
+    """The bundled tagger and its choice (g2p/heteronyms.py)."""
+
+    @cached_property
+    def chooser(self) -> "TaggedHeteronyms":
+        """Loaded once. Raises InputError when the tagger is missing or damaged."""
+        from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
+
+        return TaggedHeteronyms.load()
+
+    def tag(self, words: Sequence[str], index: int) -> str:
+        """A Penn tag of `words[index]`: of a closed class by the word, of the others the tagger's likeliest."""
+        tagger = self.chooser.tagger
+        closed = CLOSED.get(tagger.classes(words[index])[:1])
+        name = words[index][:1].isupper() and index > 0 and not words[index].isupper()
+        return closed or ("NNP" if name else tagger.tag(words, index).upper())
+
+    def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str:
+        """One of `keys` for `words[index]`."""
+        return self.chooser.choose(words, index, keys)
 
 
 class G2P:
@@ -88,13 +152,12 @@ class G2P:
         stands for a word that would be spelled for want of anything better. Both are for English: Spanish and Italian are read by rule.
         Raises InputError for a bad one of these.
         """
-        from g2p.lexicon_user import user_lexicon
-        from g2p.normalize import normalize
-        from g2p.stages import FallbackNeural, LateHeteronyms, LateNeural
+        from kokoro_ane.g2p.lexicon import user_lexicon
+        from kokoro_ane.g2p.normalize import normalize
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind == "es" or kind == "it":
-            from g2p.languages.stages import rule_stages
+            from kokoro_ane.g2p.languages.language_normalizer import rule_stages
 
             if fallback is not None or unk is not None:
                 raise InputError(f"{kind} is read by rule and leaves no word unknown: fallback and unk are for English")
@@ -148,7 +211,7 @@ class G2P:
             if result.words and len(result.phonemes) <= limit:
                 yield replace(result, dropped=dict(waiting))
             elif result.words:
-                yield from _cut(result, offset, limit, dict(waiting))
+                yield from chunks(replace(result, dropped=dict(waiting)), limit, offset)
             elif keep_empty:
                 yield Result(result.text, "", (), dict(waiting))
             else:
@@ -180,13 +243,6 @@ class G2P:
 
 def _kind(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {value!r}"[:60]
-
-
-def _cut(result: Result, offset: int, limit: int, dropped: Mapping[str, int]) -> Iterator[Result]:
-    """A sentence that stands at `offset` in pieces of at most `limit` phonemes."""
-    for words in word_groups(result.words, limit):
-        yield Result(result.text[words[0].start - offset : words[-1].end - offset], joined(words), words, dropped)
-        dropped = {}
 
 
 @cache

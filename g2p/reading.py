@@ -10,30 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from g2p.alphabet import MAX_LETTERS, PRIMARY, readable
-from g2p.context import weak_parts
-from g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
-from g2p.morphology import is_clitic, with_clitic, with_s
-from g2p.result import GB, Guess, Source
-from g2p.spell import fold, spell
-from g2p.symbols import VOWELS, restress, unknown_symbol, weight
+from kokoro_ane.g2p.alphabet import MAX_LETTERS, PRIMARY, VOWELS, readable, restress, unknown_symbol, weight
+from kokoro_ane.g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
+from kokoro_ane.g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
+from kokoro_ane.g2p.result import GB, Guess, Source
+from kokoro_ane.g2p.weak_forms import weak_parts
 
 CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
 ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
 PREFIX_SOUNDS = {"re": "ɹˌi", "de": "dˌi"}
 REMEMBERED = 50_000  # readings kept
 _LETTERS_ENDING = re.compile(r"(?<=[A-Z0-9])'?s'?$")
-_ORDER: tuple[Source, ...] = (
-    "spelled",
-    "fallback",
-    "neural",
-    "silver",
-    "cmudict",
-    "morphology",
-    "ours",
-    "gold",
-    "user",
-)  # a compound is as good as its worst part
+# A compound is as good as its worst part.
+_ORDER: tuple[Source, ...] = ("spelled", "fallback", "neural", "silver", "cmudict", "morphology", "ours", "gold", "user")
 
 
 class Neural(Protocol):

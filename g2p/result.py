@@ -5,9 +5,11 @@
 Every offset counts characters of the text the user gave, half-open: `text[word.start:word.end] == word.text`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from kokoro_ane.core.errors import InputError
 
 Dialect = Literal["us", "gb"]
 Language = Literal["us", "gb", "es", "it"]  # es, it: g2p/languages
@@ -69,9 +71,62 @@ class Word:
 
 @dataclass(frozen=True)
 class Result:
-    """Phonemes in Kokoro's vocabulary, ready for `encoder.vocab.input_ids`, the words they came from, and what was dropped."""
+    """Phonemes in Kokoro's vocabulary, ready for `encoder.encoder_steps.input_ids`, the words they came from, and what was dropped."""
 
     text: str
     phonemes: str
     words: tuple[Word, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SpokenToken:
+    """One written word or mark. `start_ts`, `end_ts`: seconds, None before synthesis; `start`, `end`: characters of the text."""
+
+    text: str
+    tag: str
+    phonemes: str
+    whitespace: str
+    confidence: float
+    source: Source
+    start: int
+    end: int
+    pause_s: float = 0.0
+    start_ts: float | None = None
+    end_ts: float | None = None
+
+
+MARK_TAGS = {",": ",", ";": ":", ":": ":", "—": ":", "…": ":", "(": "-LRB-", ")": "-RRB-", "“": "``", "”": "''", '"': "''"}
+
+
+def tokens_of(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
+    """The words of a result with a Penn tag each."""
+    return [
+        SpokenToken(
+            word.text, tag, word.phonemes, " " if word.space else "", word.confidence, word.source, word.start, word.end, word.pause_s
+        )
+        for word, tag in zip(result.words, tags, strict=True)
+    ]
+
+
+def tag_of_mark(text: str) -> str:
+    """misaki's tag of a punctuation mark."""
+    return MARK_TAGS.get(text, ".")
+
+
+def timed(tokens: Sequence[SpokenToken], frames: Sequence[float], seconds_per_frame: float) -> list[SpokenToken]:
+    """`tokens` with their times. `frames`: durations of the pad, of every symbol of the joined phonemes (spaces too), of the pad: [n + 2].
+
+    A space belongs to no word. Raises InputError when the counts do not fit.
+    """
+    symbols = sum(len(token.phonemes) + len(token.whitespace) for token in tokens)
+    symbols -= len(tokens[-1].whitespace) if tokens else 0
+    if len(frames) != symbols + 2:
+        raise InputError(f"{len(frames)} durations for {symbols} phoneme symbols: wanted {symbols + 2}, a pad at either end")
+    found, place, now = [], 1, float(frames[0]) if frames else 0.0
+    for token in tokens:
+        spoken = sum(frames[place : place + len(token.phonemes)])
+        gap = sum(frames[place + len(token.phonemes) : place + len(token.phonemes) + len(token.whitespace)])
+        found.append(replace(token, start_ts=now * seconds_per_frame, end_ts=(now + spoken) * seconds_per_frame))
+        now, place = now + spoken + gap, place + len(token.phonemes) + len(token.whitespace)
+    return found

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from g2p.context import END, LOUD, WEAK, Ahead, is_article, is_loud, is_shouted, sense, used_to, weak_form
-from g2p.flags import REDUCED_AND, with_flags
-from g2p.lexicon import DEFAULT
-from g2p.morphology import with_clitic
-from g2p.overrides import Marked, Override
-from g2p.reading import Reader, Reading, starts_with_vowel
-from g2p.result import Normalized, Source, Token, Word
-from g2p.symbols import KNOWN, PAUSES, restress
+from kokoro_ane.g2p.alphabet import KNOWN, PAUSES, restress
+from kokoro_ane.g2p.lexicon import DEFAULT
+from kokoro_ane.g2p.morphology import with_clitic
+from kokoro_ane.g2p.overrides import REDUCED_AND, Marked, Override, with_flags
+from kokoro_ane.g2p.reading import Reader, Reading, starts_with_vowel
+from kokoro_ane.g2p.result import Normalized, Source, Token, Word
+from kokoro_ane.g2p.weak_forms import END, LOUD, WEAK, Ahead, is_article, is_loud, is_shouted, sense, used_to, weak_form
 
 DECIMAL_POINT = "pYnt"  # misaki says the point of 3.1 without stress, and the voice was trained on it
 

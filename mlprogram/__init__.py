@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mlprogram.dtypes import PRECISIONS
     from mlprogram.errors import NonFiniteInput, ProgramError
     from mlprogram.interface import TensorSpec
     from mlprogram.mlmodel import MLModel, MLState
-    from mlprogram.precision import PRECISIONS
     from mlprogram.program import Program
 
 __all__ = ["PRECISIONS", "MLModel", "MLState", "NonFiniteInput", "Program", "ProgramError", "TensorSpec"]
@@ -20,9 +20,13 @@ __all__ = ["PRECISIONS", "MLModel", "MLState", "NonFiniteInput", "Program", "Pro
 
 def __getattr__(name: str) -> Any:
     """Import on first use: `python -m mlprogram --help` must not wait for torch and coremltools."""
-    errors = ("NonFiniteInput", "ProgramError")
-    models = ("MLModel", "MLState")
-    homes = {"errors": errors, "interface": ("TensorSpec",), "mlmodel": models, "precision": ("PRECISIONS",), "program": ("Program",)}
+    homes = {
+        "dtypes": ("PRECISIONS",),
+        "errors": ("NonFiniteInput", "ProgramError"),
+        "interface": ("TensorSpec",),
+        "mlmodel": ("MLModel", "MLState"),
+        "program": ("Program",),
+    }
     for module, names in homes.items():
         if name in names:
             return getattr(import_module(f"mlprogram.{module}"), name)

@@ -14,22 +14,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from mlprogram.errors import ProgramError, one_line
+from mlprogram.errors import EXIT_BAD_INPUT, exit_code
+from mlprogram.examine import shape_argument
 from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
-
-EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
-
-
-def shape_argument(text: str) -> tuple[str, tuple[int, ...]]:
-    """'features=1,3157,1,81' -> ('features', (1, 3157, 1, 81))."""
-    name, _, numbers = text.partition("=")
-    try:
-        shape = tuple(int(part) for part in numbers.split(","))
-    except ValueError:
-        shape = ()
-    if not name or not shape or min(shape) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=n,n,... with sizes of at least 1, such as features=1,3157,1,81")
-    return name, shape
 
 
 def count_argument(text: str) -> int:
@@ -79,7 +66,10 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
     try:
         with interruptible(last=argv is None):
-            return _code_of(argv)
+            try:
+                return exit_code(lambda: _run(argv))
+            except KeyboardInterrupt:
+                return _interrupted()
     except KeyboardInterrupt:
         return _interrupted()
 
@@ -89,22 +79,12 @@ def _interrupted() -> int:
     return EXIT_BAD_INPUT
 
 
-def _code_of(argv: list[str] | None) -> int:
-    try:
-        arguments = build_parser().parse_args(argv)
-        with temporary_files_apart():
-            code = import_module(f"mlprogram.examine.{arguments.verb if arguments.verb != 'rules' else 'rules_page'}").run(arguments)
-            interrupted_before()
-            return code
-    except ProgramError as problem:
-        print(f"error: {one_line(str(problem))}", file=sys.stderr)
-    except OSError as problem:
-        print("error: " + one_line(f"cannot use {problem.filename or 'a file'}: {problem.strerror}"), file=sys.stderr)
-    except MemoryError:
-        print("error: there is not enough memory for this input", file=sys.stderr)
-    except KeyboardInterrupt:
-        return _interrupted()
-    return EXIT_BAD_INPUT
+def _run(argv: list[str] | None) -> int:
+    arguments = build_parser().parse_args(argv)
+    with temporary_files_apart():
+        code = import_module(f"mlprogram.examine.{arguments.verb}").run(arguments)
+        interrupted_before()
+        return code
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mlprogram.dtypes import FeatureTypes_pb2, MIL_pb2, Model_pb2
 from mlprogram.errors import ProgramError
 from mlprogram.files import parse_json, read_json, read_text
 from mlprogram.miltext import parse_program
-from mlprogram.protos import FeatureTypes_pb2, MIL_pb2, Model_pb2
 
 _ARRAY, _IMAGE = FeatureTypes_pb2.ArrayFeatureType, FeatureTypes_pb2.ImageFeatureType
 _OLDEST = 6  # first specification with ML programs (iOS 15)

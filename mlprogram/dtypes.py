@@ -1,14 +1,25 @@
-"""Element types of an ML program: their names, and how NumPy and PyTorch hold them here.
+"""Element types of an ML program, what a precision makes of them, and coremltools' protobuf classes, imported without its banner.
 
-    from mlprogram.dtypes import dtype_of
+    from mlprogram.dtypes import BY_NAME, MIL_pb2, dtype_of, precision_named
     dtype_of(10).name, dtype_of(10).torch  # ('fp16', torch.float16)
+    precision_named("declared").working(BY_NAME["fp16"])  # torch.float16
 
 Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the next wider signed type, because PyTorch
 has next to no arithmetic for them.
+
+| precision | fp16 tensors | arithmetic |
+| --- | --- | --- |
+| declared | stored as fp16, so rounded after every operation | fp32 inside an operation, one rounding at its end |
+| exact | fp32 | fp32 |
+| exact64 | fp64 (fp32 tensors too) | fp64 |
+| declared64, core_ai64 | as declared | as declared and core_ai, but sums of products in fp64 |
+| ane_numerics, core_ai | as declared | as mlprogram/numerics.py models the Neural Engine, and Apple's Core AI runtime on a CPU |
 """
 
 from __future__ import annotations
 
+import logging
+import warnings
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,6 +27,21 @@ import numpy as np
 import torch
 
 from mlprogram.errors import ProgramError
+
+# on import coremltools warns of missing macOS libraries, which do not concern the protobuf classes
+_LOGGER = logging.getLogger("coremltools")
+_LEVEL = _LOGGER.level
+_LOGGER.setLevel(logging.ERROR)
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import coremltools  # noqa: F401  # for the rest of the package, as the next
+        from coremltools.proto import FeatureTypes_pb2, MIL_pb2, Model_pb2  # noqa: F401  # for the rest of the package
+finally:
+    _LOGGER.setLevel(_LEVEL)
+
+MODELS = ("declared64", "ane_numerics", "core_ai", "core_ai64")
+PRECISIONS = ("declared", "exact", "exact64", *MODELS)
 
 
 @dataclass(frozen=True)
@@ -70,3 +96,23 @@ def dtype_of(number: int) -> DType:
 def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
     """A NumPy array of a declared type as the tensor that holds it here (own memory)."""
     return torch.from_numpy(np.array(array, dtype=np.dtype(str(dtype.torch).removeprefix("torch."))))
+
+
+@dataclass(frozen=True)
+class Precision:
+    """One precision: `wide` replaces every declared float type if set; `model` names kernels for fp16 results (KERNELS_OF in plan.py)."""
+
+    name: str
+    wide: torch.dtype | None
+    model: str | None
+
+    def working(self, dtype: DType) -> torch.dtype:
+        """The PyTorch type that holds a value of a declared type."""
+        return self.wide if dtype.is_float and self.wide is not None else dtype.torch  # type: ignore[return-value]  # None for a string: plan.Output
+
+
+def precision_named(name: str) -> Precision:
+    """The precision of a name in PRECISIONS. Raises ProgramError for another name."""
+    if name not in PRECISIONS:
+        raise ProgramError(f"precision '{name}' is unknown; one of {', '.join(PRECISIONS)}")
+    return Precision(name, {"exact": torch.float32, "exact64": torch.float64}.get(name), name if name in MODELS else None)

@@ -1,4 +1,4 @@
-"""Run a plan: the loop over steps, control flow and states, and errors that say where they happened.
+"""Run a plan: the loop over steps, values rounded and held against their shapes, control flow and states, errors that say where.
 
 run_block(plan.body, environment, Run(hook=None, generator=None, states={}))
 """
@@ -12,11 +12,38 @@ from typing import Any
 import torch
 
 from mlprogram.errors import ProgramError
-from mlprogram.loop_code import kind_of
-from mlprogram.steps import BlockPlan, Output, Step
-from mlprogram.values import finish, to_host, widen
+from mlprogram.plan import BlockPlan, Output, Step
 
 Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
+
+
+def to_host(value: Any) -> Any:
+    """A tensor as Python numbers; anything else as it is."""
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def widen(value: Any, dtype: torch.dtype | None) -> Any:
+    """An fp16 tensor in a wider type, if one is given; anything else as it is."""
+    if dtype is not None and isinstance(value, torch.Tensor) and value.dtype == torch.float16:
+        return value.to(dtype)
+    return value
+
+
+def finish(step: Step, output: Output, value: Any) -> Any:
+    """Round a result to its declared type, and hold it against its declared shape. Raises ProgramError for another shape."""
+    if value.dtype is output.dtype and value.shape == output.fixed:
+        return value
+    if value.dtype != output.dtype:
+        value = value.to(output.dtype)
+    declared = output.shape
+    if declared is None:
+        return value
+    if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
+        raise ProgramError(
+            f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
+            f"{['any' if n is None else n for n in declared]} for '{output.name}'"
+        )
+    return value
 
 
 @dataclass(frozen=True)
@@ -118,21 +145,12 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
 
 
 def _loop(step: Step, values: list[Any], env: list[Any], run: Run) -> tuple:
-    """Step by step until a step has changed no type and no shape; then the loop's own function, if it has one and nobody watches."""
     condition, body = step.blocks
-    code, kinds = (step.loop if run.hook is None else None), None
     while True:
         _bind(condition, values, env)
         run_block(condition, env, run)
         if not bool(env[condition.outputs[0]]):
             return tuple(values)
-        before, kinds = kinds, [kind_of(v) for v in values] if code is not None else None
-        if code is not None and before == kinds:
-            done, values = code(env, values)
-            if done:
-                return tuple(values)
-            code = None  # step by step from where it stopped: an error comes again, and with its place
-            continue
         _bind(body, values, env)
         run_block(body, env, run)
         values = [env[s] for s in body.outputs]

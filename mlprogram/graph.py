@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mlprogram.dtypes import DType, dtype_of
+from mlprogram.dtypes import DType, MIL_pb2, dtype_of
 from mlprogram.errors import ProgramError
 from mlprogram.package import Package
-from mlprogram.protos import MIL_pb2
 
 
 @dataclass(frozen=True)

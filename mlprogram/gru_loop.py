@@ -4,7 +4,7 @@
     GruLoop(...).run(env)
 
 What is recognized is the whole body, operation by operation, casts and index arithmetic included; a loop that differs anywhere runs step by
-step as before. In fp16 every operation of a step is rounded as the program declares it; only the product with the inputs, which hangs on no
+step. In fp16 every operation of a step is rounded as the program declares it; only the product with the inputs, which hangs on no
 step before, is computed for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel runs.
 """
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlprogram.dtypes import FeatureTypes_pb2, Model_pb2, coremltools
 from mlprogram.errors import ProgramError
-from mlprogram.features import feature_value, program_value
+from mlprogram.interface import feature_value, program_value
 from mlprogram.package import Package, open_model, open_package, stages
 from mlprogram.program import Program
-from mlprogram.protos import FeatureTypes_pb2, Model_pb2, coremltools
 
 
 class MLState:

@@ -1,9 +1,9 @@
-"""The operations mlprogram executes, from the code: their names in docs/mlprogram_ops.md, what each computes on standard output.
+"""The operations mlprogram executes, from the code: their names in mlprogram/OPERATIONS.md, what each computes on standard output.
 
-    python -m mlprogram.ops_doc            # writes docs/mlprogram_ops.md
+    python -m mlprogram.ops_doc            # writes mlprogram/OPERATIONS.md
     python -m mlprogram.ops_doc --print    # prints every operation with its result
 
-tests/test_mlprogram_docs.py holds the file against the code and refuses an operation that no test covers.
+mlprogram/tests/test_generated.py holds the file against the code and refuses an operation that no test covers.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from mlprogram.ane_numerics import ANE_KERNELS
-from mlprogram.constexpr import CONSTEXPR
+from mlprogram.constants import CONSTEXPR
 from mlprogram.files import aside
+from mlprogram.numerics import ANE_KERNELS
 from mlprogram.ops import CONTROL, FAMILIES
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "mlprogram_ops.md"
+DOCUMENT = Path(__file__).resolve().parent / "OPERATIONS.md"
 _HEAD = """# Operations that mlprogram executes
 
 Written by `python -m mlprogram.ops_doc`; do not edit. `--print` says what each computes.
 Each has a test that runs it from a package on disk.
 
 *Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once). *Widened* ones
-get fp32 copies, and their result is rounded to the declared type. \\* : mlprogram/ane_numerics.py
+get fp32 copies, and their result is rounded to the declared type. \\* : mlprogram/numerics.py
 replaces it under `precision="ane_numerics"`.
 """
 

@@ -1,7 +1,7 @@
 """Turn a function into steps that run fast: constants resolved, attributes bound, last uses known. Nothing is executed here.
 
     plan = build_plan(function, Constants(package), precision_named("declared"))
-    len(plan.body.steps), plan.input_slots
+    for step in plan.body.steps: step.op.op_type, step.reads, step.outputs
 
 Every value of the function, nested blocks included, gets a place (slot) in one list, the environment. A step reads slots, writes slots and
 clears the slots of values it is the last to use.
@@ -18,24 +18,72 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlprogram.ane_numerics import ANE_KERNELS
 from mlprogram.constants import Constants
-from mlprogram.core_ai_numerics import CORE_AI_KERNELS
-from mlprogram.dtypes import BY_NAME, DType, dtype_of, to_torch
+from mlprogram.dtypes import BY_NAME, DType, Precision, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.gru_loop import GATES, GruLoop, recognized
-from mlprogram.loop_code import LoopCode
+from mlprogram.numerics import ANE_KERNELS, CORE_AI_KERNELS, CORE_AI_WIDE_SUMS, WIDE_SUMS
 from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
-from mlprogram.precision import Precision
-from mlprogram.steps import BlockPlan, Output, Step
-from mlprogram.wide_sums import CORE_AI_WIDE_SUMS, WIDE_SUMS
 
 KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
     {"ane_numerics": ANE_KERNELS, "core_ai": CORE_AI_KERNELS, "core_ai64": CORE_AI_WIDE_SUMS, "declared64": WIDE_SUMS}
 )
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it must have.
+
+    `fixed` is the shape where the program knows all of it: one comparison is enough.
+    """
+
+    slot: int
+    name: str
+    dtype: torch.dtype | None
+    shape: tuple[int | None, ...] | None
+    fixed: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation ready to run.
+
+    `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed over as they are, `halves` fp16 tensors
+    turned into `widen` first, `others` the rest: several slots, and the Python values that `host` names. `call` is None for control
+    flow, whose `blocks` the executor runs, or `gru` in their place where nobody watches the steps of the loop.
+    """
+
+    op: Operation
+    call: Callable[..., Any] | None
+    reads: tuple[tuple[str, int | tuple[int, ...]], ...]
+    plain: tuple[tuple[str, int], ...]
+    halves: tuple[tuple[str, int], ...]
+    others: tuple[tuple[str, int | tuple[int, ...]], ...]
+    host: frozenset[str]
+    widen: torch.dtype | None
+    wants_generator: bool
+    outputs: tuple[Output, ...]
+    blocks: tuple[BlockPlan, ...] = ()
+    frees: tuple[int, ...] = ()
+    gru: GruLoop | None = None
+    one: Output | None = field(init=False)  # the output, if there is only one
+    direct: bool = field(init=False)  # every parameter is plain
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "one", self.outputs[0] if len(self.outputs) == 1 else None)
+        object.__setattr__(self, "direct", not (self.halves or self.others or self.wants_generator))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """A block: slots of its inputs and outputs, and its steps."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +173,8 @@ class _Planner:
             reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
             blocks = tuple(self.block(block, scope) for block in op.blocks)
             fast = op.op_type == "while_loop" and self._precision.model is None
-            gru, loop = (self._gru(op, scope), LoopCode(blocks[0], blocks[1], self.template).run) if fast else (None, None)
-            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru, loop=loop)
+            gru = self._gru(op, scope) if fast else None
+            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru)
         kernel = self._kernel(op)
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed: dict[str, Any] = {}
@@ -185,7 +233,7 @@ class _Planner:
         if op.op_type in model and any(v.dtype.name == "fp16" for v in op.outputs):
             return model[op.op_type]
         if op.op_type not in KERNELS:
-            raise ProgramError(f"unknown operation {op.where()}; docs/mlprogram_ops.md lists the ones that are known")
+            raise ProgramError(f"unknown operation {op.where()}; mlprogram/OPERATIONS.md lists the ones that are known")
         return KERNELS[op.op_type]
 
     def _outputs(self, op: Operation, scope: dict[str, int | Constant]) -> tuple[Output, ...]:

@@ -18,14 +18,13 @@ import numpy as np
 import torch
 
 from mlprogram.constants import Constants
-from mlprogram.dtypes import BY_NAME
+from mlprogram.dtypes import BY_NAME, precision_named
 from mlprogram.errors import ProgramError
 from mlprogram.execute import Hook, Run, run_block
 from mlprogram.graph import Operation, ValueType, read_function
 from mlprogram.interface import TensorSpec, check_inputs, read_interface, read_outputs
 from mlprogram.package import Package, open_package
 from mlprogram.plan import build_plan
-from mlprogram.precision import precision_named
 
 _PAIRED_SINCE = 9  # specification version (iOS 18) from which several enumerated inputs pair by index
 

@@ -65,7 +65,7 @@ def left_behind(folder: Path) -> int | None:
     """The lock of a folder whose owner was killed, now held. None: it is no such folder, its owner lives, or it was empty and is gone."""
     if folder.is_symlink() or not folder.is_dir():
         return None
-    if (folder / LOCK).is_file():
+    if (folder / LOCK).is_file() and not (folder / LOCK).lstat().st_size:  # ours is empty
         return locked(folder / LOCK)
     with suppress(OSError):
         folder.rmdir()  # empty: killed before it had a lock, or about to get one, which then takes another folder
@@ -76,7 +76,7 @@ def left_behind(folder: Path) -> int | None:
 def scratch() -> Iterator[Path]:
     """A folder for what only this process needs, where temporary files go. Raises OSError where none can be made."""
     parent, prefix = Path(tempfile.gettempdir()), _prefix()
-    if sum(_cleared(left) for left in sorted(parent.glob(f"{prefix}*"))):
+    if sum(cleared(left) for left in sorted(parent.glob(f"{prefix}*"))):
         print(f"{parent}: an earlier run was killed: its temporary files removed", file=sys.stderr)
     folder, release = claimed(parent, prefix)
     try:
@@ -179,7 +179,8 @@ def _prefix() -> str:
     return f"{SCRATCH}-{os.getuid() if hasattr(os, 'getuid') else 0}-"
 
 
-def _cleared(left: Path) -> bool:
+def cleared(left: Path) -> bool:
+    """Remove a folder of `claimed` whose owner was killed; whether it was one."""
     with suppress(OSError):
         held = left_behind(left) if left.lstat().st_uid == os.getuid() else None
         if held is not None:

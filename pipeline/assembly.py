@@ -1,8 +1,7 @@
-"""build/manifest.json: the packages, vocabulary, voices and vectors that belong together, tied by hash. Written and read here.
+"""A bundle's manifest.json: the packages, vocabulary, voices and vectors that belong together, tied by hash. Written and read here.
 
-    assembly = Assembly.of(parts, Path("build"), vectors=Path("build/vectors"))
-    assembly.save(Path("build/manifest.json"))
-    Assembly.load(Path("build/manifest.json")).verify()
+    assembly = Assembly.of(folder, parts, checkpoint.as_source, withheld=None).save(folder / "manifest.json")
+    Assembly.load(folder / "manifest.json").verify()
 
 One checkpoint for all of it: voices and vocabulary of another checkpoint, packages of another, or vectors of other packages are refused.
 """
@@ -12,37 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from core.checkpoint import Checkpoint
-from core.commands import command_for
-from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, LITERAL, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
-from core.errors import InputError
-from core.manifest import Manifest
-from core.schema import conform
-from core.staging import read_json, sha256_of, write_json
-from pipeline.runtimes import DEFAULT_RUNTIME, RUNTIMES, Request, files_of
-from pipeline.vector_files import INDEX, load_index
+from kokoro_ane.core.commands import command_for
+from kokoro_ane.core.config import not_releasable
+from kokoro_ane.core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.staging import json_of, read_json, sha256_of, write_json
+from kokoro_ane.pipeline.vector_files import INDEX, load_index
 
-FORMAT, NAME = 1, "manifest.json"
+FORMAT, NAME = 2, "manifest.json"
+VOCABULARY, VOICES, LEXICON, VECTORS = "vocabulary.json", "voices", "lexicon", "vectors"
+OURS = json_of("vocabulary", "vocoder")
 G2P_ABSENT = f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are spelled"
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What is tied together: manifests of the packages, the vocabulary's file, the voices' files."""
-
-    encoders: tuple[Path, ...]
-    vocoder: Path
-    vocabulary: Path
-    voices: tuple[Path, ...]
-    g2p: Path | None = None
-
-    @classmethod
-    def found(cls, checkpoint: Checkpoint, build: Path, method: str, form: str = LITERAL, runtime: str = DEFAULT_RUNTIME) -> "Parts":
-        """In a build folder, beside a checkpoint. InputError names the command for what is missing, or a runtime that opens no files."""
-        encoders, vocoder = files_of(runtime, Request(checkpoint, build, method, form))
-        voices = tuple(sorted(path for path in (checkpoint.folder / "voices").iterdir() if path.stem in checkpoint.voices))
-        g2p = build / f"{G2P_NAME}.json" if RUNTIMES[runtime].packages else Path()
-        return cls(encoders, vocoder, checkpoint.folder / "config.json", voices, g2p if g2p.is_file() else None)
 
 
 class File(TypedDict):
@@ -80,13 +61,33 @@ class Together(TypedDict):
 
     checkpoint: CheckpointNamed
     releasable: bool
+    withheld: str | None
     method: str
     encoder: list[PackageFile]
     vocoder: PackageFile
     g2p: dict[str, Any]
     vocabulary: File
     voices: Voices
+    lexicon: dict[str, File]
     vectors: File | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Manifests of the packages; the rest of a bundle has places of its own."""
+
+    encoders: tuple[Path, ...]
+    vocoder: Path
+    g2p: Path | None = None
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every one."""
+        return (*self.encoders, self.vocoder, *([self.g2p] if self.g2p else []))
+
+    def inside(self, folder: Path) -> "Parts":
+        """The same names in another folder."""
+        return Parts(tuple(folder / path.name for path in self.encoders), folder / self.vocoder.name, self.g2p and folder / self.g2p.name)
 
 
 @dataclass(frozen=True)
@@ -97,49 +98,53 @@ class Assembly:
     path: Path = field(default=Path(), compare=False)
 
     @classmethod
-    def of(cls, parts: Parts, root: Path, checkpoint: dict[str, str], vectors: Path | None) -> "Assembly":
-        """Describe the parts. checkpoint: name and sha256. InputError when one was made from another."""
+    def of(cls, root: Path, parts: Parts, checkpoint: dict[str, str], withheld: str | None) -> "Assembly":
+        """Describe what lies in a bundle's folder. checkpoint: name and sha256; withheld: decision_file.not_let_out.
+
+        Raises InputError: one part was made from another checkpoint.
+        """
         encoders, vocoder = [Manifest.load(path) for path in parts.encoders], Manifest.load(parts.vocoder)
         for manifest in (*encoders, vocoder):
             _same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
+        if not all(manifest.releasable for manifest in (*encoders, vocoder)):
+            withheld = not_releasable(checkpoint["name"])
+        voices = [_file(path, root) for path in sorted((root / VOICES).iterdir())]
         data = {
             "format": FORMAT,
             "checkpoint": checkpoint,
-            "releasable": all(manifest.releasable for manifest in (*encoders, vocoder)),
+            "releasable": withheld is None,
+            "withheld": withheld,
             "method": vocoder.method,
-            "form": vocoder.form,
+            "layout": vocoder.layout,
             "audio": {"rate_hz": SAMPLE_RATE_HZ, "frame_samples": FRAME_SAMPLES, "frames_per_second": FRAMES_PER_SECOND},
             "encoder": [_package(manifest, root) | _encoder_contract(manifest) for manifest in encoders],
             "vocoder": _package(vocoder, root) | {"source": vocoder.source},
             "g2p": {"absent": G2P_ABSENT} if parts.g2p is None else _g2p(Manifest.load(parts.g2p), root),
-            "vocabulary": _file(parts.vocabulary, root),
-            "voices": {
-                "shape": VOICE_SHAPE,
-                "row": f"phonemes - 1, at most {MAX_PHONEMES}",
-                "files": [_file(p, root) for p in parts.voices],
-            },
-            "vectors": None if vectors is None else _vectors(vectors, root, checkpoint, (*encoders, vocoder)),
+            "vocabulary": _file(root / VOCABULARY, root),
+            "voices": {"shape": VOICE_SHAPE, "row": f"phonemes - 1, at most {MAX_PHONEMES}", "files": voices},
+            "lexicon": {path.stem: _file(path, root) for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)},
+            "vectors": _vectors(root / VECTORS, root, checkpoint, (*encoders, vocoder)),
         }
         return cls(data, root / NAME)
 
     def save(self, path: Path) -> "Assembly":
         """Write by rename."""
-        write_json(path, self.data)
+        write_json(path, self.data, OURS)
         return Assembly(self.data, path)
 
     @classmethod
     def load(cls, path: Path) -> "Assembly":
         """InputError when it is missing or of another format."""
-        data = read_json(path, "`python -m pipeline.assemble` writes it")
+        data = read_json(path, "`kokoro-ane bundle` writes it")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise InputError(f"{path} is no assembly of format {FORMAT}: run `python -m pipeline.assemble` again")
+            raise InputError(f"{path} is no assembly of format {FORMAT}: bundle again")
         conform(data, Together, str(path))
         return cls(data, path)
 
     def verify(self) -> int:
         """Check every file and package against its hash and all packages against one checkpoint; the number of things checked."""
         root, checked = self.path.parent, 0
-        files = [self.data["vocabulary"], *self.data["voices"]["files"]]
+        files = [self.data["vocabulary"], *self.data["voices"]["files"], *self.data["lexicon"].values()]
         files += [self.data["vectors"]] if self.data["vectors"] else []
         for entry in files:
             _hashed(root / entry["file"], entry["sha256"])
@@ -161,7 +166,7 @@ class Assembly:
         manifest = Manifest.load(path)
         manifest.verify()
         if manifest.package_sha256 != entry["package_sha256"]:
-            raise InputError(f"{path} is of another package than {self.path} says: run `python -m pipeline.assemble` again")
+            raise InputError(f"{path} is of another package than {self.path} says: bundle again")
         return manifest
 
 
@@ -174,7 +179,7 @@ def _hashed(path: Path, wanted: str) -> None:
     if not path.is_file():
         raise InputError(f"{path} is missing")
     if sha256_of(path) != wanted:
-        raise InputError(f"{path} has hash {sha256_of(path)[:12]}, the assembly says {wanted[:12]}: it was changed; assemble again")
+        raise InputError(f"{path} has hash {sha256_of(path)[:12]}, the assembly says {wanted[:12]}: it was changed; bundle again")
 
 
 def _file(path: Path, root: Path) -> dict[str, Any]:
@@ -208,5 +213,5 @@ def _vectors(folder: Path, root: Path, checkpoint: dict[str, str], manifests: tu
     index = load_index(folder)
     _same(folder / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
     if index["packages"] != {manifest.path.stem: manifest.package_sha256 for manifest in manifests}:
-        raise InputError(f"{folder} was written with other packages: run `python -m pipeline.vectors --out {folder}` again")
+        raise InputError(f"{folder} was written with other packages: run `kokoro-ane vectors --out {folder}` again")
     return _file(folder / INDEX, root)

@@ -1,39 +1,33 @@
 """Build the packages of a stage: checkpoint to .mlpackage, executed and compared before it gets its name.
 
-    python -m pipeline.build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--form windowed] [--out build]
-    python -m pipeline.build encoder [--target iOS17]        # iOS 17: two packages, because functions came with iOS 18
-    python -m pipeline.build encoder --runtime onnx          # files for another runtime, float32, any length; vocoder likewise
-    python -m pipeline.build g2p [--method fp16]
+    kokoro-ane build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--layout tiled] [--out build]
+    kokoro-ane build encoder [--target iOS17]        # iOS 17: two packages, because functions came with iOS 18
+    kokoro-ane build encoder --runtime onnx          # files for another runtime, float32, any length; vocoder likewise
+    kokoro-ane build g2p [--method fp16]
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
 """
-
-if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import buckets_argument, checkpoint_argument, form_argument
-from core.contract import DEFAULT_BUCKETS, LITERAL, MAX_PHONEMES, TOKEN_BUCKETS
-from core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.commands import buckets_argument, checkpoint_argument, layout_argument
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, TOKEN_BUCKETS
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
-    from core.stage import Kind, Stage
-    from vocoder.form import Form
-    from vocoder.stage import VocoderStage
+    from kokoro_ane.core.builder import Kind, Stage
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.vocoder.layouts import Layout
+    from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 
 CORE_ML, OTHERS = "coreml", ("onnx", "executorch", "tvm")  # who runs what is built
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="pipeline.build", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.build", description=__doc__.splitlines()[0])
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE", help="g2p, encoder or vocoder")
     _vocoder_flags(stages.add_parser("vocoder", help="features to waveform, for the Neural Engine"))
     _encoder_flags(stages.add_parser("encoder", help="phonemes to features, for CPU and GPU"))
@@ -56,9 +50,9 @@ def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
     )
-    form_argument(parser)
-    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="windowed: chips to suit, m1,m2 ...; default: by name")
-    parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; windowed: rows * pitch + 2")
+    layout_argument(parser)
+    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="tiled: chips to suit, m1,m2 ...; default: by name")
+    parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; tiled: rows * pitch + 2")
     _shared_flags(parser, "iOS17")
 
 
@@ -75,17 +69,17 @@ def _encoder_flags(parser: argparse.ArgumentParser) -> None:
 
 def _g2p_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", choices=("w8", "fp16"), default="w8", help="w8: 8-bit weights in float32 arithmetic; fp16: all 16 bits")
-    parser.add_argument("--weights", type=Path, help="a .npz of g2p.training.train with its .json; default: the bundled one")
+    parser.add_argument("--weights", type=Path, help="a .npz of training.g2p_network with its .json; default: the bundled one")
     _shared_flags(parser, "iOS17")
 
 
 def check_portable(arguments: argparse.Namespace) -> None:
     """InputError for a flag that only packages have. Before seconds go into a checkpoint."""
-    given = {"--form": getattr(arguments, "form", LITERAL) != LITERAL, "--chips": getattr(arguments, "chips", None) is not None}
+    given = {"--layout": getattr(arguments, "layout", PADDED) != PADDED, "--chips": getattr(arguments, "chips", None) is not None}
     own = [flag for flag, found in given.items() if found]
     if own:
-        raise InputError(f"{own[0]} belongs to a package: files for {arguments.runtime} have one form, float32 at any length")
-    from pipeline.runtimes import check_runtime
+        raise InputError(f"{own[0]} belongs to a package: files for {arguments.runtime} have one layout, float32 at any length")
+    from kokoro_ane.runtimes.registry import check_runtime
 
     check_runtime(arguments.runtime, "fp32")
 
@@ -102,63 +96,61 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
     """The stage that the flags describe. Raises InputError."""
     if arguments.stage == "g2p":
         return _g2p_stage(arguments)
-    from core.checkpoint import open_checkpoint
-    from core.export import quiet_coremltools
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
 
     if arguments.runtime != CORE_ML:
         check_portable(arguments)
         return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
     if arguments.stage == "vocoder":
-        from vocoder.forms import form_named
+        from kokoro_ane.vocoder.layouts import layout_named
 
-        form = form_named(arguments.form, arguments.chips)  # before seconds go into a checkpoint
-        return vocoder_stage(open_checkpoint(arguments.checkpoint), form, arguments.buckets, arguments.precision, arguments.target)
+        layout = layout_named(arguments.layout, arguments.chips)  # before seconds go into a checkpoint
+        return vocoder_stage(open_checkpoint(arguments.checkpoint), layout, arguments.buckets, arguments.precision, arguments.target)
     with quiet_coremltools():
-        from encoder.functions import Buckets
-        from encoder.stage import EncoderStage
+        from kokoro_ane.encoder.encoder_stage import EncoderStage
+        from kokoro_ane.encoder.encoder_steps import Buckets
     buckets = Buckets(arguments.token_buckets, arguments.buckets)
     return EncoderStage(open_checkpoint(arguments.checkpoint), buckets, arguments.precision, arguments.target)
 
 
 def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
     """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence, as packages are."""
-    from core.portable_stage import FILES
+    from kokoro_ane.quantize.speech import check_speech, excerpt
+    from kokoro_ane.runtimes.exported import CHECKED_FRAMES, PortableEncoderStage, PortableVocoderStage
+    from kokoro_ane.runtimes.registry import module_of
 
     if stage == "encoder":
-        from encoder.portable import PortableEncoderStage
-
-        return PortableEncoderStage(checkpoint, FILES[runtime])
-    from quantize.features import check_speech, excerpt
-    from vocoder.portable import FRAMES, PortableVocoderStage
-
-    speech = check_speech(checkpoint, max(FRAMES))
-    return PortableVocoderStage(checkpoint, FILES[runtime], tuple(excerpt(speech, 0, frames) for frames in FRAMES))
+        return PortableEncoderStage(checkpoint, module_of(runtime))
+    speech = check_speech(checkpoint, max(CHECKED_FRAMES))
+    return PortableVocoderStage(checkpoint, module_of(runtime), tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES))
 
 
 def _kind(arguments: argparse.Namespace) -> "Kind | None":
     if getattr(arguments, "runtime", CORE_ML) == CORE_ML:
         return None
-    from core.portable_stage import FILES
+    from kokoro_ane.runtimes.exported import kind_of
+    from kokoro_ane.runtimes.registry import module_of
 
-    return FILES[arguments.runtime].kind
+    return kind_of(module_of(arguments.runtime))
 
 
 def vocoder_stage(
-    checkpoint: "Checkpoint", form: "Form", buckets: tuple[int, ...] | None = None, precision: str = "fp16", target: str = "iOS17"
+    checkpoint: "Checkpoint", layout: "Layout", buckets: tuple[int, ...] | None = None, precision: str = "fp16", target: str = "iOS17"
 ) -> "VocoderStage":
     """The vocoder, checked with a second of a calibration sentence in this checkpoint's voice. Raises InputError."""
-    from quantize.features import check_speech
-    from vocoder.stage import VocoderStage
+    from kokoro_ane.quantize.speech import check_speech
+    from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 
-    lengths = form.lengths(checkpoint.config, buckets)
-    return VocoderStage(checkpoint, form, lengths, precision, target, check_speech(checkpoint, form.check_frames(lengths)))
+    lengths = layout.lengths(checkpoint.config, buckets)
+    return VocoderStage(checkpoint, layout, lengths, precision, target, check_speech(checkpoint, layout.check_frames(lengths)))
 
 
 def _g2p_stage(arguments: argparse.Namespace) -> "Stage":
     if arguments.weights is not None and arguments.weights.suffix != ".npz":
-        raise InputError(f"--weights {arguments.weights}: a .npz file that `python -m g2p.training.train` wrote")
-    from g2p.stage import G2PStage
-    from g2p.weights import WEIGHTS
+        raise InputError(f"--weights {arguments.weights}: a .npz file that `python -m training.g2p_network` wrote")
+    from kokoro_ane.g2p.g2p_stage import G2PStage
+    from kokoro_ane.g2p.neural import WEIGHTS
 
     return G2PStage(arguments.weights or WEIGHTS, arguments.method, arguments.target)
 
@@ -166,11 +158,11 @@ def _g2p_stage(arguments: argparse.Namespace) -> "Stage":
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from core.output import check_output
+    from kokoro_ane.core.staging import check_output
 
     check_output(arguments.out / "x.json")  # before a checkpoint is opened
     stage = stage_of(arguments)
-    from core.build import build, print_report
+    from kokoro_ane.core.builder import build, print_report
 
     print_report(build(stage, arguments.out, _kind(arguments)))
     return EXIT_GOOD
@@ -182,6 +174,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from pipeline.build import main  # one module identity, however it was started
-
     raise SystemExit(main())

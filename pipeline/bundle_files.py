@@ -1,6 +1,6 @@
 """What a bundle holds, written aside and verified by opening it again.
 
-write_bundle(Path("build/bundle-demo-p6"), checkpoint, Path("build"), "p6", ("us",))
+write_bundle(Path("build/bundle-demo-p6"), checkpoint, Path("build"), "p6", dialects=None)
 data, checked = verify_bundle(Path("build/bundle-demo-p6"))
 """
 
@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.checkpoint import Checkpoint
-from core.contract import LITERAL
-from core.errors import CheckFailed, InputError
-from core.manifest import Manifest
-from core.output import strangers
-from core.staging import read_json, sha256_of, staged, write_json
-from core.tensor_files import read_npy
-from g2p.lists import CMUDICT
-from g2p.result import Dialect
-from pipeline.assembly import NAME, Assembly, Parts
-from pipeline.lexicon_file import write_lexicon
-from pipeline.model_card import decision_for, model_card
-from pipeline.runtimes import DEFAULT_RUNTIME, module_of, runtime_for
-from pipeline.steps import Chain
-from pipeline.vector_files import check_vectors, write_vectors
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import G2P_NAME, PADDED
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.manifest import Manifest, level_name
+from kokoro_ane.core.staging import read_json, sha256_of, staged, strangers, write_json
+from kokoro_ane.core.tensor_files import read_npy
+from kokoro_ane.g2p.result import Dialect
+from kokoro_ane.g2p.word_lists import CMUDICT
+from kokoro_ane.pipeline.assembly import LEXICON, NAME, VECTORS, VOCABULARY, VOICES, Assembly, Parts
+from kokoro_ane.pipeline.chain import Chain
+from kokoro_ane.pipeline.decision_file import decision_for, model_card, not_let_out
+from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
+from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, module_of, runtime_for
 
-SUMS, CARD, NOTICES, VOCABULARY = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md", "vocabulary.json"
+SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"
 LICENSES = Path(__file__).parent / "licenses"
 CONTENTS = [
     "| | |",
@@ -36,8 +37,8 @@ CONTENTS = [
     "| manifest.json | what belongs together, with shapes, buckets and hashes |",
     "| voices/ | style packs [510, 1, 256]: .pt of PyTorch, .bin raw little-endian float32 |",
     "| vocabulary.json | phoneme symbol to id |",
-    "| lexicon/ | word to phonemes, sorted, tab-separated |",
-    "| vectors/ | inputs and outputs of every step of the conductor |",
+    "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |",
+    "| vectors/ | inputs and outputs of every step of the chain |",
 ]
 
 
@@ -46,43 +47,51 @@ def write_bundle(
     checkpoint: Checkpoint,
     build: Path,
     method: str,
-    dialects: tuple[Dialect, ...],
-    form: str = LITERAL,
+    dialects: tuple[Dialect, ...] | None = None,
+    layout: str = PADDED,
     runtime: str = DEFAULT_RUNTIME,
 ) -> None:
-    """Everything into `folder`, which appears when it is complete. CheckFailed: a rejected level. InputError: missing or mixed parts."""
-    parts = Parts.found(checkpoint, build, method, form, runtime)
-    decision, level = decision_for(build / "release" / "decision.json", Manifest.load(parts.vocoder).package_sha256)
+    """Everything into `folder`, which appears when it is complete; lexicons of the voices' dialects where none are named.
+
+    CheckFailed: a rejected level. InputError: missing or mixed parts.
+    """
+    parts = parts_of(checkpoint, build, method, layout, runtime)
+    manifest = Manifest.load(parts.vocoder)
+    require_genuine(manifest, level_name(method, layout), checkpoint)
+    decision, level = decision_for(build / "release" / "decision.json", manifest.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled")
     with staged(folder, bundle_of_ours) as aside:
-        aside.mkdir()
-        inside = _copied(parts, aside)
+        inside = _copied(parts, aside / "packages")
         write_json(aside / VOCABULARY, checkpoint.config.vocab)
-        _write_voices(checkpoint, aside / "voices")
-        for dialect in dialects:
-            write_lexicon(aside / "lexicon" / f"{dialect}.tsv", dialect)
+        _write_voices(checkpoint, aside / VOICES)
+        for dialect in dialects or dialects_for(checkpoint.voices):
+            write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
         _write_licenses(checkpoint, aside)
-        vectors = _write_vectors(aside, checkpoint, inside)
-        made_from = checkpoint.as_source
-        g2p = aside / "packages" / parts.g2p.name if parts.g2p else None
-        placed = Parts(*inside, aside / VOCABULARY, tuple(sorted((aside / "voices").iterdir())), g2p)
-        assembly = Assembly.of(placed, aside, made_from, vectors).save(aside / NAME)
+        chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
+        write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)
+        assembly = Assembly.of(aside, inside, checkpoint.as_source, not_let_out(decision, level)).save(aside / NAME)
         (aside / CARD).write_text(model_card(assembly.data, decision, level, CONTENTS), encoding="utf-8")
         _write_sums(aside)
 
 
-def _copied(parts: Parts, folder: Path) -> tuple[tuple[Path, ...], Path]:
-    """Packages and manifests into packages/; where the encoder's and the vocoder's manifests are now."""
-    place = folder / "packages"
-    place.mkdir()
-    for path in (*parts.encoders, parts.vocoder, *([parts.g2p] if parts.g2p else [])):
+def parts_of(checkpoint: Checkpoint, build: Path, method: str, layout: str, runtime: str) -> Parts:
+    """What a bundle is made of in a build folder. InputError names the command for what is missing, or a runtime that opens no files."""
+    g2p = build / f"{G2P_NAME}.json"
+    own = RUNTIMES[runtime].packages and g2p.is_file()
+    return Parts(*files_of(runtime, Request(checkpoint, build, method, layout)), g2p if own else None)
+
+
+def _copied(parts: Parts, place: Path) -> Parts:
+    """Packages and manifests into a new folder; where the manifests are now."""
+    place.mkdir(parents=True)
+    for path in parts.all:
         manifest = Manifest.load(path)
         manifest.verify()
         copy = shutil.copytree if manifest.package_path.is_dir() else shutil.copy
         copy(manifest.package_path, place / manifest.package)
         shutil.copy(path, place / path.name)
-    return tuple(place / path.name for path in parts.encoders), place / parts.vocoder.name
+    return parts.inside(place)
 
 
 def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
@@ -93,15 +102,9 @@ def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
         (folder / f"{name}.bin").write_bytes(pack.numpy().astype("<f4").tobytes())
 
 
-def _write_vectors(folder: Path, checkpoint: Checkpoint, inside: tuple[tuple[Path, ...], Path]) -> Path:
-    chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
-    write_vectors(folder / "vectors", chain, checkpoint.as_source, packages)
-    return folder / "vectors"
-
-
-def chain_in(manifests: tuple[tuple[Path, ...], Path], vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
+def chain_in(parts: Parts, vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
     """The packages opened from where they lie by who executes them here, and their hashes by name."""
-    opened = module_of(runtime_for(Manifest.load(manifests[1]).package)).open_manifests(*manifests)
+    opened = module_of(runtime_for(Manifest.load(parts.vocoder).package)).open_manifests(parts.encoders, parts.vocoder)
     return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
@@ -119,8 +122,8 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
             shutil.copy(path, folder / "licenses" / path.name)
     lines = ["# Licences of what is inside", "", "| what | licence |", "| --- | --- |", f"| weights in packages/, voices/ | {weights} |"]
     lines += ["| packages/G2P | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
-    lines += ["| lexicon/ | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: JSON to one sorted table |"]
-    lines += ["| lexicon/us.tsv, rows of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
+    lines += ["| lexicon/ | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: as g2p reads it, one sorted table |"]
+    lines += ["| lexicon/, rows of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
     shutil.copy(CMUDICT.with_name("cmudict.LICENSE.txt"), folder / "licenses" / "cmudict.txt")
     lines += ["| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their authors (MIT) |"]
     lines += ["| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |", ""]
@@ -135,20 +138,20 @@ def _write_sums(folder: Path) -> None:
 
 
 def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Open it again: every file's hash, nothing beside them, one checkpoint, voices equal in both forms, every vector replayed.
+    """Open it again: every file's hash, nothing beside them, one checkpoint, voices equal in both layouts, every vector replayed.
 
     Returns the assembly's data and what was counted. Raises InputError naming the first file that is not as it was written, CheckFailed
-    when a step of the conductor does not replay.
+    when a step of the chain does not replay.
     """
     files = check_sums(folder)
     assembly = Assembly.load(folder / NAME)
     assembly.verify()
-    voices = check_voices(folder / "voices")
+    voices = check_voices(folder / VOICES)
     data = assembly.data
-    manifests = tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"]
+    parts = Parts(tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"])
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
-    chain, packages = chain_in(manifests, vocab, read_npy(folder / "vectors" / "voice.npy"))
-    rows = check_vectors(folder / "vectors", chain, packages)
+    chain, packages = chain_in(parts, vocab, read_npy(folder / VECTORS / VOICE))
+    rows = check_vectors(folder / VECTORS, chain, packages)
     missed = next((row for row in rows if not row["holds"]), None)
     if missed is not None:
         raise CheckFailed(f"{folder}: step {missed['step']} of {missed['utterance']} gives {missed['tensor']} at {missed['snr_db']} dB")
@@ -167,7 +170,7 @@ def bundle_of_ours(folder: Path) -> str | None:
 def sums_of(folder: Path) -> dict[str, str]:
     """SHA256SUMS: hash by name. InputError when it is missing or something else."""
     if not (folder / SUMS).is_file():
-        raise InputError(f"{folder / SUMS} does not exist: `python -m pipeline.bundle` writes a bundle")
+        raise InputError(f"{folder / SUMS} does not exist: `kokoro-ane bundle` writes a bundle")
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
         return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
@@ -189,7 +192,7 @@ def check_sums(folder: Path) -> int:
 
 def check_voices(folder: Path) -> int:
     """Each voice reads the same from both files; their number."""
-    from core.voices import read_pack
+    from kokoro_ane.core.voices import read_pack
 
     names = {path.stem for path in folder.iterdir()}
     for name in sorted(names):

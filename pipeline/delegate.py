@@ -1,18 +1,12 @@
 """The packages of a bundle in one .pte, for apps that run ExecuTorch: its Core ML delegate gets what was judged, byte for byte.
 
-    python -m pipeline.delegate build/bundle-demo-p6 [--out build/bundle-demo-p6.pte]
+    python -m kokoro_ane.pipeline.delegate build/bundle-demo-p6 [--out build/bundle-demo-p6.pte]
 
-Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies between them is the conductor's
-(docs/conductor.md). The bundle is verified first; the packages are taken out of the written file again and compared. The delegate itself
+Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies between them is the host's
+(docs/synthesis.md). The bundle is verified first; the packages are taken out of the written file again and compared. The delegate itself
 runs on Apple's systems only. Exit 0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. The last line of
 stdout is one JSON object.
 """
-
-if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json
@@ -20,20 +14,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config import not_releasable
-from core.errors import EXIT_GOOD, CheckFailed, InputError, run_cli
-from pipeline.runtimes import check_runtime, level_for
+from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, run_cli
+from kokoro_ane.runtimes.registry import check_runtime, level_for
 
 if TYPE_CHECKING:
-    from core.manifest import Manifest
+    from kokoro_ane.core.manifest import Manifest
 
 RUNTIME, SUFFIX = "executorch", ".pte"
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="pipeline.delegate", description=__doc__.splitlines()[0])
-    parser.add_argument("bundle", type=Path, help="folder that pipeline.bundle wrote")
+    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.delegate", description=__doc__.splitlines()[0])
+    parser.add_argument("bundle", type=Path, help="folder that kokoro_ane.pipeline.bundle wrote")
     parser.add_argument("--out", type=Path, help="file to write (default: BUNDLE.pte)")
     return parser.parse_args(argv)
 
@@ -41,8 +35,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def file_for(arguments: argparse.Namespace, data: dict[str, Any]) -> Path:
     """Where the file goes. InputError for a name that hides that it is not releasable."""
     bundle = arguments.bundle.resolve()
-    out: Path = arguments.out or bundle.with_name(f"{bundle.name}{SUFFIX}")
     name = data["checkpoint"]["name"]
+    own = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
+    out: Path = arguments.out or bundle.with_name(f"{own}{SUFFIX}")
     if not data["releasable"] and name not in out.name:
         raise InputError(f"{name} is not releasable and its file has to say so: --out {out.with_name(f'{name}-{out.name}')}")
     return out
@@ -50,7 +45,7 @@ def file_for(arguments: argparse.Namespace, data: dict[str, Any]) -> Path:
 
 def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
     """The encoder's and the vocoder's. InputError for a bundle of another runtime's files."""
-    from core.manifest import Manifest
+    from kokoro_ane.core.manifest import Manifest
 
     manifests = [Manifest.load(bundle / entry["file"]) for entry in (*data["encoder"], data["vocoder"])]
     other = next((manifest.package for manifest in manifests if not manifest.package.endswith(".mlpackage")), None)
@@ -61,8 +56,8 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
 
 def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     """Rows of the table: each method's package is the bundle's. CheckFailed where one is not."""
-    from core.delegate_file import packages_in, signatures
-    from core.export import package_sha256
+    from kokoro_ane.core.export import package_sha256
+    from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 
     wanted = {signature.name: (manifest, inside, signature) for manifest in manifests for inside, signature in signatures(manifest)}
     rows = []
@@ -81,19 +76,14 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
 
 def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> None:
     """Human table, then one JSON line."""
-    from rich.console import Console
-    from rich.table import Table
-
     size = path.stat().st_size
-    table = Table(title=f"{path}  {size / 1e6:.1f} MB", title_justify="left")
-    for heading in ("method", "inputs, in this order", "lengths", "package, byte for byte"):
-        table.add_column(heading, overflow="fold")
+    told = []
     for row in rows:
         lengths = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
-        table.add_row(row["method"], ", ".join(row["inputs"]), lengths, row["package"])
-    Console().print(table)
+        told.append((row["method"], ", ".join(row["inputs"]), lengths, row["package"]))
+    print_table(f"{path}  {size / 1e6:.1f} MB", ("method", "inputs, in this order", "lengths", "package, byte for byte"), told)
     if not data["releasable"]:
-        print(not_releasable(data["checkpoint"]["name"]))
+        print(data["withheld"])
     print(json.dumps({"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}))
 
 
@@ -101,15 +91,15 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     check_runtime(RUNTIME, level_for(RUNTIME, ""))
-    from core.delegate_file import write
-    from core.output import check_output
-    from core.staging import staged
-    from pipeline.bundle_files import verify_bundle
+    from kokoro_ane.core.staging import bytes_of, check_implied, check_output, staged
+    from kokoro_ane.pipeline.bundle_files import verify_bundle
+    from kokoro_ane.runtimes.executorch.delegate_file import BACKEND, write
 
     data, _ = verify_bundle(arguments.bundle)
-    out = check_output(file_for(arguments, data), suffixes=(SUFFIX,))
+    out, ours = file_for(arguments, data), bytes_of(BACKEND.encode())
+    out = check_output(out, ours, (SUFFIX,), arguments) if arguments.out else check_implied(out, ours)
     manifests = manifests_of(arguments.bundle, data)
-    with staged(out) as aside:
+    with staged(out, ours) as aside:
         write(manifests, aside)
         rows = compare(aside, manifests)
     print_report(out, rows, data)
@@ -122,6 +112,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from pipeline.delegate import main  # one module identity, however it was started
-
     raise SystemExit(main())

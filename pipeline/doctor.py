@@ -1,16 +1,10 @@
 """What is at hand: versions, checkpoints, built packages, and what each missing thing needs.
 
-    python -m pipeline.doctor [--build build]
+    kokoro-ane doctor [--build build]
 
 Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing. The last line of stdout is one JSON
 object.
 """
-
-if __package__ in (None, ""):  # run as a file: put the repository root, not pipeline/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
 import json
@@ -18,7 +12,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from core.errors import EXIT_BAD_INPUT, EXIT_GOOD, run_cli
+from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, run_cli
 
 NEEDED = ("torch", "coremltools", "numpy", "scipy", "misaki", "pesq", "pystoi", "rich", "soundfile", "safetensors")
 EXTRAS = {
@@ -32,7 +27,7 @@ EXTRAS = {
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="pipeline.doctor", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.doctor", description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     return parser.parse_args(argv)
 
@@ -47,8 +42,8 @@ def installed(name: str) -> str | None:
 
 def checkpoints() -> dict[str, bool]:
     """Homes of a checkpoint and whether each answers without a network."""
-    from core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, KOKORO_INT8
-    from core.kokoro_int8.cache import available
+    from kokoro_ane.core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, KOKORO_INT8
+    from kokoro_ane.core.kokoro_int8.cache import available
 
     return {HUB_REPOSITORY: hub_is_cached(), KOKORO_INT8: available(), "demo": DEMO_FOLDER.is_dir()}
 
@@ -57,15 +52,15 @@ def hub_is_cached() -> bool:
     """Whether the hub's weights at the pinned revision are in its cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    from core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
+    from kokoro_ane.core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
 
     return all(isinstance(try_to_load_from_cache(HUB_REPOSITORY, name, revision=HUB_REVISION), str) for name in HUB_FILES[:2])
 
 
 def packages(build: Path) -> dict[str, str]:
     """Built packages by manifest: "whole", or what is wrong with it."""
-    from core.errors import InputError
-    from core.manifest import Manifest
+    from kokoro_ane.core.errors import InputError
+    from kokoro_ane.core.manifest import Manifest
 
     found = {}
     for path in sorted(build.glob("*.json")) if build.is_dir() else ():
@@ -81,21 +76,12 @@ def packages(build: Path) -> dict[str, str]:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from rich.console import Console
-    from rich.table import Table
-
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
     homes, built = checkpoints(), packages(arguments.build)
-    table = Table(title=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}", title_justify="left")
-    for heading in ("what", "found", "for"):
-        table.add_column(heading)
-    for name, found in versions.items():
-        table.add_row(name, found or "missing", EXTRAS.get(name, "every build"))
-    for name, there in homes.items():
-        table.add_row(f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint")
-    for name, state in built.items():
-        table.add_row(name, state, f"package in {arguments.build}")
-    Console().print(table)
+    rows = [(name, found or "missing", EXTRAS.get(name, "every build")) for name, found in versions.items()]
+    rows += [(f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint") for name, there in homes.items()]
+    rows += [(name, state, f"package in {arguments.build}") for name, state in built.items()]
+    print_table(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}", ("what", "found", "for"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
     print(json.dumps({"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}))
     return EXIT_BAD_INPUT if missing else EXIT_GOOD
@@ -107,6 +93,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from pipeline.doctor import main  # one module identity, however it was started
-
     raise SystemExit(main())

@@ -1,42 +1,75 @@
-"""The lexicon as one sorted text file, for an app: misaki's gold and silver lists, CMUdict and our own, without JSON.
+"""What g2p says of every word it lists, as one sorted text file for an app.
 
 write_lexicon(Path("lexicon/us.tsv"), "us")      # returns the number of words
 
-UTF-8, one word a line, sorted by bytes so that a port can search by halves. Columns, tab-separated: word, list, phonemes; a heteronym has
-instead one `TAG=phonemes` a part of speech, DEFAULT first. Lines of # are comments. Lists: `o` ours by hand, `g` misaki's gold, `c` CMUdict
-in Kokoro's symbols (American), `s` misaki's silver, by espeak-ng. A word in several keeps its first entry in this order, as g2p does.
-Sources: misaki 0.9.4 (Apache-2.0), CMUdict (BSD, g2p/data/cmudict.LICENSE.txt).
+UTF-8, one word a line, sorted by bytes so that a port can search by halves. Columns, tab-separated: word, list, phonemes in Kokoro's
+symbols; a heteronym has instead one `TAG=phonemes` a part of speech, DEFAULT first; `TAG=` alone is said letter by letter. Lines of # are
+comments. Lists: `o` ours by hand, `g` misaki's gold, `c` CMUdict in Kokoro's symbols, `s` misaki's silver, by espeak-ng, `m` a listed
+stem with its ending, `r` g2p's other rules (letters, an abbreviation, a small word as it stands alone). Sources: misaki 0.9.4 (Apache-2.0),
+CMUdict (BSD, g2p/data/cmudict.LICENSE.txt).
 """
 
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
-from g2p.lists import CMUDICT, OURS, ListFile
-from g2p.misaki_data import MISAKI_VERSION, Entry, read
-from g2p.result import US, Dialect
+from kokoro_ane.g2p.alphabet import voice_language
+from kokoro_ane.g2p.lexicon import DEFAULT, Lexicon
+from kokoro_ane.g2p.normalize import normalize
+from kokoro_ane.g2p.phonemizer import G2P
+from kokoro_ane.g2p.reading import Reader
+from kokoro_ane.g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.weak_forms import WEAK
+from kokoro_ane.g2p.word_lists import MISAKI_VERSION
 
 HEAD = (
     f"# English lexicon of misaki {MISAKI_VERSION} (https://github.com/hexgrad/misaki, Apache-2.0), as one table",
     "# and CMUdict (https://github.com/cmusphinx/cmudict, BSD), mapped to Kokoro's symbols",
-    "# word<TAB>o ours, g gold, c CMUdict or s silver<TAB>phonemes, or TAG=phonemes for each part of speech; sorted by UTF-8 bytes",
+    "# word<TAB>o ours, g gold, c CMUdict, s silver, m stem and ending, r rule<TAB>phonemes, or TAG=phonemes for each part of speech;"
+    " sorted by UTF-8 bytes",
 )
+LETTERS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "morphology": "m"}
+
+
+def dialects_for(voices: Iterable[str]) -> tuple[Dialect, ...]:
+    """The English dialects that voices of these names speak: American for a name of another kind."""
+    spoken = {voice_language(voice) for voice in voices}
+    return tuple(dialect for dialect in (US, GB) if dialect in spoken)
 
 
 def write_lexicon(path: Path, dialect: Dialect) -> int:
-    """Write the lists of a dialect merged. Raises InputError where misaki's data is missing or another."""
-    entries: dict[str, tuple[str, Entry]] = {word: ("s", entry) for word, entry in read(f"{dialect}_silver").items()}
-    if dialect == US:
-        entries |= {word: ("c", entry) for word, entry in ListFile(CMUDICT).items()}
-    entries |= {word: ("g", entry) for word, entry in read(f"{dialect}_gold").items()}
-    entries |= {word: ("o", entry) for word, entry in ListFile(OURS[dialect]).items()}
-    lines = [f"{word}\t{source}\t{columns(entry)}" for word, (source, entry) in entries.items()]
+    """Write the words of a dialect. Raises InputError where misaki's data is missing or another."""
+    lines = lexicon_lines(dialect)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes("\n".join((*HEAD, *sorted(lines, key=str.encode), "")).encode())
+    path.write_bytes("\n".join((*HEAD, *lines, "")).encode())
     return len(lines)
 
 
-def columns(entry: Entry) -> str:
-    """Phonemes, or TAG=phonemes pairs; a tag without a reading of its own stands alone (`TAG=`)."""
-    if isinstance(entry, str):
-        return entry
-    tags = sorted(entry, key=lambda tag: (tag != "DEFAULT", tag))
-    return "\t".join(f"{tag}={entry[tag] or ''}" for tag in tags)
+@cache
+def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
+    """One line a word, sorted by bytes: the reader's answer where the normalizer leaves the word as it is, else all of g2p's."""
+    lexicon = Lexicon.load(dialect)
+    reader, g2p = Reader(lexicon, None), G2P.load(dialect)
+    lines = []
+    for word in lexicon.words:
+        reading = reader.read(word)
+        columns, source = [reading.phonemes], LETTERS.get(reading.source, "r")
+        if reading.senses is not None:
+            tags = sorted(reading.senses, key=lambda tag: (tag != DEFAULT, tag))
+            columns = [f"{tag}={reading.senses[tag] or ''}" for tag in tags]
+        elif not _stays(word, lexicon):
+            spoken = said_alone(g2p, word)
+            columns, source = [spoken], source if spoken == reading.phonemes else "r"
+        lines.append("\t".join((word, source, *columns)))
+    return tuple(sorted(lines, key=str.encode))
+
+
+def said_alone(g2p: G2P, word: str) -> str:
+    """What g2p says of a text of this word, without its marks."""
+    return " ".join(found.phonemes for found in g2p.phonemize(word).words if found.source != "punctuation")
+
+
+def _stays(word: str, lexicon: Lexicon) -> bool:
+    """Whether g2p looks the word up as it is written, and the sentence does not decide its layout."""
+    tokens = normalize(word, dialect=lexicon.dialect, known=lexicon.lists).tokens
+    return len(tokens) == 1 and tokens[0].kind == "word" and tokens[0].text == word and word.lower() not in WEAK

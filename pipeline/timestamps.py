@@ -2,7 +2,7 @@
 
     tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
 
-A file of them is written by pipeline/time_files.py:
+A file of them is written by pipeline/timestamps.py:
 
 {"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s, end_s], ...],
 "words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...], "seconds": total}. `start` and `end` of a word are offsets
@@ -10,18 +10,21 @@ into the text. The first and last phoneme of a chunk is the boundary token, symb
 starts where the one before it ended plus its own pause, and the last ends where the audio does. A pause that the text asks for is no word.
 """
 
+import contextlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from core.errors import InputError
-from g2p.result import Word
-from g2p.tokens import SpokenToken
-from pipeline.conductor import Speech
+from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import staged
+from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
+from kokoro_ane.pipeline.synthesis import Speech
 
 DIGITS = 6  # a sample is 41.7 microseconds
 
@@ -103,3 +106,111 @@ class Timestamps:
     def close(self) -> None:
         """Write the end."""
         self.file.write(f'\n], "seconds": {seconds(self.samples)}}}\n')
+
+
+LINE, LINES, LONGEST_S = 42, 2, 7.0
+MARKUP = re.compile(r"\]\([^()]*\)|\[pause [^\]]*\]|\[")  # what stands between two words, their own brackets included
+SPACES = re.compile(r"\s+")
+Timed = tuple[Word, float, float]
+
+
+@dataclass(frozen=True)
+class Cue:
+    """What is shown from `start_s` to `end_s`."""
+
+    start_s: float
+    end_s: float
+    text: str
+
+
+def shown(words: Sequence[Timed], text: str) -> str:
+    """The words as the text has them; what stands between two is kept unless it is markup or white space."""
+    pieces, last = [], -1
+    for word, _, _ in words:
+        if word.start < last:  # several spoken words of one written item
+            continue
+        gap = MARKUP.sub("", text[last : word.start]) if last >= 0 else ""
+        pieces += [SPACES.sub(" ", gap), SPACES.sub(" ", word.text)]
+        last = word.end
+    return "".join(pieces)
+
+
+def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
+    """The words of one chunk in cues."""
+    while words:
+        count = _fitting(words, text)
+        yield Cue(words[0][1], words[count - 1][2], shown(words[:count], text))
+        words = words[count:]
+
+
+def _fitting(words: Sequence[Timed], text: str) -> int:
+    """How many words make the next cue; marks stay with the word before them."""
+    most = 1
+    while most < len(words) and _fits(words[: most + 1], text):
+        most += 1
+    if most == len(words):
+        return most
+    marked = [place for place in range(most // 2 + 1, most + 1) if words[place - 1][0].text in PUNCTUATION]
+    count = marked[-1] if marked else most
+    while count < len(words) and _belongs(words[count][0], words[count - 1][0]):
+        count += 1
+    return count
+
+
+def _belongs(word: Word, before: Word) -> bool:
+    """A closing mark, or one more spoken word of the same written item."""
+    return word.start < before.end or (word.source == "punctuation" and word.start == before.end)
+
+
+def _fits(words: Sequence[Timed], text: str) -> bool:
+    return len(folded(shown(words, text)).split("\n")) <= LINES and words[-1][2] - words[0][1] <= LONGEST_S
+
+
+def folded(text: str) -> str:
+    """Lines of at most LINE characters where words allow it."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}".strip()
+        lines[-1:] = [joined] if len(joined) <= LINE or not lines[-1] else [lines[-1], word]
+    return "\n".join(lines)
+
+
+def clock(seconds: float, point: str) -> str:
+    """hh:mm:ss,mmm."""
+    whole = round(seconds * 1000)
+    return f"{whole // 3_600_000:02}:{whole // 60_000 % 60:02}:{whole // 1000 % 60:02}{point}{whole % 1000:03}"
+
+
+class Subtitles:
+    """Cues written chunk by chunk."""
+
+    def __init__(self, file: TextIO, text: str, suffix: str) -> None:
+        self.file, self.text, self.point = file, text, "," if suffix == ".srt" else "."
+        self.samples, self.count = 0, 0
+        if suffix == ".vtt":
+            file.write("WEBVTT\n\n")
+
+    def add(self, speech: Speech) -> None:
+        """The next chunk."""
+        for cue in cues(words_of(speech, self.samples), self.text):
+            self.count += 1
+            shown_as = folded(cue.text)
+            if self.point == ".":
+                shown_as = shown_as.replace("&", "&amp;").replace("<", "&lt;")
+            self.file.write(f"{self.count}\n{clock(cue.start_s, self.point)} --> {clock(cue.end_s, self.point)}\n{shown_as}\n\n")
+        self.samples += len(speech.audio)
+
+    def close(self) -> None:
+        """Nothing comes behind the last cue."""
+
+
+SUFFIXES = (".json", ".srt", ".vtt")
+
+
+@contextlib.contextmanager
+def times_to(path: Path, text: str) -> Iterator[Timestamps | Subtitles]:
+    """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt. `text`: what is spoken."""
+    with staged(path) as aside, aside.open("w", encoding="utf-8") as file:
+        stamps = Timestamps(file) if path.suffix.lower() == ".json" else Subtitles(file, text, path.suffix.lower())
+        yield stamps
+        stamps.close()

@@ -2,7 +2,7 @@
 
 model = upstream_of(checkpoint)                        # KModel, complex path; needs `kokoro` and `transformers`
 with injected_noise(noise):
-    seams = upstream_seams(model, input_ids, style, speed=1.0)
+    found = upstream_intermediates(model, input_ids, style, speed=1.0)
 """
 
 import importlib
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core.config import DecoderConfig, KokoroConfig
-from core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
-from core.errors import InputError
-from core.staging import read_json
+from kokoro_ane.core.config import DecoderConfig, KokoroConfig
+from kokoro_ane.core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import read_json
 from mlprogram.scratch import scratch
 
 if TYPE_CHECKING:
-    from core.checkpoint import Checkpoint
+    from kokoro_ane.core.checkpoint import Checkpoint
 
 KModel = Any  # kokoro.model.KModel: upstream has no types
 OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know
@@ -122,24 +122,24 @@ class Silence(torch.nn.Module):
 
 
 @torch.no_grad()
-def upstream_seams(model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
-    """Run KModel.forward_with_tokens and keep every seam: input_ids [1, n] with boundary tokens, style [1, 256].
+def upstream_intermediates(model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
+    """Run KModel.forward_with_tokens and keep every intermediate: input_ids [1, n] with boundary tokens, style [1, 256].
 
     bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding), durations [n], text [1, C, n],
     frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F], spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our
     names of what upstream calls d_en, t_en, en and har. The dtype is the model's.
     """
-    seams: dict[str, torch.Tensor] = {}
+    found: dict[str, torch.Tensor] = {}
     watched = {"bert": model.bert, "bert_encoder": model.bert_encoder, "d": model.predictor.text_encoder,
                "logits": model.predictor.duration_proj, "text": model.text_encoder}  # fmt: skip
-    hooks = [m.register_forward_hook(lambda _m, _i, out, name=name: seams.__setitem__(name, out)) for name, m in watched.items()]
-    hooks.append(model.predictor.shared.register_forward_pre_hook(lambda _m, given: seams.__setitem__("frames", given[0])))
+    hooks = [m.register_forward_hook(lambda _m, _i, out, name=name: found.__setitem__(name, out)) for name, m in watched.items()]
+    hooks.append(model.predictor.shared.register_forward_pre_hook(lambda _m, given: found.__setitem__("frames", given[0])))
     names = ("asr", "f0_hz", "energy")
-    hooks.append(model.decoder.register_forward_pre_hook(lambda _m, given: seams.update(zip(names, given[:3], strict=True))))
+    hooks.append(model.decoder.register_forward_pre_hook(lambda _m, given: found.update(zip(names, given[:3], strict=True))))
     if not isinstance(model.decoder, Silence):
         generator = model.decoder.generator
         for name, module in (("spectrum", generator.noise_convs[0]), ("trunk", generator.conv_post)):
-            hooks.append(module.register_forward_pre_hook(lambda _m, given, name=name: seams.__setitem__(name, given[0])))
+            hooks.append(module.register_forward_pre_hook(lambda _m, given, name=name: found.__setitem__(name, given[0])))
     before = torch.get_default_dtype()
     torch.set_default_dtype(style.dtype)  # upstream writes its alignment in the default type
     try:
@@ -148,5 +148,5 @@ def upstream_seams(model: KModel, input_ids: torch.Tensor, style: torch.Tensor, 
         torch.set_default_dtype(before)
         for hook in hooks:
             hook.remove()
-    raw = torch.sigmoid(seams.pop("logits")).sum(dim=-1) / speed
-    return seams | {"raw": raw, "durations": durations.reshape(-1), "waveform": waveform.flatten()}
+    raw = torch.sigmoid(found.pop("logits")).sum(dim=-1) / speed
+    return found | {"raw": raw, "durations": durations.reshape(-1), "waveform": waveform.flatten()}

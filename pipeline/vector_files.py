@@ -11,17 +11,15 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
-from core.errors import InputError
-from core.output import strangers
-from core.schema import check_inside, conform
-from core.staging import read_json, sha256_of, staged, write_json
-from core.steps import EQUAL, Tensors, run
-from core.tensor_files import read_npy
-from pipeline.audio import to_file
-from pipeline.chunks import LONGEST_PHONEMES, Pauses
-from pipeline.conductor import Pipeline, Speech, SpeechOptions
-from pipeline.reading import PhonemeReader
-from pipeline.steps import STEPS, Chain, begin, lengths, nearness, replay
+from kokoro_ane.core.data_files import check_inside, conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import read_json, sha256_of, staged, strangers, write_json
+from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
+from kokoro_ane.core.tensor_files import read_npy
+from kokoro_ane.pipeline.audio import to_file
+from kokoro_ane.pipeline.chain import STEPS, Chain, begin, nearness, replay
+from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
+from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, PhonemeReader
 
 FORMAT = 1
 INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
@@ -85,7 +83,7 @@ class Index(TypedDict):
 
 
 def spoken_text(chain: Chain, longest: int) -> list[Speech]:
-    """TEXT through the conductor, cut at `longest` phonemes."""
+    """TEXT through synthesis, cut at `longest` phonemes."""
     pipeline = Pipeline(PhonemeReader(), chain.encoder, chain.vocoder, chain.vocab, longest=longest)
     return list(pipeline.speak(TEXT, torch.from_numpy(chain.voice), SpeechOptions(seed=SEED)))
 
@@ -95,6 +93,9 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
     widths, frames = chain.encoder.buckets, chain.vocoder.buckets
     if (widths is None) != (frames is None) or not (frames or chain.vocoder.arrays):
         raise InputError("test vectors are of files: encoder and vocoder in PyTorch have none")
+    enumerated = {}  # none at exact length
+    if widths and frames:
+        enumerated = {"tokens": list(widths.tokens), "frames": list(widths.frames), "vocoder_frames": list(frames)}
     with staged(folder, vectors_of_ours) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
@@ -107,7 +108,7 @@ def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packag
             "format": FORMAT,
             "checkpoint": checkpoint,
             "packages": packages,
-            "buckets": lengths(widths) | {"vocoder_frames": list(frames)} if widths and frames else {},  # none at exact length
+            "buckets": enumerated,
             "voice": {"file": VOICE, "sha256": sha256_of(aside / VOICE)},
             "steps": [step.as_dict() for step in STEPS],
             "utterances": utterances,
@@ -129,7 +130,7 @@ def vectors_of_ours(folder: Path) -> str | None:
 
 
 def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
-    tensors = run(STEPS, chain, begin(utterance.phonemes, utterance.speed, utterance.seed))
+    tensors = run_steps(STEPS, chain, begin(utterance.phonemes, utterance.speed, utterance.seed))
     (folder / utterance.id).mkdir()
     entries = {}
     for name, array in tensors.items():
@@ -157,9 +158,9 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
 
 def load_index(folder: Path) -> dict[str, Any]:
     """index.json. InputError when it is missing or of another format."""
-    index = read_json(folder / INDEX, f"{folder} holds no vectors; `python -m pipeline.vectors --out {folder}` writes them")
+    index = read_json(folder / INDEX, f"{folder} holds no vectors; `kokoro-ane vectors --out {folder}` writes them")
     if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with python -m pipeline.vectors")
+        raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with kokoro-ane vectors")
     conform(index, Index, str(folder / INDEX))
     for entry in (index["voice"], index["text"], *(e for utterance in index["utterances"] for e in utterance["tensors"].values())):
         check_inside(entry["file"], f"{folder / INDEX}: a file's name")

@@ -1,52 +1,51 @@
-"""Int8 inputs: ranges measured on the executed package over the tuning set's sentences, handed to coremltools' own pass.
+"""Int8 inputs: their ranges, measured on the executed package over the tuning set's sentences.
 
-    ranges = input_ranges(program, form, layers, calibration_inputs(checkpoint, vocoder, 12), buckets, percentile=99.999)
-    passes = input_pass(plan, ranges)
+    ranges = input_ranges(program, layout, layers, calibration_inputs(checkpoint, vocoder, 12), buckets, percentile=99.999)
 
-coremltools' calibration needs macOS and keeps only the last sample's range; its pass needs no more than the ranges.
+coremltools' calibration needs macOS and keeps only the last sample's range; its pass (quantize/passes.py) needs no more than the ranges.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 
-from core.checkpoint import Checkpoint
-from core.contract import JUDGED, TUNING, bucket_for
-from core.corpus import require_disjoint
-from core.errors import CheckFailed, InputError
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import JUDGED, TUNING, bucket_for
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.quantize.balance import exceeded
+from kokoro_ane.quantize.corpus import require_disjoint
+from kokoro_ane.quantize.layer_plan import Layer
+from kokoro_ane.quantize.speech import excerpt, own_speech, speakers, text_encoder, vocoder_inputs
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import Layout
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import run_program
 from mlprogram import Program
-from quantize.features import excerpt, text_encoder, vocoder_inputs
-from quantize.following import exceeded
-from quantize.layers import Layer
-from quantize.speech import own_speech
-from vocoder.decoder import Vocoder
-from vocoder.form import Form
-from vocoder.package import run_program
-from vocoder.packing import VocoderInputs
-
-if TYPE_CHECKING:
-    from quantize.plan import LayerPlan
 
 FIRST_SEED = 1000  # calibration noise is never the evaluation's
 
 
-def calibration_inputs(checkpoint: Checkpoint, vocoder: Vocoder, clips: int, first_seed: int = FIRST_SEED) -> Iterator[VocoderInputs]:
-    """Features of the first `clips` sentences of the tuning set, voices taking turns, each with noise of its own.
+def calibration_inputs(
+    checkpoint: Checkpoint, vocoder: Vocoder, clips: int | None = None, first_seed: int = FIRST_SEED, shift: int = 0
+) -> Iterator[VocoderInputs]:
+    """Features of the first `clips` sentences of the tuning set (all by default), voices taking turns, each with noise of its own.
 
     Whole sentences: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times from 4 to 15 seconds on real Kokoro).
+    `shift`: in the style of the voice so many places on.
     """
-    sentences = own_speech(checkpoint, TUNING)
+    sentences, voices = own_speech(checkpoint, TUNING), speakers(checkpoint, TUNING)
     require_disjoint(sentences, own_speech(checkpoint, JUDGED))
-    if clips > len(sentences):
+    if clips is not None and clips > len(sentences):
         raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
     encoder = text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
-        yield vocoder_inputs(checkpoint, vocoder, encoder, sentence, seed=first_seed + number)
+        said = replace(sentence, voice=voices[(number + shift) % len(voices)])
+        yield vocoder_inputs(checkpoint, vocoder, encoder, said, seed=first_seed + shift * len(sentences) + number)
 
 
 def input_ranges(
-    program: Program, form: Form, layers: Iterable[Layer], clips: Iterable[VocoderInputs], buckets: tuple[int, ...], percentile: float
+    program: Program, layout: Layout, layers: Iterable[Layer], clips: Iterable[VocoderInputs], buckets: tuple[int, ...], percentile: float
 ) -> dict[str, float]:
     """Percentile of the magnitudes of each value that one of `layers` reads, seen while the program runs: the largest of the clips.
 
@@ -57,7 +56,7 @@ def input_ranges(
     for clip in clips:
         fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
         bucket = bucket_for(fitting.frames, buckets)
-        if not form.holds(fitting.frames, bucket):  # a word alone, which the windowed form does not take
+        if not layout.holds(fitting.frames, bucket):  # a word alone, which the tiled layout does not take
             continue
         share = fitting.frames / bucket
 
@@ -65,27 +64,8 @@ def input_ranges(
             if name in ranges:
                 ranges[name] = max(ranges[name], exceeded(value.float(), beyond, share))
 
-        run_program(program, form, fitting, bucket, hook=note)
+        run_program(program, layout, fitting, bucket, hook=note)
     silent = [name for name, size in ranges.items() if not 0.0 < size < float("inf")]
     if silent:
         raise CheckFailed(f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in all); none can be set")
     return ranges
-
-
-def input_pass(plan: "tuple[LayerPlan, ...]", ranges: Mapping[str, float]) -> list[Any]:
-    """The pass that puts quantize and dequantize before each planned convolution; none when no input is int8."""
-    chosen = {entry.layer.op_name for entry in plan if entry.int8_input}
-    if not chosen:
-        return []
-    from coremltools.optimize.coreml import OpLinearQuantizerConfig, OptimizationConfig
-    from coremltools.optimize.coreml._quantization_passes import insert_prefix_quantize_dequantize_pair
-
-    class InputPass(insert_prefix_quantize_dequantize_pair):
-        """Transposed convolutions too: the pass is the same for them, coremltools' list only leaves them out."""
-
-        SUPPORTED_OP_TYPES = [*insert_prefix_quantize_dequantize_pair.SUPPORTED_OP_TYPES, "conv_transpose"]
-
-    symmetric = OpLinearQuantizerConfig(mode="linear_symmetric", dtype="int8")
-    prefix = InputPass(OptimizationConfig(global_config=None, op_name_configs=dict.fromkeys(chosen, symmetric)))
-    prefix.activation_stats = {name: {"rmin": -size, "rmax": size} for name, size in ranges.items()}
-    return [prefix]

@@ -1,4 +1,4 @@
-"""Damage of one level on one layer, for every layer: measured once, kept line by line, so that an interrupted run goes on where it stopped.
+"""Log-spectral distance that one level on one layer makes, for every layer. Each is kept as it is measured: an interrupted run goes on.
 
 trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
 for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
@@ -11,30 +11,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from core.checkpoint import Checkpoint
-from core.errors import InputError
-from core.schema import conform
-from core.staging import parse_json
-from quantize.activations import FIRST_SEED, calibration_inputs
-from quantize.damage import damage_db2
-from quantize.equalize import channel_sizes, equalized
-from quantize.features import excerpt
-from quantize.following import envelope_caps, following
-from quantize.gptq import Fit, fits_of
-from quantize.layers import Layer
-from quantize.methods import SCHEMES, Activations
-from quantize.plan import can_be_fitted, can_be_int8, is_fitted, pays
-from quantize.simulate import input_sizes, simulated
-from vocoder.decoder import Vocoder
-from vocoder.package import render_reference
-from vocoder.packing import VocoderInputs
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import parse_json
+from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
+from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
+from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, can_be_int8, is_fitted, pays
+from kokoro_ane.quantize.methods import SCHEMES, Activations
+from kokoro_ane.quantize.palettes import Fit, fits_of
+from kokoro_ane.quantize.simulate import input_sizes, simulated
+from kokoro_ane.quantize.speech import excerpt
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import render_reference
 
-FORMAT = 2
+N_FFT, HOP_SAMPLES = 1024, 256
+FLOOR_DB, ACTIVE_DB = 50.0, 40.0  # power floor below the mean of the active frames; active = this far below the loudest
+FORMAT = 3
 EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
 OTHER_NOISE = 500  # added to a sentence's seed
 SKIPPED = 13  # sentences more than are measured on, to find long ones
+
+
+def spectral_distance_db2(reference: np.ndarray, candidate: np.ndarray) -> float:
+    """Mean over active frames and bins of (10 log10 of the power ratio)^2, powers floored."""
+    power, other = _power(reference), _power(candidate)  # [bins, frames]
+    loudness = power.mean(dim=0)
+    active = loudness > loudness.max() * 10 ** (-ACTIVE_DB / 10)
+    floor = power[:, active].mean() * 10 ** (-FLOOR_DB / 10)
+    ratio_db = 10 * torch.log10((other[:, active] + floor) / (power[:, active] + floor))
+    return float(ratio_db.square().mean())
+
+
+def _power(samples: np.ndarray) -> torch.Tensor:
+    window = torch.hann_window(N_FFT, dtype=torch.float64)
+    signal = torch.from_numpy(np.asarray(samples, np.float64))
+    return torch.stft(signal, N_FFT, HOP_SAMPLES, N_FFT, window, return_complex=True).abs().square()
 
 
 @dataclass(frozen=True)
@@ -43,12 +59,12 @@ class Entry:
 
     layer: str
     level: str
-    damage_db2: float
+    distance_db2: float
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
-    """What int8 inputs need, measured with every convolution balanced: sizes of channels, caps of envelopes, ranges. One layer's are not
+class Int8Inputs:
+    """What int8 inputs need, measured with every convolution balanced: sizes of channels, caps of scales, ranges. One layer's are not
     moved by what is done to another."""
 
     sizes: Mapping[str, Tensor]
@@ -57,27 +73,28 @@ class Ready:
     exponent: float
 
     @classmethod
-    def of(cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations) -> "Ready":
+    def of(cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations) -> "Int8Inputs":
         """As a package of these settings measures them."""
         sizes = channel_sizes(vocoder, sentences)
-        copy = equalized(vocoder, sizes, settings.exponent)
-        caps = envelope_caps(copy, sentences, settings.columns) if settings.follow else {}
-        return cls(sizes, caps, input_sizes(following(copy, caps), sentences, settings.percentile), settings.exponent)
+        copy = balance_channels(vocoder, sizes, settings.exponent)
+        caps = scale_caps(copy, sentences, settings.per_column_scale) if settings.time_varying_scale else {}
+        return cls(sizes, caps, input_sizes(with_time_varying_scales(copy, caps), sentences, settings.percentile), settings.exponent)
 
     def vocoder(self, plain: Vocoder, chosen: frozenset[str]) -> Vocoder:
-        """A copy in which the chosen convolutions are balanced, and follow time where they can."""
+        """A copy in which the chosen convolutions are balanced, and scaled over time where they can be."""
         sizes = {path: size for path, size in self.sizes.items() if path in chosen}
-        return following(equalized(plain, sizes, self.exponent), {path: cap for path, cap in self.caps.items() if path in chosen})
+        caps = {path: cap for path, cap in self.caps.items() if path in chosen}
+        return with_time_varying_scales(balance_channels(plain, sizes, self.exponent), caps)
 
 
 @dataclass(frozen=True, eq=False)
 class LayerTrials:
-    """Responsibilities: 1. the vocoder, what int8 inputs need, the reference renders; 2. damage of a choice of levels; 3. who it is."""
+    """1. The vocoder, what int8 inputs need, the reference renders; 2. the distance that a choice of levels makes; 3. who it is."""
 
     checkpoint: Checkpoint
     vocoder: Vocoder
     layers: tuple[Layer, ...]
-    ready: Ready | None
+    ready: Int8Inputs | None
     fits: Mapping[str, Fit]
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
@@ -91,27 +108,27 @@ class LayerTrials:
         what fitted palettes need."""
         plain = Vocoder.of(checkpoint)
         sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
-        ready = Ready.of(plain, sentences, settings) if settings else None
+        ready = Int8Inputs.of(plain, sentences, settings) if settings else None
         chosen = longest(sentences, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
         fits = fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)]) if fit else {}
         return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
 
-    def damage_db2(self, levels: Mapping[str, str]) -> float:
-        """Mean damage over the clips with the named layers at their levels and all others in float."""
+    def distance_db2(self, levels: Mapping[str, str]) -> float:
+        """Mean distance from the reference over the clips with the named layers at their levels and all others in float."""
         schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
         chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
         vocoder = self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
         with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
             renders = [render_reference(vocoder, clip) for clip in self.clips]
-        return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+        return float(np.mean([spectral_distance_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
-    def seed_damage_db2(self) -> float:
-        """The same for the vocoder unchanged with other noise: what a choice's damage is to be held against."""
+    def seed_distance_db2(self) -> float:
+        """The same for the vocoder unchanged with other noise: what a choice's distance is to be held against."""
         clips = len(self.clips)
         others = calibration_inputs(self.checkpoint, self.vocoder, drawn(self.settings, clips), first_seed=FIRST_SEED + OTHER_NOISE)
         renders = [render_reference(self.vocoder, clip) for clip in longest(list(others), clips)]
-        return float(np.mean([damage_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+        return float(np.mean([spectral_distance_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
 
     def header(self) -> dict[str, Any]:
         """What measurements must share to be continued."""
@@ -120,7 +137,7 @@ class LayerTrials:
             "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            "settings": _as_json(asdict(self.settings)) if self.settings else None,
+            "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,  # tuples are lists there
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -136,11 +153,6 @@ def drawn(settings: Activations | None, clips: int) -> int:
 def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
     """The first EXCERPT_FRAMES of the `clips` longest."""
     return tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
-
-
-def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
-    """As a file gives them back: tuples are lists there."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def changes(layer: Layer, level: str) -> bool:
@@ -164,7 +176,7 @@ def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterato
             print(json.dumps(trials.header()), file=stream, flush=True)
         for layer, level in trials.tasks(levels):
             if (layer, level) not in done:
-                entry = Entry(layer, level, trials.damage_db2({layer: level}))
+                entry = Entry(layer, level, trials.distance_db2({layer: level}))
                 print(json.dumps(asdict(entry)), file=stream, flush=True)
                 yield entry
 

@@ -1,6 +1,6 @@
 """The compression methods, each a frozen configuration in one registry: the name here is the name on every command line, file and report.
 
-from quantize.methods import METHODS, method_named
+from kokoro_ane.quantize.methods import METHODS, method_named
 METHODS["w8a8"].activations.exponent
 """
 
@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-from core.contract import LITERAL, without_host_tail
-from core.errors import InputError
+from kokoro_ane.core.contract import PADDED, without_host_tail
+from kokoro_ane.core.errors import InputError
 
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
 
@@ -58,9 +58,9 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class PaletteWeights:
-    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palette.py).
+    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palettes.py).
 
-    gptq: fitted to the inputs of the tuning set's sentences (quantize/gptq.py); the literal form only.
+    gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only.
     """
 
     bits: int
@@ -72,11 +72,11 @@ class PaletteWeights:
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
 
-# Names of both forms: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
+# Names of both layouts: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
 # decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler.
 FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
-# In the literal form the first upsampler too, 0.8 % of the arithmetic: with it in int8 a gate is undecided (docs/quantization.md).
-LITERAL_FLOAT = ("generator.ups.0",)
+# In the padded layout the first upsampler too, 0.8 % of the arithmetic: with it in int8 a gate is undecided (docs/quantization.md).
+PADDED_FLOAT = ("generator.ups.0",)
 Weights = LinearWeights | BlockWeights | PaletteWeights
 
 
@@ -84,31 +84,34 @@ Weights = LinearWeights | BlockWeights | PaletteWeights
 class Activations:
     """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the tuning set's first `clips` sentences.
 
-    exponent: of the channel equalization before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
-    all sentences is the range (100 = the largest peak). follow: blocks of short reach read values divided by an envelope that follows time
-    (quantize/following.py). columns: and the decoder's, column by column.
+    exponent: of the balance between channels before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
+    all sentences is the range (100 = the largest peak). time_varying_scale: convolutions of short reach read values divided by a smooth
+    scale that varies over time (quantize/balance.py). per_column_scale: and the decoder's, by a scale for every column.
     float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
-    fp32 tail always do. literal_float: more of them in the literal form.
+    fp32 tail always do. padded_float: more of them in the padded layout.
     """
 
     exponent: float = 0.7
     percentile: float = 99.999
-    follow: bool = True
-    columns: bool = True
+    time_varying_scale: bool = True
+    per_column_scale: bool = True
     float_inputs: tuple[str, ...] = FLOAT_INPUTS
-    literal_float: tuple[str, ...] = LITERAL_FLOAT
+    padded_float: tuple[str, ...] = PADDED_FLOAT
     clips: int = 16
 
     def __post_init__(self) -> None:
-        _require(0.0 <= self.exponent <= 1.0, f"equalization exponent is {self.exponent}: 0 to 1 is needed")
+        _require(0.0 <= self.exponent <= 1.0, f"exponent of the balance is {self.exponent}: 0 to 1 is needed")
         _require(90.0 <= self.percentile <= 100.0, f"percentile is {self.percentile}: 90 to 100 is needed")
         _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
-        _require(self.exponent > 0 or not self.follow, "follow needs an exponent above 0: the package is converted anew for both")
+        _require(
+            self.exponent > 0 or not self.time_varying_scale,
+            "time_varying_scale needs an exponent above 0: the package is converted anew for both",
+        )
 
-    def in_form(self, form: str) -> "Activations":
-        """As a package of this form is built: its own exceptions among `float_inputs`."""
-        own = self.literal_float if without_host_tail(form) == LITERAL else ()
-        return dataclasses.replace(self, float_inputs=(*self.float_inputs, *own), literal_float=())
+    def in_layout(self, layout: str) -> "Activations":
+        """As a package of this layout is built: its own exceptions among `float_inputs`."""
+        own = self.padded_float if without_host_tail(layout) == PADDED else ()
+        return dataclasses.replace(self, float_inputs=(*self.float_inputs, *own), padded_float=())
 
     def takes(self, layer: str) -> bool:
         """Whether no exception names a layer's input."""
@@ -145,7 +148,7 @@ class Method:
     """
 
     name: str
-    title: str
+    title: str  # in plain words, for tables
     parent: str | None = None
     weights: Weights | None = None
     activations: Activations | None = None
@@ -164,9 +167,9 @@ class Method:
         """Whether channels are balanced before anything is quantized."""
         return self.activations is not None and self.activations.exponent > 0
 
-    def in_form(self, form: str) -> "Method":
-        """As a package of this form is built."""
-        return self if self.activations is None else dataclasses.replace(self, activations=self.activations.in_form(form))
+    def in_layout(self, layout: str) -> "Method":
+        """As a package of this layout is built."""
+        return self if self.activations is None else dataclasses.replace(self, activations=self.activations.in_layout(layout))
 
     def int8_activations(self) -> Activations:
         """How inputs become int8. InputError for a method that keeps them in float."""
@@ -177,20 +180,20 @@ class Method:
 
 _BLOCKS = "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to give wrong sums for block scales"
 _ALL = (
-    Method("fp16", "fp16 weights and activations, as converted"),
-    Method("w8", "int8 weights, one scale per output channel (also written W8A16)", parent="fp16", weights=LinearWeights()),
-    Method("p8", "weights from a palette of 256 values a tensor", parent="fp16", weights=PaletteWeights(8)),
-    Method("p6", "weights from a palette of 64 values a tensor", parent="fp16", weights=PaletteWeights(6)),
-    Method("p4", "weights from a palette of 16 values a tensor", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
+    Method("fp16", "16-bit floats"),
+    Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
+    Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8)),
+    Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6)),
+    Method("p4", "palette, 4 bits", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
-        "w4", "int4 weights, one scale per block of input channels; for the GPU, iOS 18", parent="fp16",
+        "w4", "4-bit weights in blocks", parent="fp16",
         weights=BlockWeights(), target="iOS18", unfit_for_engine=_BLOCKS, check_snr_db=0.0,
     ),
     Method(
-        "w8a8", "int8 weights and int8 inputs of convolutions, channels balanced", parent="fp16",
+        "w8a8", "8-bit weights and activations", parent="fp16",
         weights=LinearWeights(), activations=Activations(), check_snr_db=5.0,  # real Kokoro 7.8: coarse, and for the judge to reject
     ),
-    Method("mixed", "each layer as the recipe says, channels balanced", parent="fp16", activations=Activations(), by_recipe=True),
+    Method("mixed", "each layer as the recipe says", parent="fp16", activations=Activations(), by_recipe=True),
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
@@ -225,12 +228,16 @@ def _truth(text: str) -> bool:
 
 def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
-    kinds: dict[str, Callable[[str], Any]] = {
-        "exponent": float, "percentile": float, "follow": _truth, "columns": _truth, "clips": int, "float_inputs": _names,
-        "literal_float": _names,
-    }  # fmt: skip
+    kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "percentile": float, "clips": int}
+    kinds |= {"time_varying_scale": _truth, "per_column_scale": _truth, "float_inputs": _names, "padded_float": _names}
     _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
     try:
         return key, kinds[key](text)
     except ValueError:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
+
+
+# What a recipe of `mixed` is searched for: the most arithmetic in int8, or the least size.
+INT8_MACS, SIZE = "int8_macs", "size"
+STARTS = {INT8_MACS: "w8", SIZE: "fp16"}  # the level every layer starts from
+LEVELS_FOR = {INT8_MACS: ("w8", "w8a8"), SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq")}

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.checkpoint import Checkpoint
-from core.errors import InputError
-from core.schema import conform
-from core.staging import read_json, write_json
-from quantize.methods import SCHEMES, Method
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import json_of, read_json, write_json
+from kokoro_ane.quantize.methods import SCHEMES, Method
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
-FIND = "`python -m quantize.sensitivity` finds one"
+OURS = json_of("checkpoint_sha256", "levels")
+FIND = "`kokoro-ane sensitivity` finds one"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Recipe:
     checkpoint: str
     checkpoint_sha256: str
     budget: Mapping[str, float]  # what was asked for: {"int8_macs": 0.9} or {"size": 0.5}
-    forecast: Mapping[str, float]  # damage_db2, size and int8_macs of this choice, by the search
+    forecast: Mapping[str, float]  # spectral_distance_db2, size and int8_macs of this choice, by the search
     levels: Mapping[str, str]
     format: int = FORMAT
 
@@ -56,7 +57,7 @@ class Recipe:
 
     def save(self, path: Path) -> None:
         """Write by rename."""
-        write_json(path, self.as_dict())
+        write_json(path, self.as_dict(), OURS)
 
 
 def recipe_path(checkpoint: Checkpoint) -> Path:

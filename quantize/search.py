@@ -1,20 +1,22 @@
-"""From one-layer damages to a recipe: the trade-off curve between damage and a budget, and the first point on it that keeps the budget.
+"""From one-layer distances to a recipe: the trade-off between spectral distance and a budget, and the first point that keeps the budget.
 
     curve = trade_off(options, resource="int8_macs")
     point = first_within(curve, 0.9)
 
-Damages of layers add up (small independent errors); each step along the curve is the cheapest one left, so every point is the best of its
-budget among the steps' order (greedy over each layer's lower convex hull: exact up to the last step).
+Squared distances of layers add up (small independent errors); each step along the curve is the cheapest one left, so every point is the
+best of its budget among the steps' order (greedy over each layer's lower convex hull: exact up to the last step).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from core.errors import InputError
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.quantize.layer_plan import Layer
+from kokoro_ane.quantize.measure import Entry, LayerTrials, changes
+from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, SCHEMES, STARTS, LinearWeights, PaletteWeights
+from kokoro_ane.quantize.recipe import Recipe
 
-INT8_MACS, SIZE = "int8_macs", "size"
-STARTS = {INT8_MACS: "w8", SIZE: "fp16"}  # the level every layer starts from
-LEVELS_FOR = {INT8_MACS: ("w8", "w8a8"), SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq")}
+FP16_BYTES = 2
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,16 @@ class Option:
 
     layer: str
     level: str
-    damage_db2: float
+    distance_db2: float
     gain: float
 
 
 @dataclass(frozen=True)
 class Point:
-    """A choice for every layer, with its forecast damage and what it has gained."""
+    """A choice for every layer, with its forecast distance and what it has gained."""
 
     gain: float
-    damage_db2: float
+    distance_db2: float
     levels: Mapping[str, str]
 
 
@@ -43,12 +45,12 @@ def trade_off(options: list[Option], start: str) -> list[Point]:
         by_layer.setdefault(option.layer, []).append(option)
     steps = sorted((step for layer in by_layer.values() for step in _hull(layer, start)), key=lambda step: step[0])
     levels = dict.fromkeys(by_layer, start)
-    damage = sum(_at(layer, start).damage_db2 for layer in by_layer.values())
-    points, gain = [Point(0.0, damage, dict(levels))], 0.0
+    distance = sum(_at(layer, start).distance_db2 for layer in by_layer.values())
+    points, gain = [Point(0.0, distance, dict(levels))], 0.0
     for _, before, after in steps:
         levels[after.layer] = after.level
-        gain, damage = gain + after.gain - before.gain, damage + after.damage_db2 - before.damage_db2
-        points.append(Point(gain, damage, dict(levels)))
+        gain, distance = gain + after.gain - before.gain, distance + after.distance_db2 - before.distance_db2
+        points.append(Point(gain, distance, dict(levels)))
     return points
 
 
@@ -65,13 +67,80 @@ def _at(layer: list[Option], level: str) -> Option:
 
 
 def _hull(layer: list[Option], start: str) -> list[tuple[float, Option, Option]]:
-    """Steps of rising price from the start along the lower convex hull: (price = damage per gain, from, to)."""
+    """Steps of rising price from the start along the lower convex hull: (price = distance per gain, from, to)."""
     steps: list[tuple[float, Option, Option]] = []
     here = _at(layer, start)
     while True:
         ahead = [option for option in layer if option.gain > here.gain]
         if not ahead:
             return steps
-        price, best = min((((o.damage_db2 - here.damage_db2) / (o.gain - here.gain), o) for o in ahead), key=lambda pair: pair[0])
+        price, best = min((((o.distance_db2 - here.distance_db2) / (o.gain - here.gain), o) for o in ahead), key=lambda pair: pair[0])
         steps.append((price, here, best))
         here = best
+
+
+@dataclass(frozen=True)
+class Found:
+    """A recipe, the curve it lies on, the measurements behind it, its distance with all layers changed together, and a seed's."""
+
+    recipe: Recipe
+    curve: tuple[Point, ...]
+    entries: tuple[Entry, ...]
+    together_db2: float
+    seed_db2: float  # of the vocoder unchanged, with other noise
+    macs_share: Mapping[str, float]
+
+
+def find_recipe(
+    trials: LayerTrials, layers: tuple[Layer, ...], entries: Iterable[Entry], parent_bytes: int, kind: str, wanted: float
+) -> Found:
+    """The recipe of least forecast distance on the curve that keeps the budget. `kind`: int8_macs (at least) or size (at most)."""
+    of_kind = tuple(entry for entry in entries if entry.level in LEVELS_FOR[kind])
+    curve = trade_off(options(trials.layers, layers, of_kind, parent_bytes, kind), STARTS[kind])
+    needed = wanted if kind == INT8_MACS else 1.0 - wanted
+    try:
+        point = first_within(curve, needed)
+    except InputError:
+        reach = curve[-1].gain if kind == INT8_MACS else 1.0 - curve[-1].gain
+        raise InputError(f"budget {kind} {wanted:g} is out of reach: these levels go as far as {reach:.4f}") from None
+    recipe = Recipe(
+        checkpoint=trials.checkpoint.name,
+        checkpoint_sha256=trials.checkpoint.sha256,
+        budget={kind: wanted},
+        forecast=forecast(point, trials.layers, layers, parent_bytes),
+        levels=dict(sorted(point.levels.items())),
+    )
+    total = sum(layer.macs for layer in layers)
+    shares = {x.name: x.macs / total for x in layers}
+    return Found(recipe, tuple(curve), of_kind, trials.distance_db2(point.levels), trials.seed_distance_db2(), shares)
+
+
+def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple[Entry, ...], parent_bytes: int, kind: str) -> list[Option]:
+    """Every level that a layer can take, with its distance and gain; of levels that change nothing the start alone."""
+    distance = {(entry.layer, entry.level): max(entry.distance_db2, 0.0) for entry in entries}
+    total = sum(layer.macs for layer in layers)
+    found = []
+    for layer in chosen:
+        for level in LEVELS_FOR[kind]:
+            if level == STARTS[kind] or changes(layer, level):
+                gain = layer.macs / total * SCHEMES[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
+                found.append(Option(layer.name, level, distance.get((layer.name, level), 0.0), gain))
+    return found
+
+
+def saved_bytes(layer: Layer, level: str) -> float:
+    """Bytes that a level saves on a layer's weights; negative where scales or palette cost more."""
+    weights = SCHEMES[level].weights if changes(layer, level) else None
+    if isinstance(weights, LinearWeights):
+        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
+    if isinstance(weights, PaletteWeights):
+        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits
+    return 0.0
+
+
+def forecast(point: Point, chosen: tuple[Layer, ...], layers: tuple[Layer, ...], parent_bytes: int) -> dict[str, float]:
+    """Distance, size as a share of the fp16 package, and share of MACs in int8 of a point."""
+    saved = sum(saved_bytes(layer, point.levels[layer.name]) for layer in chosen)
+    macs = sum(layer.macs for layer in chosen if SCHEMES[point.levels[layer.name]].int8_input)
+    total = sum(layer.macs for layer in layers)
+    return {"spectral_distance_db2": point.distance_db2, "size": 1.0 - saved / parent_bytes, "int8_macs": macs / total}

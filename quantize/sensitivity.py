@@ -1,40 +1,40 @@
 """Find out what each layer loses at each level, and the recipe that loses least under a budget.
 
-    python -m quantize.sensitivity --int8-macs 0.9 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
-    python -m quantize.sensitivity --size 0.45 --recipe my_recipe.json
+    kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane sensitivity --size 0.45 --recipe my_recipe.json
 
 --int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size: at most this share of the fp16 package, float
 activations. An interrupted run goes on where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line of stdout is
 one JSON object.
 """
 
-if __package__ in (None, ""):  # run as a file: put the repository root, not quantize/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 import argparse
+import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.arguments import checkpoint_argument
-from core.errors import EXIT_GOOD, InputError, run_cli
-from quantize.methods import METHODS, method_named
-from quantize.search import INT8_MACS, LEVELS_FOR, SIZE
+from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.staging import bytes_of, staged
+from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, SIZE, STARTS, method_named
 
 if TYPE_CHECKING:
-    from quantize.budget import Found
-    from quantize.measure import Entry, LayerTrials
+    from matplotlib.axes import Axes
+
+    from kokoro_ane.quantize.measure import Entry, LayerTrials
+    from kokoro_ane.quantize.search import Found
+
 
 DEFAULT_INT8_MACS = 0.9
 MOST_SENSITIVE = 8  # rows of the table
+MOST_SHOWN = 24  # layers in the plot
+MARK = b"kokoro-ane"  # in the picture: it is ours
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="quantize.sensitivity", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="kokoro_ane.quantize.sensitivity", description=__doc__.splitlines()[0])
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the fp16 package (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()
@@ -62,7 +62,7 @@ def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "l
     from rich.console import Console
     from rich.progress import Progress
 
-    from quantize.measure import measured
+    from kokoro_ane.quantize.measure import measured
 
     entries = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -73,6 +73,58 @@ def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "l
     return entries
 
 
+def require_matplotlib() -> None:
+    """Raise InputError before any work is done when the plot could not be drawn."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("the plot needs matplotlib: install the extra `plot`")
+
+
+def plot_search(found: "Found", kind: str, path: Path) -> None:
+    """Two panels in one PNG, written by rename."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 6.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
+    _bars(left, found, kind)
+    _curve(right, found, kind)
+    with staged(path, bytes_of(MARK)) as aside:
+        figure.savefig(aside, dpi=110, format="png", metadata={"Software": MARK.decode()})
+
+
+def _bars(axes: "Axes", found: "Found", kind: str) -> None:
+    levels = [level for level in LEVELS_FOR[kind] if level != "fp16"]
+    table: dict[str, dict[str, float]] = {}
+    for entry in found.entries:
+        table.setdefault(entry.layer, {})[entry.level] = max(entry.distance_db2, 0.0) ** 0.5
+    layers = sorted(table, key=lambda layer: -max(table[layer].values()))[:MOST_SHOWN][::-1]
+    height = 0.8 / len(levels)
+    for row, level in enumerate(levels):
+        places = [index + (row - (len(levels) - 1) / 2) * height for index in range(len(layers))]
+        axes.barh(places, [table[layer].get(level, 0.0) for layer in layers], height, label=level)
+    axes.set_yticks(range(len(layers)), [f"{layer}  ({found.recipe.levels[layer]})" for layer in layers], fontsize=8)
+    axes.set_xlabel("log-spectral distance with this layer alone changed, dB")
+    axes.set_title(f"the {len(layers)} layers that lose most (their level in the recipe)", fontsize=10)
+    axes.legend(title="level")
+
+
+def _curve(axes: "Axes", found: "Found", kind: str) -> None:
+    of_macs = kind == INT8_MACS
+    along = [point.gain if of_macs else 1.0 - point.gain for point in found.curve]
+    axes.plot(along, [point.distance_db2**0.5 for point in found.curve], color="0.4", linewidth=1.2, label="forecast, best steps first")
+    chosen = found.recipe.forecast["int8_macs" if of_macs else "size"]
+    axes.plot(chosen, found.recipe.forecast["spectral_distance_db2"] ** 0.5, "o", label="recipe, forecast")
+    axes.plot(chosen, found.together_db2**0.5, "s", label="recipe, all layers together")
+    axes.axvline(next(iter(found.recipe.budget.values())), color="0.7", linestyle="--", linewidth=1, label="budget")
+    axes.set_xlabel("share of multiply-accumulates in int8" if of_macs else "size, share of the fp16 package")
+    axes.set_ylabel("log-spectral distance, dB")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.set_title(f"trade-off curve from {STARTS[kind]} everywhere", fontsize=10)
+    axes.legend()
+
+
 def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
     """Human table, then one JSON line."""
     from rich.console import Console
@@ -81,19 +133,19 @@ def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
     table = Table(title="layers that lose most: log-spectral distance with one alone changed", title_justify="left")
     for heading in ("layer", "level", "alone, dB", "MACs", "recipe"):
         table.add_column(heading)
-    for entry in sorted(found.entries, key=lambda e: -e.damage_db2)[:MOST_SENSITIVE]:
-        cells = (f"{entry.damage_db2**0.5:.3f}", f"{found.macs_share[entry.layer]:.2%}", found.recipe.levels[entry.layer])
+    for entry in sorted(found.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]:
+        cells = (f"{entry.distance_db2**0.5:.3f}", f"{found.macs_share[entry.layer]:.2%}", found.recipe.levels[entry.layer])
         table.add_row(entry.layer, entry.level, *cells)
     Console().print(table)
     forecast = found.recipe.forecast
     print(f"recipe: {recipe_file}, plot: {plot_file}")
     print(
         f"int8 MACs {forecast['int8_macs']:.1%}, size {forecast['size']:.3f} of fp16, log-spectral distance "
-        f"{forecast['damage_db2'] ** 0.5:.3f} dB forecast, {found.together_db2**0.5:.3f} dB with all layers together; another noise seed, "
-        f"nothing compressed: {found.seed_db2**0.5:.3f} dB"
+        f"{forecast['spectral_distance_db2'] ** 0.5:.3f} dB forecast, {found.together_db2**0.5:.3f} dB with all layers together; "
+        f"another noise seed, nothing compressed: {found.seed_db2**0.5:.3f} dB"
     )
     fields = {"recipe": str(recipe_file), "plot": str(plot_file), "budget": dict(found.recipe.budget), "forecast": dict(forecast)}
-    print(json.dumps(fields | {"damage_together_db2": found.together_db2, "damage_of_a_seed_db2": found.seed_db2}))
+    print(json.dumps(fields | {"spectral_distance_together_db2": found.together_db2, "spectral_distance_of_a_seed_db2": found.seed_db2}))
 
 
 def run(argv: list[str] | None) -> int:
@@ -102,24 +154,26 @@ def run(argv: list[str] | None) -> int:
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     kind, wanted = (SIZE, arguments.size) if arguments.size else (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS)
-    from core.checkpoint import open_checkpoint
-    from core.export import quiet_coremltools
-    from core.output import check_output
-    from quantize.packages import find_package
-    from quantize.recipe import recipe_path
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core.staging import bytes_of, check_implied, check_output
+    from kokoro_ane.quantize.locator import find_package
+    from kokoro_ane.quantize.recipe import OURS, recipe_path
 
     if arguments.recipe:
-        check_output(arguments.recipe, suffixes=(".json",))
-    check_output(arguments.log or arguments.build / "sensitivity" / "x.jsonl")
+        arguments.recipe = check_output(arguments.recipe, OURS, (".json",), arguments)
+    if arguments.log:
+        arguments.log = check_output(arguments.log, None, (".jsonl",), arguments)
+        check_implied(arguments.log.with_suffix(".png"), bytes_of(MARK))
+    check_implied(arguments.build / "sensitivity" / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
     parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
     with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from kokoro_ane.quantize.layer_plan import program_layers
+        from kokoro_ane.quantize.measure import LayerTrials
+        from kokoro_ane.quantize.search import find_recipe
+        from kokoro_ane.vocoder.decoder import Vocoder
         from mlprogram import Program
-        from quantize.budget import find_recipe
-        from quantize.layers import program_layers
-        from quantize.measure import LayerTrials
-        from quantize.plot import plot_search, require_matplotlib
-        from vocoder.decoder import Vocoder
 
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
@@ -141,6 +195,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from quantize.sensitivity import main  # one module identity, however it was started
-
     raise SystemExit(main())

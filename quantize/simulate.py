@@ -14,15 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from core.layers import ConvTranspose
-from quantize.equalize import watched
-from quantize.following import exceeded
-from quantize.gptq import Fit
-from quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
-from quantize.palette import palette
-from vocoder.decoder import Vocoder
-from vocoder.packing import VocoderInputs
-from vocoder.prepared import preparation
+from kokoro_ane.core.layers import ConvTranspose
+from kokoro_ane.quantize.balance import exceeded, watched
+from kokoro_ane.quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
+from kokoro_ane.quantize.palettes import Fit, palette
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.scaled_conv import input_factor
 
 INT8_STEPS = 127
 
@@ -34,15 +32,9 @@ def linear_grid(weight: Tensor, bits: int, axis: int) -> Tensor:
     return torch.round(weight * (steps / peak)).clamp(-steps, steps) * (peak / steps).half().float()
 
 
-def palette_grid(weight: Tensor, bits: int) -> Tensor:
-    """Every weight replaced by the nearest of 2^bits values, chosen as the package's are."""
-    table, index = palette(weight.half().numpy(), bits)
-    return torch.from_numpy(table[index].astype(np.float32)).view(weight.shape)
-
-
-def fitted_grid(weight: Tensor, bits: int, fit: Fit) -> Tensor:
-    """The same, fitted to what the layer reads."""
-    table, index = fit(weight.half().numpy(), bits)
+def palette_grid(weight: Tensor, bits: int, fit: Fit | None = None) -> Tensor:
+    """Every weight replaced by one of 2^bits values, chosen as the package's are: the nearest, or fitted to what the layer reads."""
+    table, index = (fit or palette)(weight.half().numpy(), bits)
     return torch.from_numpy(table[index].astype(np.float32)).view(weight.shape)
 
 
@@ -53,7 +45,7 @@ def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None 
     if isinstance(weights, PaletteWeights) and not weights.gptq:
         return palette_grid(weight, weights.bits)
     if isinstance(weights, PaletteWeights) and fit is not None:
-        return fitted_grid(weight, weights.bits, fit)
+        return palette_grid(weight, weights.bits, fit)
     raise TypeError(f"{weights} is not simulated: no recipe level uses it, or nothing to fit it with was given")
 
 
@@ -68,7 +60,7 @@ def input_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: fl
     found: dict[str, float] = {}
 
     def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
-        found[path] = max(found.get(path, 0.0), exceeded(given[0] * preparation(layer, given[0]), 1 - percentile / 100))
+        found[path] = max(found.get(path, 0.0), exceeded(given[0] * input_factor(layer, given[0]), 1 - percentile / 100))
 
     watched(vocoder, clips, note)
     fixed = {path for path, layer in vocoder.named_modules() if getattr(layer, "envelope", None) is not None}
@@ -81,7 +73,7 @@ def simulated(
 ) -> Iterator[None]:
     """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before.
 
-    `ranges`: of what each layer reads after its own preparation (vocoder/prepared.py); `fits`: where palettes are fitted.
+    `ranges`: of what each layer reads after its own preparation (vocoder/scaled_conv.py); `fits`: where palettes are fitted.
     """
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():
@@ -97,5 +89,5 @@ def simulated(
 
 def _rounded(size: float, layer: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The input that gives what the layer computes from its rounded one."""
-    before = preparation(layer, given[0])
+    before = input_factor(layer, given[0])
     return (activation_grid(given[0] * before, size) / before,)

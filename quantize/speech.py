@@ -9,37 +9,42 @@ texts, threads and the code that makes them, each file with its own digest.
 
 import hashlib
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from core.checkpoint import Checkpoint
-from core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
-from core.corpus import Line, Utterance, speech_file, speech_lines
-from core.errors import InputError, UtteranceTooLong
-from core.kokoro_int8.cache import cache_root
-from core.sealed import read_sealed_arrays, sealed_arrays
-from core.sources import ROOT, changed_since, files_behind, sha256_of_files
-from core.staging import staged
-from core.voices import style_row
-from encoder.alignment import AlignmentLimits
-from encoder.functions import torch_functions
-from encoder.model import Encoder
-from encoder.steps import EncoderBackend, encode
-from encoder.vocab import MAX_SPEED, input_ids
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from kokoro_ane.core import STARTED_NS
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
+from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, JUDGED, PROSODY_PER_FRAME, SECOND, TUNING
+from kokoro_ane.core.errors import InputError, UtteranceTooLong
+from kokoro_ane.core.kokoro_int8.cache import cache_root
+from kokoro_ane.core.staging import staged
+from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.voices import style_row
+from kokoro_ane.encoder.encoder_steps import MAX_SPEED, AlignmentLimits, EncoderBackend, encode, input_ids
+from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
+from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.encoder.prosody import TextEncoder
+from kokoro_ane.quantize.corpus import Line, Utterance, calibration, speech_file, speech_lines
+from kokoro_ane.quantize.sources import ROOT, changed_since, files_behind, sha256_of_files
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.source import HarmonicSource
+from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
 SPEAKERS = ("af_heart", "am_michael", "bf_emma", "am_adam", "af_bella", "bm_george", "bf_isabella", "bm_fable")
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
-LOADED_NS = time.time_ns()  # what this process runs is at least as old
 FASTER = 1.4  # a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
+STAND_INS = {"slt": "af_heart", "rms": "am_adam", "awb": "am_michael"}  # which Kokoro voice speaks a demo speaker's sentence
+FEATURE_STEPS = tuple(
+    step for step in (*ENCODER_STEPS, *VOCODER_STEPS) if step.name in ("style", "align", "asr", "noise", "excitation", "spectrum")
+)
 
 
 def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
@@ -68,11 +73,11 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     told = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
     code = files_behind((Path(__file__).relative_to(ROOT).as_posix(),))
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices, code)}.npz"
-    if changed_since(code, LOADED_NS):
+    if changed_since(code, STARTED_NS):
         print(f"the code has changed since this process began: features are neither taken from {path.parent} nor kept", file=sys.stderr)
         stored = _spoken(checkpoint, told)
     elif path.is_file():
-        stored = read_sealed_arrays(path, {"set": path.stem}, "; delete it and it is made again")
+        stored = read_checksummed_arrays(path, {"set": path.stem}, "; delete it and it is made again")
     else:
         stored = _spoken(checkpoint, told)
         _keep(path, stored)
@@ -99,7 +104,7 @@ def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[st
     return found
 
 
-def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: "Tensor", speed: float) -> dict[str, np.ndarray]:
+def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float) -> dict[str, np.ndarray]:
     """input_ids [T], durations [T], f0_hz [2F], energy [2F]; speed, a scalar."""
     ids, style = input_ids(phonemes, checkpoint.config.vocab), style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :]
     try:
@@ -128,6 +133,93 @@ def _keep(path: Path, stored: Mapping[str, np.ndarray]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with staged(path) as aside, aside.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **sealed_arrays(stored, {"set": path.stem}))
+            np.savez(stream, allow_pickle=False, **checksummed_arrays(stored, {"set": path.stem}))
     except (OSError, InputError) as problem:
         print(f"features are not kept: {problem}", file=sys.stderr)
+
+
+def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
+    """The checkpoint's text encoder in PyTorch."""
+    return checkpoint.load_part(TextEncoder(checkpoint.config), "text_encoder")
+
+
+def voice_for(checkpoint: Checkpoint, speaker: str) -> str:
+    """The voice or blend itself where the checkpoint has it, for a demo speaker the Kokoro voice that stands for it, else InputError."""
+    if "," in speaker or speaker in checkpoint.voices:
+        return speaker
+    stand_in = STAND_INS.get(speaker, "")
+    if stand_in in checkpoint.voices:
+        return stand_in
+    raise InputError(
+        f"{checkpoint.folder / 'voices'} has neither {speaker}.pt nor {stand_in or 'a stand-in'}.pt; "
+        f"it has {', '.join(checkpoint.voices) or 'none'}"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Speaker:
+    """What FEATURE_STEPS work with: a voice [510, 1, 256], the harmonic source. They ask neither encoder nor vocoder to compute."""
+
+    voice: np.ndarray
+    source: HarmonicSource
+    first_frames: int | None = None  # whole utterances
+
+    @property
+    def encoder(self) -> "Speaker":
+        """Itself, for `first_frames`."""
+        return self
+
+    @property
+    def vocoder(self) -> "Speaker":
+        """Itself, for `source`."""
+        return self
+
+
+@torch.no_grad()
+def vocoder_inputs(checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int) -> VocoderInputs:
+    """All five tensors for one utterance, with the noise drawn from `seed`."""
+    text = encoder(torch.from_numpy(utterance.input_ids).long()[None], None)  # [1, hidden, 1, T]
+    return _by_the_steps(checkpoint, vocoder, utterance, seed, {"text": text.numpy()})
+
+
+def with_text_features(checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int) -> VocoderInputs:
+    """The same where the text features asr [1, hidden, F] are known already."""
+    return _by_the_steps(checkpoint, vocoder, utterance, seed, {"asr": asr.numpy()})
+
+
+def _by_the_steps(checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance, seed: int, found: Tensors) -> VocoderInputs:
+    """Style row, alignment and harmonic source of the one chain; durations, F0 and energy are the utterance's own."""
+    speaker = Speaker(checkpoint.blend(voice_for(checkpoint, utterance.voice)).numpy(), vocoder.generator.m_source.host)
+    given = found | {
+        "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
+        "durations": utterance.durations.astype(np.int64),
+        "f0_hz": utterance.f0_hz[None],
+        "energy": utterance.energy[None],
+        "seed": np.array([seed], np.int64),
+    }
+    made = run_steps(FEATURE_STEPS, speaker, given)
+    asr, f0_hz, energy, style = (_tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder"))
+    # a column's 22 values side by side, as the STFT gives them: PyTorch chooses its kernel, and so the last bits, by their order in memory
+    spectrum = _tensor(made["spectrum"][0].T).transpose(1, 2)
+    return VocoderInputs(asr, f0_hz, energy, style, spectrum)
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """A contiguous tensor with one axis more in front."""
+    return torch.from_numpy(np.ascontiguousarray(array))[None]
+
+
+def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
+    """`frames` frames from `start` on, as an utterance of its own."""
+    stop = start + frames
+    pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
+    columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
+    return VocoderInputs(
+        inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns]
+    )
+
+
+def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
+    """The first `frames` frames after the first half second of a calibration sentence: what builds are checked with."""
+    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), calibration()[0], seed=0)
+    return excerpt(inputs, start=20, frames=frames)

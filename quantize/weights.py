@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.export import quiet_coremltools
-from quantize.activations import input_pass
-from quantize.layers import Layer
-from quantize.methods import BlockWeights, LinearWeights, PaletteWeights, Weights
-from quantize.palette import palette
-from quantize.plan import LayerPlan
+from kokoro_ane.core.export import quiet_coremltools
+from kokoro_ane.quantize.layer_plan import Layer, LayerPlan
+from kokoro_ane.quantize.methods import BlockWeights, LinearWeights, PaletteWeights, Weights
+from kokoro_ane.quantize.palettes import palette
 
 if TYPE_CHECKING:
     import coremltools as ct
 
-    from quantize.gptq import Fit
-    from quantize.learned_folder import LearnedPalette
+    from kokoro_ane.quantize.palettes import Fit
 
 _Palette = tuple[np.ndarray, np.ndarray]  # table, index of every weight
 
@@ -35,10 +32,10 @@ def compressed(
     package: Path,
     plan: tuple[LayerPlan, ...],
     peaks: Mapping[str, float],
-    fits: Mapping[str, "Fit | LearnedPalette"] = MappingProxyType({}),
+    fits: Mapping[str, "Fit"] = MappingProxyType({}),
 ) -> "ct.models.MLModel":
     """The model of `package` with every layer as `plan` says. `peaks`: largest magnitude of each value that a convolution reads in int8;
-    `fits`: of the layers whose palettes are fitted to their inputs or learned.
+    `fits`: of the layers whose palettes are fitted to their inputs.
 
     Nothing is loaded for prediction.
     """
@@ -47,11 +44,11 @@ def compressed(
         import coremltools as ct
         from coremltools.models.utils import _apply_graph_pass
 
+        from kokoro_ane.quantize.passes import ScalesIntoQuantize, input_pass
+
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copytree(package, Path(folder) / package.name)  # MLModel(path) writes the Manifest.json of what it opens anew
             model = ct.models.MLModel(str(copy), skip_model_load=True)
-            from quantize.scales import ScalesIntoQuantize
-
             passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_weight_passes(plan, fits, done)]
             return _apply_graph_pass(model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True)
 
@@ -68,7 +65,7 @@ def _counted(palettes: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit | LearnedPalette"], done: Callable[[], None]) -> list[Any]:
+def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"], done: Callable[[], None]) -> list[Any]:
     """One pass for palettes, one for integers, each told which weight constants are its own."""
     from coremltools.optimize.coreml import OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights, palettize_weights
@@ -81,7 +78,7 @@ def _weight_passes(plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit | Learne
     return passes
 
 
-def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit | LearnedPalette"], done: Callable[[], None]) -> Any:
+def _config(weights: Weights, layer: Layer, fits: Mapping[str, "Fit"], done: Callable[[], None]) -> Any:
     """coremltools' configuration for one layer. The size limit was applied by the plan."""
     from coremltools.optimize.coreml import OpLinearQuantizerConfig, OpPalettizerConfig
 

@@ -16,9 +16,9 @@ import pytest
 from filelock import FileLock
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
-from core.config import KokoroConfig
-from pipeline.build import main as build
+from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.pipeline.build import main as build
 
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 

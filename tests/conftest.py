@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint import Checkpoint
-from pipeline.vectors import main as write_vectors
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.pipeline.vectors import main as write_vectors
 from tests.builds import VECTORS_VOICE, checkpoint_once, once, packages_once, small_config, without_self_checks
 
 pytest_plugins = ["tests.quantize_build", "tests.release_build"]
@@ -44,6 +45,12 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 @pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the smallest checkpoint that the architecture allows. Shared: copy it before writing."""
+    return write_checkpoint(tmp_path_factory.mktemp("tiny"), tiny_config())
+
+
+@pytest.fixture(scope="session")
 def tiny_build(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before writing."""
     stages = (["encoder", "--token-buckets", "16,64,192"], ["vocoder"])
@@ -53,7 +60,7 @@ def tiny_build(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_fac
 
 @pytest.fixture(scope="session")
 def tiny_vectors(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The conductor's test vectors of it. Shared, too."""
+    """The chain's test vectors of it. Shared, too."""
     given = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tiny_build), *VECTORS_VOICE]
 
     def make(aside: Path) -> None:

@@ -1,11 +1,11 @@
-"""kill -9 at every rename, at other writes and at random moments of every writing command, then the command again: nothing is lost.
-Ctrl-C and SIGTERM, once and twice, at writes and moments; two processes at once, one of them killed or not.
+"""kill -9 at every rename and at other writes of the important writing commands, then the command again: nothing is lost.
+Ctrl-C and SIGTERM, once and twice, at some of the writes too.
 
-    python -m tests.kill [--command build-vocoder] [--others 6] [--moments 6] [--signals 6] [--pairs 2] [--place /dev/shm]
+    python -m tests.kill [--command speak] [--others 6] [--signals 6]
 
 Each kill is a real signal to a forked process that runs the real command on a tiny checkpoint; only conversions are read from an earlier
-run, and clips are found perfect unheard. Counted: finished things that cannot be read any more, half things that a reader takes, files
-that are left after the next command, next commands that do not work, an end by Ctrl-C or SIGTERM that is not exit 2 and one line.
+run. The world lies in TMPDIR. Counted: finished things that cannot be read any more, half things that a reader takes, files that are left
+after the next command, next commands that do not work, an end by Ctrl-C or SIGTERM that is not exit 2 and one line.
 Exit 0: none. The last line of stdout is one JSON object.
 """
 
@@ -14,19 +14,18 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import tempfile
-import time
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.errors import EXIT_BAD_INPUT
-from core.staging import recover
+from kokoro_ane.core.errors import EXIT_BAD_INPUT
+from kokoro_ane.core.staging import recover
 from mlprogram.scratch import INTERRUPTED
 from tests.kill_child import child, said
 from tests.kill_writers import WRITERS, Writer, primed, primed_for
-from tests.sweep_child import _times
 from tests.sweep_judge import ASIDE
 from tests.sweep_world import Stat, World
 
@@ -42,17 +41,12 @@ class Counts:
     renames: int = 0
     kills: int = 0
     signals: int = 0
-    pairs: int = 0
-    lost: list[str] = field(default_factory=list)
-    half: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    stuck: list[str] = field(default_factory=list)
-    unclear: list[str] = field(default_factory=list)
+    faults: dict[str, list[str]] = field(default_factory=lambda: {fault: [] for fault in FAULTS})
 
-    @property
-    def wrong(self) -> int:
-        """How many of them are faults."""
-        return sum(len(getattr(self, fault)) for fault in FAULTS)
+    def numbers(self) -> dict[str, int]:
+        """All of it, counted."""
+        faults = {fault: len(found) for fault, found in self.faults.items()}
+        return {"renames": self.renames, "kills": self.kills, "signals": self.signals, **faults}
 
 
 class Kills:
@@ -63,110 +57,74 @@ class Kills:
         self.name = f"{writer.name}, {SITUATIONS[old]}"
         primed_for(writer.name)
         self.plain = world.scan()
-        if writer.clear:
-            for pattern in writer.clear:
-                _remove(world, pattern)
+        self.clear()
         bare = world.scan()
         if old:
-            process = child(writer, world)
-            assert self.ended(process) in writer.codes, f"{self.name}: the command itself does not work: {said(world, process)[-3:]}"
+            code, words = self.ended(child(writer, world))
+            assert code in writer.codes, f"{self.name}: the command itself does not work: {words[-3:]}"
         self.before = world.scan()
         made = [name for name, status in self.before.items() if status[0] == "file" and name not in bare]
         self.saved = {name: (world.root / name).read_bytes() for name in made}
         self.finished = [path for path in writer.things(world.user) if path.exists()]
 
-    def ended(self, process: int) -> int:
-        """Its exit code; minus the signal's number where it was killed."""
+    def ended(self, process: int) -> tuple[int, list[str]]:
+        """Its exit code, minus the signal's number where it was killed; what it said."""
         _, status = os.waitpid(process, 0)
-        return os.waitstatus_to_exitcode(status)
+        return os.waitstatus_to_exitcode(status), said(self.world, process)
 
-    def writes(self) -> tuple[list[str], float]:
-        """The writes of a whole run in order, and the seconds of processor time that it takes."""
+    def writes(self) -> list[str]:
+        """The writes of a whole run in order."""
         reading, writing = os.pipe()
         process = child(self.writer, self.world, tell=writing)
         os.close(writing)
-        busy = 0.0
         with os.fdopen(reading) as pipe:
-            named = pipe.read()
-            busy = _times(process)[0]
-        assert self.ended(process) in self.writer.codes, f"{self.name}: {said(self.world, process)[-3:]}"
+            named = pipe.read().split()
+        code, words = self.ended(process)
+        assert code in self.writer.codes, f"{self.name}: {words[-3:]}"
         self.put_back()
-        return named.split(), busy
+        return named
+
+    def clear(self) -> None:
+        """Remove what this writer is to find missing."""
+        for path in [path for pattern in self.writer.clear for path in self.world.root.glob(pattern)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def put_back(self) -> None:
         """As it was before the run."""
         self.world.put_back(self.plain, self.world.scan())
-        for pattern in self.writer.clear:
-            _remove(self.world, pattern)
+        self.clear()
         for name, content in self.saved.items():
             (self.world.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.world.root / name).write_bytes(content)
 
     def at_write(self, number: int, how: tuple[int, ...] = (signal.SIGKILL,)) -> None:
-        """Killed before its `number`th write."""
-        process = child(self.writer, self.world, at=number, how=how)
-        self.told(process, how, f"write {number}")
-
-    def at_moment(self, busy_s: float, how: tuple[int, ...] = (signal.SIGKILL,)) -> None:
-        """Killed when it has used so much processor time."""
-        process = child(self.writer, self.world)
-        self.wait(process, busy_s)
-        for number in how:
-            os.kill(process, number)
-        self.told(process, how, f"{busy_s:.2f} s")
-
-    def two(self, later_s: float, killed: bool) -> None:
-        """A second one begins when the first has used so much processor time; or the first is killed then, while the second works."""
-        first = child(self.writer, self.world)
-        self.wait(first, 0.0 if killed else later_s)
-        second = child(self.writer, self.world)
-        if killed:
-            self.wait(first, later_s)
-            os.kill(first, signal.SIGKILL)
-        where = f"two at once, {later_s:.2f} s{', one killed' if killed else ''}"
-        for process in (first, second):
-            code, words = self.ended(process), said(self.world, process)
-            if code not in self.writer.codes and not (killed and process == first and code == -signal.SIGKILL):
-                self.counts.stuck.append(f"{self.name}, {where}: exit {code}: {words[-1:]}")
-        self.counts.pairs += 1
-        self.judge(where)
-
-    def wait(self, process: int, busy_s: float) -> None:
-        """Until it has used so much processor time, or ended."""
-        while _times(process)[0] < busy_s and not os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            time.sleep(0.001)
-
-    def told(self, process: int, how: tuple[int, ...], where: str) -> None:
-        """Count it; Ctrl-C and SIGTERM end with exit 2 and one line, or come too late and change nothing."""
-        code, words = self.ended(process), said(self.world, process)
-        where = f"{'+'.join(signal.Signals(number).name for number in how)} at {where}"
+        """Killed before its `number`th write. Ctrl-C and SIGTERM end with exit 2 and one line, or come too late and change nothing."""
+        code, words = self.ended(child(self.writer, self.world, at=number, how=how))
+        where = f"{self.name}, {'+'.join(signal.Signals(each).name for each in how)} at write {number}"
         if how == (signal.SIGKILL,):
             self.counts.kills += code == -signal.SIGKILL
         else:
             interrupted = code == EXIT_BAD_INPUT and words[-1:] == [f"error: {INTERRUPTED}"]
             self.counts.signals += interrupted
             if not (interrupted or code in self.writer.codes) or any("Traceback" in line for line in words):
-                self.counts.unclear.append(f"{self.name}, {where}: exit {code}: {words[-12:]}")
+                self.counts.faults["unclear"].append(f"{where}: exit {code}: {words[-12:]}")
         self.judge(where)
 
     def judge(self, where: str) -> None:
         """What stands there now, and after the same command once more."""
-        where = f"{self.name}, {where}"
-        readable = self.readable()
+        faults, readable = self.counts.faults, self.readable()
         for parent in {path.parent for path in self.writer.things(self.world.user) if path.parent.is_dir()}:
             with redirect_stderr(io.StringIO()):
                 recover(parent)  # as every command begins that reads or writes there
         recovered = self.readable()
-        self.counts.lost += [f"{where}: {path.name}: {recovered.get(path)}" for path in self.finished if recovered.get(path) != "whole"]
-        again = child(self.writer, self.world)
-        code, words = self.ended(again), said(self.world, again)
+        faults["lost"] += [f"{where}: {path.name}: {recovered.get(path)}" for path in self.finished if recovered.get(path) != "whole"]
+        code, words = self.ended(child(self.writer, self.world))
         if code not in self.writer.codes:
-            self.counts.stuck.append(f"{where}: then exit {code}: {words[-3:]}")
-        after = self.readable()
-        for found in (readable, recovered, after):
-            self.counts.half += [f"{where}: {path.name}: {said}" for path, said in found.items() if said.startswith("half")]
+            faults["stuck"].append(f"{where}: then exit {code}: {words[-3:]}")
+        for found in (readable, recovered, self.readable()):
+            faults["half"] += [f"{where}: {path.name}: {told}" for path, told in found.items() if told.startswith("half")]
         now: dict[str, Stat] = self.world.scan()
-        self.counts.left += [f"{where}: {name}" for name in now if name not in self.before and _is_left(name, now[name])]
+        faults["left"] += [f"{where}: {name}" for name in now if name not in self.before and _is_left(name, now[name])]
         self.put_back()
 
     def readable(self) -> dict[Path, str]:
@@ -180,32 +138,20 @@ def _is_left(name: str, status: Stat) -> bool:
     return bool(ASIDE.search(name)) or (name.startswith("tmp/") and status[0] != "folder") or name.endswith(".parts")
 
 
-def _remove(world: World, pattern: str) -> None:
-    import shutil
-
-    for path in world.root.glob(pattern):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def run_writer(world: World, writer: Writer, others: int, moments: int, seed: int, signals: int = 0, pairs: int = 0) -> Counts:
-    """Both situations: every rename and the write after it, some other writes, some moments; polite signals; two at once."""
+def run_writer(world: World, writer: Writer, others: int, signals: int, seed: int = 0) -> Counts:
+    """Both situations: every rename and the write after it, some other writes, some polite signals."""
     counts, draw = Counts(), random.Random(f"{seed}/{writer.name}")
     for old in (False, True):
         kills = Kills(world, writer, old, counts)
-        writes, busy = kills.writes()
+        writes = kills.writes()
         renames = [number for number, event in enumerate(writes) if event == "os.rename"]
         counts.renames += len(renames)
         points = {*renames, *(number + 1 for number in renames)}
         rest = sorted(set(range(len(writes))) - points)
         for number in sorted(points | set(draw.sample(rest, min(others, len(rest))))):
             kills.at_write(number)
-        for _ in range(moments):
-            kills.at_moment(draw.uniform(0, busy))
         for number in range(signals):
-            how = HOW[number // 2 % len(HOW)]
-            kills.at_write(draw.randrange(len(writes)), how) if number % 2 and writes else kills.at_moment(draw.uniform(0, busy), how)
-        for number in range(pairs):
-            kills.two(draw.uniform(0, busy), killed=number % 2 == 1)
+            kills.at_write(draw.randrange(len(writes)), HOW[number % len(HOW)])
         world.put_back(kills.plain, world.scan())
     return counts
 
@@ -215,29 +161,22 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.kill", description=__doc__.splitlines()[0])
     parser.add_argument("--command", action="append", choices=tuple(WRITERS), help="only this writer, repeatable")
     parser.add_argument("--others", type=int, default=6, help="writes that are no renames, drawn, in each situation (default: %(default)s)")
-    parser.add_argument("--moments", type=int, default=6, help="random moments in each situation (default: %(default)s)")
     parser.add_argument("--signals", type=int, default=8, help="Ctrl-C, SIGTERM and both twice, in each situation (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=2, help="two processes at once, in each situation (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()))
     arguments = parser.parse_args(argv)
-    found: dict[str, Counts] = {}
-    with tempfile.TemporaryDirectory(dir=arguments.place) as place:
+    total = dict.fromkeys(Counts().numbers(), 0)
+    with tempfile.TemporaryDirectory() as place:
         world = World.made(Path(place) / "w")
         primed(world)
-        print(" " * 20 + "".join(f"{name:>8}" for name in ("renames", "kills", "signals", "pairs", *FAULTS)))
+        print(" " * 20 + "".join(f"{name:>8}" for name in total))
         for name in arguments.command or WRITERS:
-            given = (arguments.others, arguments.moments, arguments.seed, arguments.signals, arguments.pairs)
-            one = found[name] = run_writer(world, WRITERS[name], *given)
-            faults = [getattr(one, fault) for fault in FAULTS]
-            numbers = (one.renames, one.kills, one.signals, one.pairs, *map(len, faults))
-            print(f"{name:<20}" + "".join(f"{number:>8}" for number in numbers), flush=True)
-            for what in [what for fault in faults for what in fault][:8]:
+            counts = run_writer(world, WRITERS[name], arguments.others, arguments.signals, arguments.seed)
+            print(f"{name:<20}" + "".join(f"{number:>8}" for number in counts.numbers().values()), flush=True)
+            for what in [what for found in counts.faults.values() for what in found][:8]:
                 print(f"    {what}", flush=True)
-    total = {name: sum(getattr(one, name) for one in found.values()) for name in ("renames", "kills", "signals", "pairs")}
-    total |= {name: sum(len(getattr(one, name)) for one in found.values()) for name in FAULTS}
+            total = {key: total[key] + number for key, number in counts.numbers().items()}
     print(json.dumps(total))
-    return int(any(one.wrong for one in found.values()))
+    return int(any(total[fault] for fault in FAULTS))
 
 
 if __name__ == "__main__":

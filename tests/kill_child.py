@@ -36,7 +36,7 @@ def child(writer: Writer, world: World, at: int | None = None, tell: int | None 
         for number, place in enumerate((silent, silent, words)):
             os.dup2(place, number)
         sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
-        module = import_module(writer.module)
+        module = import_module(writer.module if writer.module.startswith(("mlprogram", "tests")) else f"kokoro_ane.{writer.module}")
         sys.addaudithook(_hook(str(world.root), at, tell, how))
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
         _wait_until_up()
@@ -52,7 +52,7 @@ def child(writer: Writer, world: World, at: int | None = None, tell: int | None 
 
 def _wait_until_up() -> None:
     """Polite signals stay blocked until the command has its handlers: before that Python starts, which is not the command's."""
-    for place in ("core.errors", "mlprogram.__main__"):
+    for place in ("kokoro_ane.core.errors", "mlprogram.__main__"):
         module = import_module(place)
         module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
 

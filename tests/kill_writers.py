@@ -5,7 +5,6 @@ WRITERS["vectors"].read(Path("user/new"))          # "whole", "refused: ...", or
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,8 +13,6 @@ from typing import Any
 
 from tests.sweep_calls import CK, B
 from tests.sweep_world import World, unmeasured
-
-CACHED = ("cache/speech",)
 
 
 @dataclass(frozen=True)
@@ -30,12 +27,12 @@ class Writer:
     clear: tuple[str, ...] = ()
 
     def things(self, user: Path) -> list[Path]:
-        """What it leaves, of which each has to be whole or not there; finished things beside it that must stay so."""
-        return [*(user / place for place in self.places), *sorted((user.parent / "cache" / "speech").glob("*.npz"))]
+        """What it leaves, of which each has to be whole or not there."""
+        return [user / place for place in self.places]
 
     def read(self, path: Path) -> str:
         """What the reader of such a thing says."""
-        from core.errors import InputError
+        from kokoro_ane.core.errors import InputError
 
         try:
             READERS["".join(path.suffixes[-1:]) or path.name](path)
@@ -47,9 +44,9 @@ class Writer:
 
 
 def _json(path: Path) -> None:
-    from core.manifest import Manifest
-    from pipeline.assembly import Assembly
-    from pipeline.decision_file import read_decision
+    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.pipeline.assembly import Assembly
+    from kokoro_ane.pipeline.decision_file import read_decision
 
     if path.with_suffix(".mlpackage").exists():
         Manifest.load(path).verify()
@@ -63,7 +60,7 @@ def _json(path: Path) -> None:
 
 def _package(path: Path) -> None:
     """A package without its manifest is taken by nobody; with one it is the one that was checked."""
-    from core.manifest import Manifest
+    from kokoro_ane.core.manifest import Manifest
 
     if path.with_suffix(".json").exists():
         Manifest.load(path.with_suffix(".json")).verify()
@@ -82,16 +79,9 @@ def _picture(path: Path) -> None:
     assert imread(path).size
 
 
-def _arrays(path: Path) -> None:
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as stored:
-        assert all(stored[name] is not None for name in stored.files)
-
-
 def _vectors(path: Path) -> None:
-    from core.staging import sha256_of
-    from pipeline.vector_files import load_index
+    from kokoro_ane.core.staging import sha256_of
+    from kokoro_ane.pipeline.vector_files import load_index
 
     index = load_index(path)
     for utterance in index["utterances"]:
@@ -100,7 +90,7 @@ def _vectors(path: Path) -> None:
 
 
 def _bundle(path: Path) -> None:
-    from pipeline.bundle_files import verify_bundle
+    from kokoro_ane.pipeline.bundle_files import verify_bundle
 
     verify_bundle(path)
 
@@ -117,39 +107,21 @@ def _ends(end: str) -> Callable[[Path], None]:
 
 
 READERS: dict[str, Callable[[Path], None]] = {
-    ".json": _json, ".mlpackage": _package, ".wav": _audio, ".png": _picture, ".npz": _arrays, "vectors": _vectors,
+    ".json": _json, ".mlpackage": _package, ".wav": _audio, ".png": _picture, "vectors": _vectors,
     "bundle-tiny": _bundle, "listening": _pack,
     ".html": _ends("</html>"), ".srt": lambda path: path.read_text(encoding="utf-8").index("-->"), ".md": _ends(""),
-    ".jsonl": lambda path: path.read_text(),
 }  # fmt: skip
 VOCODER, W8 = "build/KokoroVocoder-tiny-fp16", "build/KokoroVocoder-tiny-w8"
 _LIST = (
     Writer("build-vocoder", "pipeline.build", ("vocoder", *CK, "--buckets", "40", "--out", "{user}/new"),
         ("new/KokoroVocoder-tiny-fp16.mlpackage", "new/KokoroVocoder-tiny-fp16.json")),
-    Writer("build-encoder", "pipeline.build", ("encoder", *CK, "--buckets", "40", "--token-buckets", "16", "--target", "iOS17", "--out",
-        "{user}/new"),
-           ("new/KokoroEncoderDuration-tiny-fp16.json", "new/KokoroEncoderProsody-tiny-fp16.json")),
-    Writer("build-g2p", "pipeline.build", ("g2p", "--out", "{user}/new"), ("new/G2P.mlpackage", "new/G2P.json")),
-    Writer("build-onnx", "pipeline.build", ("encoder", "--runtime", "onnx", *CK, "--out", "{user}/new"), ()),
-    Writer("quantize", "quantize.apply", ("--method", "w8", *CK, *B), (f"{W8}.mlpackage", f"{W8}.json", f"{VOCODER}.json"),
+    Writer("quantize", "pipeline.apply", ("--method", "w8", *CK, *B), (f"{W8}.mlpackage", f"{W8}.json", f"{VOCODER}.json"),
         clear=("user/build/*-w8.*",)),
-    Writer("speak", "pipeline.synthesize", ("Hello there. One more. And one.", "-o", "{user}/new.wav", "--timestamps", "{user}/new.srt",
+    Writer("speak", "pipeline.speak", ("Hello there. One more. And one.", "-o", "{user}/new.wav", "--timestamps", "{user}/new.srt",
         *CK, *B, "--runtime", "torch"), ("new.wav", "new.srt")),
     Writer("vectors", "pipeline.vectors", (*CK, *B, "--out", "{user}/new/vectors", "--voice", "slt"), ("new/vectors",)),
-    Writer("bundle", "pipeline.bundle", (*CK, *B, "--out", "{user}/new/bundle-tiny"), ("new/bundle-tiny",)),
-    Writer("assemble", "pipeline.assemble", (*CK, *B), ("build/manifest.json",), clear=("user/build/manifest.json",)),
-    Writer("quality", "eval.quality", ("--method", "fp16", *CK, *B, "--workers", "1"), ("build/quality/KokoroVocoder-tiny-fp16.json",),
-        (0, 1, 3), (*CACHED, "user/build/release/cache")),
-    Writer("release", "eval.release", ("--methods", "fp16,w8", "--no-build", *CK, *B, "--workers", "1"), ("build/release/decision.json",),
-        (0, 1, 3), ("user/build/release",)),
+    Writer("bundle", "pipeline.bundle", (*CK, *B, "--out", "{user}/new/bundle-tiny"), ("new/bundle-tiny",), (3,)),
     Writer("report", "eval.report", (*CK, *B), ("build/release/report.html", "build/release/listening", "build/release/decision.json")),
-    Writer("validate", "pipeline.validate", ("--phonemes", "hɛlˈO", *CK, "--save-dir", "{user}/new"), ("new/seams.json", "new/seams.png",
-        "new/torch.npz", "new/upstream.npz"), (0, 1)),
-    Writer("sensitivity", "quantize.sensitivity", (*CK, *B, "--clips", "1", "--size", "0.8", "--recipe", "{user}/new.json", "--log",
-        "{user}/new.jsonl"), ("new.json", "new.png", "new.jsonl")),
-    Writer("reconstruct", "quantize.reconstruct", ("--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1",
-        "--whole-steps", "1", "--clips", "2", "--set", "clips=2"), ("new/encode.phase.npz", "new/whole.phase.npz"), (0, 1)),
-    Writer("controls", "eval.controls", (*CK, "--clips", "1", "--renders", "{user}/renders"), ("renders/judged-00.npz",), (0, 1)),
     Writer("ane", "mlprogram.__main__", ("ane", "{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json",
         "{user}/new.json", "--plot", "{user}/new.png"), ("new.json", "new.png")),
     Writer("rules", "mlprogram.__main__", ("rules", "--write", "{user}/page.md"), ("page.md",)),
@@ -182,49 +154,16 @@ def primed_for(name: str) -> None:
 
 
 def primed(world: World) -> None:
-    """Put the stand-ins in place: clips found perfect, conversions read, upstream's model as it is. For the rest of this process's life."""
+    """Put the stand-ins in place: conversions are read, checks of their own left out. For the rest of this process's life."""
     import pytest
 
     from tests.builds import without_self_checks
 
-    patch, truth_of = pytest.MonkeyPatch(), import_module("eval.corpus").Truth.of
+    patch = pytest.MonkeyPatch()
     unmeasured(patch)
     without_self_checks(patch)
     kept = world.root.parent / "primed"
     kept.mkdir(exist_ok=True)
-    for place in ("core.build.converted", "quantize.build.converted", "quantize.build.compressed"):
+    for place in ("kokoro_ane.core.builder.converted", "kokoro_ane.quantize.compress.converted", "kokoro_ane.quantize.compress.compressed"):
         module = import_module(place.rpartition(".")[0])
         patch.setattr(place, _once(getattr(module, place.rpartition(".")[2]), kept))
-    page = subprocess.run(["git", "show", "HEAD:docs/neural-engine.md"], cwd=Path(__file__).parent, capture_output=True, check=True).stdout
-    (world.user / "page.md").write_bytes(page)
-    shutil.copy2(world.user / "page.md", world.root / "template" / "user" / "page.md")
-    patch.setattr("quantize.measure.LayerTrials.damage_db2", lambda _self, levels: float(len(levels)))
-    from quantize import gptq
-
-    said = gptq.own_speech
-    patch.setattr(gptq, "own_speech", lambda *given: said(*given)[:2])  # sentences to measure on: 80 renders were most of a run
-    patch.setattr("quantize.measure.drawn", lambda *_: 2)
-    _renders_kept(patch, truth_of)
-    patch.setattr("eval.known_bad.CONTROLS", {})
-    patch.setattr("eval.harmless.HARMLESS", ())
-
-
-def _renders_kept(patch: Any, truth_of: Callable[..., Any]) -> None:
-    """`controls --renders` does write, a second of silence, and hears nothing; the others' clips stay found perfect."""
-    from types import SimpleNamespace
-
-    import numpy as np
-
-    from tests.release_build import PERFECT
-
-    stand_in = import_module("eval.corpus").Truth.of
-
-    def of(truth: Any, utterance: Any) -> Any:
-        return (truth_of if truth.folder is not None and truth.folder.name == "renders" else stand_in)(truth, utterance)
-
-    patch.setattr("eval.corpus.Truth.of", of)
-    one, three = np.zeros(24_000, np.float32), np.zeros((3, 24_000), np.float32)
-    silence = {"reference": one, "other_seeds": three, "vowel": one, "vowel_other_seeds": three, "pitch_hz": np.asarray(99.0)}
-    patch.setattr("eval.corpus.Truth._rendered", lambda *_: silence)
-    patch.setattr("eval.corpus.Heard.of", lambda *_: SimpleNamespace(plain=dict))
-    patch.setattr("eval.corpus.Spoken.seed_floor", lambda *_: PERFECT)

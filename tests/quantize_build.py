@@ -10,21 +10,21 @@ from pathlib import Path
 import coremltools as ct
 import pytest
 
-from core.build import build as build_stage
-from core.checkpoint import Checkpoint
-from core.manifest import Manifest
+from kokoro_ane.core.builder import build as build_stage
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.build import vocoder_stage
+from kokoro_ane.quantize import compress as compression
+from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.layer_plan import program_layers
+from kokoro_ane.quantize.locator import find_package
+from kokoro_ane.quantize.methods import METHODS, Activations, Method
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import PaddedLayout
 from mlprogram import Program
 from mlprogram.graph import Operation
-from pipeline.build import vocoder_stage
-from quantize import build as compression
-from quantize.build import build_compressed
-from quantize.layers import program_layers
-from quantize.methods import METHODS, Activations, Method
-from quantize.packages import find_package
-from quantize.recipe import Recipe
 from tests.builds import checkpoint_once, once, small_config
-from vocoder.decoder import Vocoder
-from vocoder.forms import LiteralForm
 
 QUICK = Activations(clips=2)
 SPEAKS = 3  # random weights in whose output PESQ finds speech, as it does not in every one
@@ -33,7 +33,7 @@ COMPRESSED = ("w8", "w8a8", "mixed")
 
 def quick(name: str) -> Method:
     """The method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion."""
-    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0, follow=False)}}
+    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0, time_varying_scale=False)}}
     return dataclasses.replace(METHODS[name], **changes.get(name, {}))
 
 
@@ -42,7 +42,7 @@ def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
     layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), Vocoder.of(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5] for i, x in enumerate(layers) if not x.is_tail}
-    return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"damage_db2": 0.0}, levels)
+    return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"spectral_distance_db2": 0.0}, levels)
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> t
     checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS, encoder=True)
 
     def make(out: Path) -> None:
-        build_stage(vocoder_stage(checkpoint, LiteralForm(), (80, 280)), out)
+        build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
         for name in COMPRESSED:
             build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
 

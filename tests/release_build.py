@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint import Checkpoint
-from eval import workers
-from eval.judge import ClipResult
-from eval.metrics.registry import METRICS
-from eval.release import main
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.release import main
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
@@ -33,19 +33,19 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Clips are found perfect without being rendered; the list of those that were asked for."""
     asked: list[str] = []
 
-    def judge_clip(_truth: object, _package: object, utterance, seed_floor: dict[str, float] | None, **_: object) -> ClipResult:
+    def judge_clip(_reference: object, _package: object, utterance, seed_variation: dict[str, float] | None, **_: object) -> ClipResult:
         asked.append(utterance.id)
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT)
 
-    class Spoken:
+    class ReferenceRenders:
         """Stands for the fp32 renders."""
 
-        def seed_floor(self) -> dict[str, float]:
+        def seed_variation(self) -> dict[str, float]:
             return PERFECT
 
-    monkeypatch.setattr(workers, "judge_clip", judge_clip)
-    monkeypatch.setattr("eval.corpus.Truth.of", lambda *_: Spoken())
-    monkeypatch.setattr("eval.decision.thread_floor", lambda *_: PERFECT)
+    monkeypatch.setattr(execution, "judge_clip", judge_clip)
+    monkeypatch.setattr("kokoro_ane.eval.reference.Reference.of", lambda *_: ReferenceRenders())
+    monkeypatch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
     return asked
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from core.checkpoint import DEMO_NAME
-from eval.choose import choose
-from eval.decision import level_record
-from eval.gates import gates_for
-from eval.judge import ClipResult, check_record, decided
-from eval.levels import JudgedLevel
-from eval.metrics.registry import HIGHER, METRICS
-from eval.package_facts import PackageFacts
+from kokoro_ane.core.checkpoint import DEMO_NAME
+from kokoro_ane.eval.decision import choose, level_record
+from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.eval.judge import ClipResult, check_record, decided
+from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
+from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS
+from kokoro_ane.eval.report_table import shown
+from kokoro_ane.quantize.methods import METHODS
 from mlprogram.examine.rules import load_rules
-from quantize.methods import METHODS
 
 VOICES = ("af_heart", "am_michael", "bf_emma")
 KINDS = {"fp16": "fp16", "w8": "linear int8", "w8a8": "linear int8", "p8": "palette 8-bit", "p6": "palette 6-bit", "p4": "palette 4-bit"}
@@ -25,7 +24,7 @@ SIZES = {"fp16": 107.1, "w8": 54.6, "p8": 54.9, "p6": 41.2, "p4": 28.0, "w4": 31
 
 
 def clips(damage: float, count: int = 24) -> list[ClipResult]:
-    """Figures that lie `damage` limits away from perfect, with some spread; the seed floor half a limit away."""
+    """Figures that lie `damage` limits away from perfect, with some spread; the seed variation half a limit away."""
     drawn, found = np.random.default_rng(int(damage * 1000)), []
     scales = {gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")}
     for number in range(count):
@@ -62,11 +61,11 @@ def made_up(damages: dict[str, float], withheld: str | None = "the demo voice is
     """What decision.json would hold."""
     levels = [level(name, damage) for name, damage in damages.items()]
     choice = choose(levels, "smallest", "m4", withheld)
-    floor = {name: clips(0.5)[0].seed_floor[name] for name in METRICS}
+    floor = {name: clips(0.5)[0].seed_variation[name] for name in METRICS}
     spread = {"fp32, another noise seed": floor | {f"{name}_worst": value for name, value in floor.items()}}
     made = {
         "checkpoint": DEMO_NAME, "checkpoint_sha256": "0" * 64, "commit": "0123456789abcdef+", "date": "2026-11-22", "seed": 0,
-        "set": "judged", "seed_floor_seed": 1, "precision": "declared", "features": "PyTorch fp32",
+        "set": "judged", "seed_variation_seed": 1, "precision": "declared", "features": "PyTorch fp32",
         "limits": [{"commit": "fedcba9876543210"}], "libraries": {"torch": "2"},
         "clips": [clip.id for clip in clips(0.0)],
     }  # fmt: skip
@@ -74,3 +73,16 @@ def made_up(damages: dict[str, float], withheld: str | None = "the demo voice is
     told |= {"reason": choice.reason, "costs": choice.costs, "bests": list(choice.bests), "notes": list(choice.notes)}
     whole = told | {"objective": "smallest", "chip": "m4", "claim": "numeric", "spread": spread, "provenance": made}
     return whole | {"levels": [level_record(level) for level in levels]}
+
+
+def shortened(record: dict[str, Any]) -> dict[str, Any]:
+    """Two gates, two clips and the metrics with a column: every kind of thing that a decision holds, each once or twice."""
+    for level in (level for level in record["levels"] if not level["failed"]):
+        level |= {"checks": level["checks"][:2], "clips": level["clips"][:2], "facts": level["facts"] | {"operations": {"conv": 1}}}
+        level["summary"] = {name: level["summary"][name] for name in shown()}
+        level["facts"]["forecast"] = {"m4": level["facts"]["forecast"]["m4"]}
+        for clip in level["clips"]:
+            clip |= {part: {"pesq": clip[part]["pesq"]} for part in ("figures", "seed_variation")}
+    record["provenance"] |= {"libraries": {"torch": "2"}, "clips": record["provenance"]["clips"][:2]}
+    record["spread"] = {name: {"pesq": spread["pesq"]} for name, spread in record["spread"].items()}
+    return record

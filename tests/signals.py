@@ -6,10 +6,19 @@ noisy = white_noise(speech, snr_db=20.0)
 from dataclasses import replace
 
 import numpy as np
+from scipy.signal import resample, resample_poly
 
-from core.corpus import Utterance
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.quantize.corpus import Utterance
 
 PHRASE_FRAMES = 90
+MS = 24  # samples
+
+
+def resampled(audio: np.ndarray, rate_hz: int, target_hz: int = SAMPLE_RATE_HZ) -> np.ndarray:
+    """Polyphase resampling, float64 [samples]."""
+    common = np.gcd(rate_hz, target_hz)
+    return resample_poly(audio.astype(np.float64), target_hz // common, rate_hz // common)
 
 
 def white_noise(signal: np.ndarray, snr_db: float = 20.0, seed: int = 0) -> np.ndarray:
@@ -21,6 +30,32 @@ def white_noise(signal: np.ndarray, snr_db: float = 20.0, seed: int = 0) -> np.n
 def one_sample_late(signal: np.ndarray) -> np.ndarray:
     """Delay by one sample."""
     return np.concatenate([[0.0], signal[:-1]])
+
+
+def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
+    """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same level, faded over 2 ms."""
+    samples, fade = min(round(ms * MS), len(signal) // 2), 2 * MS
+    start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
+    other = np.roll(signal, -(len(signal) // 2))[start : start + samples]
+    here = signal[start : start + samples]
+    other = other * np.sqrt(np.square(here).mean() / max(np.square(other).mean(), 1e-9))
+    edge = np.minimum(1, np.minimum(np.arange(samples), np.arange(samples)[::-1]) / fade)
+    return np.concatenate([signal[:start], here + (other - here) * edge, signal[start + samples :]])
+
+
+def glitched(signal: np.ndarray, cents: float) -> np.ndarray:
+    """100 ms about the loudest place higher by `cents`: read faster there, the next samples read twice."""
+    length = 100 * MS
+    start = min(int(np.argmax(np.convolve(np.square(signal), np.ones(length), mode="valid"))), len(signal) - 2 * length)
+    rate = 2 ** (cents / 1200)
+    taken = signal[start : start + round(length * rate)]
+    return np.concatenate([signal[:start], resample(taken, length), signal[start + length :]])
+
+
+def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
+    """Late by whole samples."""
+    late = int(samples)
+    return np.concatenate([np.zeros(late), signal[: len(signal) - late]])
 
 
 def phrase_of(whole: Utterance) -> Utterance:

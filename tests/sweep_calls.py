@@ -1,30 +1,28 @@
-"""What the sweep draws from: good calls of every command, and the values, files and surroundings that spoil them. A number draws a case.
+"""What the sweep draws from: good calls of every command, and the values and files that spoil them. A number draws a case.
 
-case = drawn(seed=0, number=17, world=Path("/tmp/sweep"))      # the same case for the same numbers, whatever came before
+case = drawn(0, 17, flags, Path("/tmp/sweep"))      # the same case for the same numbers, whatever came before
 """
 
 import argparse
-import ast
 import contextlib
 import importlib
 import io
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane import COMMANDS, OWN_VERB
+from kokoro_ane.cli import COMMANDS, OWN_VERB
 from tests.sweep_damage import Damage, draw_damage
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 CK, B = ["--checkpoint", "{user}/checkpoint"], ["--build", "{user}/build"]
 SAID = ["Hello there.", "-o", "{user}/new.wav", *CK, *B]
 CALLS: dict[str, list[list[str]]] = {
     "build": [
         ["vocoder", *CK, "--buckets", "20", "--out", "{user}/build"],
-        ["vocoder", *CK, "--form", "windowed", "--chips", "m1", "--out", "{user}/new"],
+        ["vocoder", *CK, "--layout", "tiled", "--chips", "m1", "--out", "{user}/new"],
         ["vocoder", *CK, "--runtime", "onnx", "--out", "{user}/new"],
         ["encoder", *CK, "--buckets", "40", "--token-buckets", "16", "--precision", "fp32", "--out", "{user}/build"],
         ["g2p", "--method", "fp16", "--out", "{user}/build"],
@@ -55,8 +53,6 @@ CALLS: dict[str, list[list[str]]] = {
     "bundle": [[*CK, *B, "--out", "{user}/new-tiny"], [*CK, *B], ["--verify", "{user}/build/bundle-tiny-fp16"]],
     "sensitivity": [[*CK, *B, "--recipe", "{user}/new.json", "--clips", "1"], [*CK, *B, "--size", "0.5", "--recipe", "{user}/new.json",
     "--log", "{user}/new.jsonl"]],
-    "reconstruct": [["--method", "w8a8", *CK, "--out", "{user}/new", "--block-steps", "1", "--whole-steps", "0",
-    "--clips", "2", "--set", "clips=2"]],
     "controls": [[*CK, "--clips", "2", "--renders", "{user}/new"]],
     "g2p": [["Hello there, it cost $5."], ["--file", "{user}/text.txt", "--explain"], ["ane", "--lexicon", "{user}/lexicon.tsv",
     "--dialect", "gb"]],
@@ -64,32 +60,16 @@ CALLS: dict[str, list[list[str]]] = {
     "--function", "duration"]],
     "ane": [
         ["{user}/build/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--json", "{user}/new.json", "--no-device"],
-        ["{user}/build/G2P.mlpackage", "--chip", "a14", "--at-least", "1", "--rules", "{repository}/mlprogram/data/ane_rules.json"],
+        ["{user}/build/G2P.mlpackage", "--chip", "a14", "--at-least", "1", "--rules", "{user}/ane_rules.json"],
     ],
     "doctor": [[*B]],
-    "pipeline.assemble": [[*CK, *B, "--vectors", "{user}/build/vectors"], ["--check", "{user}/build/manifest.json"]],
-    "mlprogram.__main__": [["rules"], ["rules", "--check", "{repository}/docs/neural-engine.md"]],
-    "kokoro_ane": [["doctor", *B], ["g2p", "hello"]],
+    "mlprogram.__main__": [["rules"], ["rules", "--check", "{user}/page.md"]],
+    "kokoro_ane.cli": [["doctor", *B], ["g2p", "hello"]],
 }  # fmt: skip
-TRAINING = {"reconstruct"}  # takes as long as its steps say
 SELDOM = {"bundle": 0.3, "release": 0.5, "vectors": 0.5, "validate": 0.5}  # good ones take seconds
 OUTPUTS = (
-    "-o",
-    "--out",
-    "--json",
-    "--plot",
-    "--save-dir",
-    "--recipe",
-    "--log",
-    "--renders",
-    "--timestamps",
-    "--build",
-    "--write",
-    "--keep",
-    "--folder",
-    "--figures",
-)
-SKIPPED = ("core.errors", "bench.misaki_spacy")  # has a main() for others; runs in an environment of its own
+    "-o", "--out", "--json", "--plot", "--save-dir", "--recipe", "--log", "--renders", "--timestamps", "--build", "--write",
+)  # fmt: skip
 PLACES = (
     "{user}", "{user}/thesis", "{user}/thesis-tiny", "{user}/build", "{user}/build/mine", "{user}/build/vectors", "{user}/file",
     "{user}/file/x", "{user}/loop",
@@ -115,7 +95,7 @@ WORDS = ("", " ", "\0", "x" * 300, "x" * 100_000, "../../x", "../voices/slt", "a
     "-", "\n\n", "🙂" * 50, "slt",
          "slt:1e308,rms:1e308", "slt:nan", "slt:-1,rms:2", "slt:0", "slt,slt", ":", ",", "slt:", ":1", "slt:1e-320", "nobody", "40,40,20",
          "0", "20,abc", "20," * 500,
-         "1" * 5000, "w8", "p6", "windowed-w8", "fp16,fp16", "fp16,nonsense", "m1", "m1,m1", "m99", "torch", "coreml", "onnx", "en-US",
+         "1" * 5000, "w8", "p6", "tiled-w8", "fp16,fp16", "fp16,nonsense", "m1", "m1,m1", "m99", "torch", "coreml", "onnx", "en-US",
          "xx", "clips=2", "clips=nan",
          "clips=9999999999", "clips", "=", "a=b=c", "main", "duration", "x=1,2", "features=1,3157,1,81", "features=" + "9" * 30, "NaN",
          "null", "demo")  # fmt: skip
@@ -123,6 +103,8 @@ TEXTS = ("", " ", "\n", "\0", "a\0b", "\ud800\udc00", "\udcff", "🙂🙂", "。
     "1/2/3/4" * 50, "١٢٣", "\u202e\u200b\ufeff",
          "[slow](/ˈ/)", "[x](" * 200, "<speak>", "Ⅷ ㎏ ² ½", "hɛlˈO", "ˈ" * 500, "(" * 2000, "." * 2000, "don't" * 100,
          "=cmd|' /C calc'!A0", "%s%s%n", "a\r\nb")  # fmt: skip
+
+UNKNOWN = ("--nonsense", "-", "--", "-z", "--out", "--checkpoint", "--build=", "@x", "--method")
 
 
 @dataclass(frozen=True)
@@ -134,7 +116,6 @@ class Case:
     argv: tuple[str, ...]
     stdin: bytes = b""
     damage: tuple[Damage, ...] = ()
-    spoilt: tuple[str, ...] = field(default=())  # what was done to it, for people
 
     @property
     def module(self) -> str:
@@ -151,18 +132,6 @@ class Case:
         pairs = zip(self.argv, self.argv[1:], strict=False)
         found = [value for flag, value in pairs if flag in OUTPUTS]
         return [*found, *(arg.partition("=")[2] for arg in self.argv if arg.partition("=")[0] in OUTPUTS), "build"]
-
-
-def other_commands() -> list[str]:
-    """Every other module of ours with a main(): training, demo, bench."""
-    found = []
-    for room in ("core", "demo", "g2p", "pipeline", "mlprogram", "quantize", "eval", "bench"):
-        for path in sorted((REPOSITORY / room).rglob("*.py")):
-            body = ast.parse(path.read_text(encoding="utf-8")).body
-            if any(isinstance(node, ast.FunctionDef) and node.name == "main" and node.args.args for node in body):
-                found.append(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
-    known = {home for home, _ in COMMANDS.values()} | set(CALLS) | set(SKIPPED)
-    return [name for name in found if name not in known]
 
 
 class _Caught(BaseException):
@@ -213,41 +182,37 @@ def bad_value(draw: random.Random, action: argparse.Action) -> str:
 
 
 def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root: Path) -> Case:
-    """Case `number`: mostly one of the commands people use, with one to three things wrong."""
+    """Case `number`: a good call with one to three things wrong."""
     draw = random.Random(f"{seed}/{number}")
-    others = [name for name in flags if name not in CALLS]
     command = draw.choices(sorted(CALLS), [SELDOM.get(name, 1.0) for name in sorted(CALLS)])[0]
-    command = draw.choice(others) if others and draw.random() < 0.04 else command
-    argv, spoilt, damage = list(draw.choice(CALLS.get(command, [[]]))), [], []
+    argv, damage, actions = list(draw.choice(CALLS[command])), [], flags[command]
     for _ in range(draw.choice([1, 1, 1, 2, 2, 3])):
-        kind = draw.choices(["value", "flag", "drop", "unknown", "text", "file"], [5, 4, 1, 1, 2, 7 if command in CALLS else 1])[0]
-        actions = flags.get(command, [])
-        if kind == "value" and argv:
-            at = draw.randrange(len(argv))
-            known = next((a for a in actions if at and argv[at - 1] in a.option_strings), None)
-            argv[at] = bad_value(draw, known) if known else draw.choice(draw.choice([WORDS, PLACES, NUMBERS]))
-        elif kind == "flag" and actions:
-            action = draw.choice(actions)
-            value = [] if action.nargs == 0 else [bad_value(draw, action)]
-            argv += [action.option_strings[-1], *value] if action.option_strings else value
-        elif kind == "drop" and argv:
-            del argv[draw.randrange(len(argv))]
-        elif kind == "unknown":
-            argv.insert(
-                draw.randrange(len(argv) + 1),
-                draw.choice(["--nonsense", "-", "--", "-z", "--out", "--checkpoint", "--build=", "@x", "--method"]),
-            )
-        elif kind == "text" and command in ("speak", "g2p", "validate") and argv:
-            argv[0 if argv[0] not in ("--text", "--phonemes") else 1] = draw.choice(TEXTS)
-        elif kind == "file":
+        kind = draw.choices(["value", "flag", "drop", "unknown", "text", "file"], [5, 4, 1, 1, 2, 7])[0]
+        if kind == "file":
             damage.append(draw_damage(draw, argv))
-        spoilt.append(kind)
-    argv = _with_checkpoint(argv, flags.get(command, []))
-    places = {"{user}": str(root / "user"), "{repository}": str(root / "repository")}
-    for name, place in places.items():
-        argv = [argument.replace(name, place) for argument in argv]
+        else:
+            _spoil(argv, kind, command, actions, draw)
+    argv = [argument.replace("{user}", str(root / "user")) for argument in _with_checkpoint(argv, actions)]
     stdin = draw.choice([b"", b"Hello.", b"\xff\xfe", b"\0", os.fsencode("ü" * 50)])
-    return Case(number, command, tuple(argv), stdin, tuple(filter(None, damage)), tuple(spoilt))
+    return Case(number, command, tuple(argv), stdin, tuple(filter(None, damage)))
+
+
+def _spoil(argv: list[str], kind: str, command: str, actions: list[argparse.Action], draw: random.Random) -> None:
+    """One argument is another, is gone, or one more is there."""
+    if kind == "value" and argv:
+        at = draw.randrange(len(argv))
+        known = next((a for a in actions if at and argv[at - 1] in a.option_strings), None)
+        argv[at] = bad_value(draw, known) if known else draw.choice(draw.choice([WORDS, PLACES, NUMBERS]))
+    elif kind == "flag" and actions:
+        action = draw.choice(actions)
+        value = [] if action.nargs == 0 else [bad_value(draw, action)]
+        argv += [action.option_strings[-1], *value] if action.option_strings else value
+    elif kind == "drop" and argv:
+        del argv[draw.randrange(len(argv))]
+    elif kind == "unknown":
+        argv.insert(draw.randrange(len(argv) + 1), draw.choice(UNKNOWN))
+    elif kind == "text" and command in ("speak", "g2p", "validate") and argv:
+        argv[0 if argv[0] not in ("--text", "--phonemes") else 1] = draw.choice(TEXTS)
 
 
 def _with_checkpoint(argv: list[str], actions: list[argparse.Action]) -> list[str]:

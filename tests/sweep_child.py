@@ -1,4 +1,4 @@
-"""One invocation: in a forked copy of this process, or as a command of its own, and how it ended.
+"""One invocation in a forked copy of this process, and how it ended.
 
 ended = forked(case, root, limit_s=10.0)
 """
@@ -11,27 +11,25 @@ import os
 import re
 import resource
 import signal
-import socket
-import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.sweep_calls import CALLS, TRAINING, Case
+from tests.sweep_calls import CALLS, Case
 
 ASIDE = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # .parts, .jsonl: chunks of a book, measured layers, as they come
 WORK, TRACEBACK, HANG, CRASH, KILLED = "work", "traceback", "hang", "crash", "killed"
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
-    "core.build.converted", "core.export.convert", "quantize.build.compressed", "quantize.build.balanced",
-    "quantize.measure.LayerTrials.of", "quantize.onnx_weights.compressed_file",
-    "pipeline.runs.upstream_run", "eval.try_controls.ControlTrials", "eval.workers.Workers._started",
+    "kokoro_ane.core.builder.converted", "kokoro_ane.core.export.convert", "kokoro_ane.quantize.compress.compressed",
+    "kokoro_ane.quantize.measure.LayerTrials.of", "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
+    "kokoro_ane.pipeline.intermediates.upstream_run", "kokoro_ane.eval.faults.ControlTrials",
+    "kokoro_ane.eval.execution.Workers._started",
     "bench.random_checkpoint.random_vocoder",
-    "quantize.features.check_speech", "eval.packages._run", "eval.power.is_found", "core.kokoro_int8.cache._decode",
-    "core.kokoro_int8.decode.decode",
+    "kokoro_ane.quantize.speech.check_speech", "kokoro_ane.quantize.locator.run_command", "kokoro_ane.core.kokoro_int8.cache._decode",
+    "kokoro_ane.core.kokoro_int8.packages.decode",
 )  # fmt: skip
 MEMORY_BYTES = 24 << 30
 NAMELESS = getattr(os, "O_TMPFILE", -1)  # a file without a name, in a folder
@@ -65,23 +63,17 @@ def stood_in() -> None:
 
     for command in CALLS:
         importlib.import_module(Case(0, command, ()).module)
-    for name in ("coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "g2p.phonemizer", "pipeline.conductor", "quantize.build",
-    "eval.levels",
-                 "eval.report_page", "eval.release_table", "eval.corpus", "mlprogram.examine.ane", "pipeline.runtimes.torch",
-                 "pipeline.validate"):  # fmt: skip
+    for name in (
+        "coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "mlprogram.examine.ane", "kokoro_ane.g2p.phonemizer",
+        "kokoro_ane.pipeline.synthesis", "kokoro_ane.quantize.compress", "kokoro_ane.eval.levels", "kokoro_ane.eval.report_page",
+        "kokoro_ane.eval.terminal", "kokoro_ane.eval.reference", "kokoro_ane.runtimes.torch_runtime", "kokoro_ane.pipeline.validate",
+    ):  # fmt: skip
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     patch = pytest.MonkeyPatch()
     unmeasured(patch)
     for path in STANDS_IN:
-        with contextlib.suppress(ImportError, AttributeError):
-            patch.setattr(path, reached)
-
-
-def _only_here() -> None:
-    """No other process and no network: of a child that is no command of CALLS."""
-    subprocess.Popen.__init__ = reached  # type: ignore[method-assign]
-    socket.socket.connect = reached  # type: ignore[method-assign]
+        patch.setattr(path, reached)
 
 
 def forked(case: Case, root: Path, limit_s: float) -> Ended:
@@ -99,18 +91,15 @@ def forked(case: Case, root: Path, limit_s: float) -> Ended:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        slow = _wait(child, limit_s)
-        said = "" if slow else pipe.read()
-    if slow:
-        return Ended(WORK if slow == "works" and (case.command not in CALLS or case.command in TRAINING) else HANG, trace=KILLED)
+        if not _in_time(child, limit_s):
+            return Ended(HANG, trace=KILLED)
+        said = pipe.read()
     return Ended(**json.loads(said)) if said else Ended(CRASH)
 
 
 def _called(case: Case, root: Path) -> Ended:
     os.chdir(root / "cwd")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    if case.command not in CALLS:
-        _only_here()
     error = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
     sys.stdin, sys.stdout = io.TextIOWrapper(io.BytesIO(case.stdin)), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     sys.stderr = error
@@ -149,64 +138,24 @@ def writes_watched(root: Path) -> list[str]:
     return found
 
 
-def _wait(child: int, limit_s: float) -> str:
-    """ "" when it ended by itself; else it was killed: "works" where it used its core, "waits" where it did not."""
+def _in_time(child: int, limit_s: float) -> bool:
+    """Whether it ended by itself; else it was killed. Seconds in which it waited for a core do not count."""
     started, pause = time.monotonic(), 0.001
     while True:
         time.sleep(pause)
         ended, _ = os.waitpid(child, os.WNOHANG)  # after the sleep: this process itself may have been stopped
         if ended:
-            return ""
+            return True
         pause = min(pause * 1.5, 0.05)
-        busy, queued = _times(child)
-        if time.monotonic() - started - queued > limit_s:
+        if time.monotonic() - started - _queued_s(child) > limit_s:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return "works" if busy > limit_s / 2 else "waits"
+            return False
 
 
-def _times(process: int) -> tuple[float, float]:
-    """Seconds on a core, and seconds of waiting for one."""
+def _queued_s(process: int) -> float:
+    """Seconds that it waited for a core."""
     try:
-        busy, queued, _ = Path(f"/proc/{process}/schedstat").read_text().split()
-        return int(busy) / 1e9, int(queued) / 1e9
-    except (OSError, ValueError):
-        return 0.0, 0.0
-
-
-def as_command(case: Case, root: Path, surroundings: str, limit_s: float = 20.0) -> Ended:
-    """Run it as a user would, in `surroundings`. Work that takes longer than the limit is ended there."""
-    environment = dict(os.environ) | {"PYTHONPATH": str(root / "repository")}
-    command = [sys.executable, "-m", case.module.removesuffix(".__main__"), *case.given]
-    more: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with contextlib.ExitStack() as held:
-        _worsened(surroundings, environment, more, root, held)
-        process = held.enter_context(subprocess.Popen(command, cwd=root / "cwd", env=environment, start_new_session=True, **more))
-        if surroundings == "reader":
-            process.stdout.close()
-            process.stdout = None
-        try:
-            _, error = process.communicate(case.stdin if more["stdin"] == subprocess.PIPE else None, timeout=limit_s * 6)
-        except subprocess.TimeoutExpired:
-            idle_s = limit_s * 6 - sum(_times(process.pid))
-            os.killpg(process.pid, signal.SIGKILL)
-            return Ended(HANG if idle_s > limit_s * 2 else WORK, trace=KILLED)
-    said = error.decode("utf-8", "replace")
-    crashed = process.returncode < 0
-    trace = said if "Traceback" in said or crashed else ""
-    return Ended(CRASH if crashed else TRACEBACK if trace else process.returncode, f"[{surroundings}] {said[-200_000:]}", trace)
-
-
-def _worsened(surroundings: str, environment: dict[str, str], more: dict[str, Any], root: Path, held: contextlib.ExitStack) -> None:
-    """What a machine may be like."""
-    change: dict[str, Callable[[], object]] = {
-        "ascii": lambda: environment.update({"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}),
-        "full": lambda: more.update(stdout=os.open("/dev/full", os.O_WRONLY)),
-        "no temporary folder": lambda: environment.update(TMPDIR="/nonexistent"),
-        "no home": lambda: environment.pop("HOME"),
-        "cache is a file": lambda: environment.update(KOKORO_ANE_CACHE=str(root / "user" / "file")),
-        "cache is read-only": lambda: environment.update(KOKORO_ANE_CACHE="/proc/x"),
-        "small files": lambda: more.update(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))),
-        "no standard input": lambda: more.update(stdin=subprocess.DEVNULL),
-    }
-    change.get(surroundings, lambda: None)()
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -4,17 +4,18 @@ damage = draw_damage(random.Random(0), argv)
 damage.done(Path("/tmp/sweep"))                 # the file it was done to
 """
 
-import hashlib
 import json
 import os
 import pickle
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.changes import places
 
 OTHERS: tuple[Any, ...] = (
     None, True, False, 5, -1, 0, 1.5, 10**25, float("nan"), float("inf"), 1e308, "", "x", "../../x", "/etc/passwd", "a\0b", "x" * 300,
@@ -31,7 +32,7 @@ READ_BY = {  # what a flag's command reads, as patterns below ROOT
     "--recipe": ("user/recipe.json",),
     "--workers": ("user/build/release/cache/**/*.json", "cache/speech/*.npz"),
     "--out": ("user/build/*", "user/build/release/*"),
-    "--rules": ("repository/mlprogram/data/ane_rules.json",),
+    "--rules": ("user/ane_rules.json",),
 }
 
 
@@ -72,28 +73,9 @@ def bits(path: Path, draw: random.Random) -> None:
     path.write_bytes(data)
 
 
-def header(path: Path, draw: random.Random) -> None:
-    """The first hundred bytes have others among them: magic numbers, lengths, shapes."""
-    data = bytearray(path.read_bytes())
-    for _ in range(4 if data else 0):
-        data[draw.randrange(min(len(data), 100))] = draw.choice([0, 255, 127, 128, draw.randrange(256)])
-    path.write_bytes(data)
-
-
 def cut(path: Path, draw: random.Random) -> None:
     """It ends too early."""
     os.truncate(path, draw.randrange(max(path.stat().st_size, 1)))
-
-
-def longer(path: Path, draw: random.Random) -> None:
-    """Something stands behind its end."""
-    with path.open("ab") as stream:
-        stream.write(draw.randbytes(draw.choice([1, 1000])))
-
-
-def sparse(path: Path, _draw: random.Random) -> None:
-    """It claims 200 MB of nothing."""
-    os.truncate(path, 200_000_000)
 
 
 def gone(path: Path, _draw: random.Random) -> None:
@@ -127,22 +109,14 @@ def field(path: Path, draw: random.Random) -> None:
         del inner[at[-1]]
     elif isinstance(inner, dict):
         inner[draw.choice(["x", "", "../x", "format"])] = draw.choice(OTHERS)
-    if "sealed_sha256" in data if isinstance(data, dict) else False:
-        from core.sealed import sealed
-        from pipeline.decision_file import ABOUT
+    if isinstance(data, dict) and "checksum_sha256" in data:
+        from kokoro_ane.core.checksummed import checksummed
+        from kokoro_ane.pipeline.decision_file import ABOUT
 
-        del data["sealed_sha256"]
-        data = sealed(data, ABOUT)  # what is wrong with it beside its digest
+        del data["checksum_sha256"]
+        data = checksummed(data, ABOUT)  # what is wrong with it beside its digest
     path.write_text(json.dumps(data), encoding="utf-8")
     return None
-
-
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in nested data."""
-    if at:
-        yield at
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from places(item, (*at, key))
 
 
 def deep(path: Path, draw: random.Random) -> None:
@@ -159,12 +133,12 @@ class Runs:
         self.path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.path),)
+        return os.mkfifo, (str(self.path),)
 
 
 def pickled(path: Path, _draw: random.Random) -> None:
     """A pickle that runs code when it is read."""
-    path.write_bytes(pickle.dumps({"decoder": Runs(path.parents[len(path.parents) - 4] / "ran")}))
+    path.write_bytes(pickle.dumps({"decoder": Runs(path.parent / "ran")}))
 
 
 def rehashed(path: Path, draw: random.Random) -> None:
@@ -172,7 +146,7 @@ def rehashed(path: Path, draw: random.Random) -> None:
     bits(path, draw)
     package = next((parent for parent in path.parents if parent.suffix == ".mlpackage"), None)
     if package is not None and package.with_suffix(".json").is_file():
-        from core.export import package_bytes, package_sha256
+        from kokoro_ane.core.export import package_bytes, package_sha256
 
         beside = package.with_suffix(".json")
         data = json.loads(beside.read_text(encoding="utf-8"))
@@ -180,33 +154,10 @@ def rehashed(path: Path, draw: random.Random) -> None:
         beside.write_text(json.dumps(data), encoding="utf-8")
 
 
-def stranger(path: Path, draw: random.Random) -> None:
-    """A file of somebody's stands beside it, or in it."""
-    folder = path if path.is_dir() else path.parent
-    (folder / draw.choice(["thesis.tex", "notes.txt", ".hidden", "x.json", "x.pth", "x.npz"])).write_text("years of work")
-
-
-def swapped(path: Path, draw: random.Random) -> None:
-    """Another file of the same folder stands under its name."""
-    beside = sorted(other for other in path.parent.iterdir() if other.is_file() and other != path)
-    if beside:
-        path.write_bytes(draw.choice(beside).read_bytes())
-
-
 KINDS: dict[str, Callable[[Path, random.Random], None]] = {
-    "bits": bits, "header": header, "cut": cut, "longer": longer, "sparse": sparse, "gone": gone, "field": field, "field 2": field,
-    "field 3": field, "deep": deep,
-    "pickle": pickled, "rehashed": rehashed, "rehashed 2": rehashed, "stranger": stranger, "swapped": swapped,
-    "empty": _instead(lambda path: path.touch()),
+    "bits": bits, "cut": cut, "gone": gone, "field": field, "field 2": field, "deep": deep, "pickle": pickled, "rehashed": rehashed,
     "folder": _instead(lambda path: path.mkdir()),
     "pipe": _instead(lambda path: os.mkfifo(path)),
     "loop": _instead(lambda path: path.symlink_to(path)),
-    "dangling": _instead(lambda path: path.symlink_to(path.with_name("nothing"))),
     "zero": _instead(lambda path: path.symlink_to("/dev/zero")),
-    "closed": lambda path, _draw: path.chmod(0),
 }  # fmt: skip
-
-
-def digest(path: Path) -> str:
-    """Of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlprogram.errors import LONGEST_LINE
-from tests.sweep_calls import CALLS, Case
+from tests.sweep_calls import Case
 from tests.sweep_child import CRASH, HANG, KILLED, TRACEBACK, WORK, Ended
 from tests.sweep_world import USERS, Stat
 
-FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear", "differs")
+FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear")
 ASIDE = re.compile(r"(^|/)(\.staged-|\.aside-)|\.part$")
 
 
@@ -27,8 +27,6 @@ class Verdict:
     seconds: float
     faults: dict[str, str] = field(default_factory=dict)
     said: str = ""
-    spoilt: tuple[str, ...] = ()
-    alone: bool = False
 
 
 def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path, seconds: float) -> Verdict:
@@ -39,17 +37,16 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
     if ended.code == HANG:
         faults["hang"] = case.command
     places = _places(case, root)
-    lost = [name for name in before if after.get(name) != before[name] and _is_lost(name, before, after, places, case, ended)]
+    lost = [name for name in before if after.get(name) != before[name] and _is_lost(name, before, after, places, ended)]
     if lost:
         faults["lost"] = _kind_of(sorted(lost)[0])
     new = [name for name in after if name not in before and not name.startswith("cache")]
     files = [name for name in new if after[name][0] != "folder"]
     left = [name for name in new if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")]
-    done = ended.error.startswith(("[reader]", "[full]"))  # finished, and then nobody to tell: what it made is whole and stays
-    left += [name for name in files if ended.code == 2 and not _kept(name) and not (done and _within(name, places))]
+    left += [name for name in files if ended.code == 2 and not _kept(name)]
     if left and ended.trace != KILLED:
         faults["leftover"] = _kind_of(sorted(left)[0])
-    outside = [name for name in files if name not in left and not _within(name, places) and not _own_tree(name, case)]
+    outside = [name for name in files if name not in left and not _within(name, places)]
     if outside:
         faults["outside"] = _kind_of(sorted(outside)[0])
     if ended.direct:
@@ -64,7 +61,8 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
 def _cause(ended: Ended) -> str:
     """Exception and the last line of ours on its way."""
     text = ended.trace or ended.error
-    frames = re.findall(r'File "[^"]*?/((?:core|demo|g2p|encoder|vocoder|pipeline|mlprogram|quantize|eval|bench)/[^"]*)", line (\d+)', text)
+    rooms = "core|g2p|encoder|vocoder|runtimes|pipeline|mlprogram|quantize|eval|bench"
+    frames = re.findall(rf'File "[^"]*?/((?:{rooms})/[^"]*)", line (\d+)', text)
     last = (text.strip().splitlines() or [str(ended.code)])[-1]
     return f"{last.split(':')[0][:60]} in {':'.join(frames[-1]) if frames else '?'}"
 
@@ -86,11 +84,11 @@ def _within(name: str, places: list[str]) -> bool:
     return any(part == place or part.startswith(f"{place}/") for part in parts for place in places if place not in (".", ".."))
 
 
-def _is_lost(name: str, before: dict[str, Stat], after: dict[str, Stat], places: list[str], case: Case, ended: Ended) -> bool:
+def _is_lost(name: str, before: dict[str, Stat], after: dict[str, Stat], places: list[str], ended: Ended) -> bool:
     """Whether this change is a loss: nobody's work changes but a file that was named as output; ours only where it was asked for."""
     if before[name][0] == "folder" and after.get(name, ("",))[0] == "folder":
         return False
-    if name.startswith("cache") or "/cache/" in name or _own_tree(name, case):
+    if name.startswith("cache") or "/cache/" in name:
         return False
     users = name.removeprefix("user/") in USERS or name.endswith(("thesis.tex", "notes.txt", ".hidden"))
     if users or not name.startswith("user/"):
@@ -98,11 +96,6 @@ def _is_lost(name: str, before: dict[str, Stat], after: dict[str, Stat], places:
     if ended.code in (0, 1, 3) and _within(name, places):
         return name not in after and name.endswith("Manifest.json")
     return ".parts/" not in name
-
-
-def _own_tree(name: str, case: Case) -> bool:
-    """Training, demo and generators of pages write into their own tree: the repository's copy."""
-    return name.startswith("repository/") and case.command not in CALLS
 
 
 def _kept(name: str) -> bool:

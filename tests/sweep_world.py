@@ -3,7 +3,7 @@
     world = World.made(Path("/tmp/sweep"))
     before = world.scan(); ...; world.put_back()
 
-ROOT/user is what a case may spoil, ROOT/repository a copy of this tree, ROOT/tmp the TMPDIR, ROOT/cache the cache.
+ROOT/user is what a case may spoil, ROOT/tmp the TMPDIR, ROOT/cache the cache, ROOT/cwd where commands run.
 """
 
 import contextlib
@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,13 +44,8 @@ class World:
     def made(cls, root: Path) -> "World":
         """Build the tiny packages and lay everything out: about twenty seconds."""
         world = cls(root)
-        for name in ("user", "tmp", "cwd", "cache", "repository"):
+        for name in ("user", "tmp", "cwd", "cache"):
             (root / name).mkdir(parents=True)
-        listing = ["git", "ls-files", "-co", "--exclude-standard"]
-        for name in subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines():
-            if (REPOSITORY / name).is_file():
-                (root / "repository" / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(REPOSITORY / name, root / "repository" / name)
         os.environ |= {"TMPDIR": str(root / "tmp"), "KOKORO_ANE_CACHE": str(root / "cache"), "HOME": str(root / "user")}
         os.environ |= {"HF_HUB_OFFLINE": "1", "XDG_CACHE_HOME": str(root / "cache")}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -61,12 +55,10 @@ class World:
             shutil.copytree(root / part, root / "template" / part, symlinks=True, copy_function=_copied)
         return world
 
-    def scan(self, repository: bool = True) -> dict[str, Stat]:
-        """Every path below ROOT but the template: kind, size, time, where a link leads or its rights. The repository only where asked."""
+    def scan(self) -> dict[str, Stat]:
+        """Every path below ROOT but the template: kind, size, time, where a link leads or its rights."""
         found: dict[str, Stat] = {}
-        open_ends = [
-            entry.name for entry in os.scandir(self.root) if entry.name != "template" and (repository or entry.name != "repository")
-        ]
+        open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
         while open_ends:
             name = open_ends.pop()
             try:
@@ -84,21 +76,15 @@ class World:
         return found
 
     def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
-        """Remove what is new, copy what is gone or changed. `now` without the repository leaves that alone."""
-        bare = "repository" not in now
-        changed = [name for name, status in now.items() if status != whole.get(name)]
-        gone = [name for name in whole if name not in now and not (bare and name.startswith("repository"))]
+        """Remove what is new, copy what is gone or changed."""
+        changed = {name for name, status in now.items() if status != whole.get(name)}
         for name in sorted(changed, reverse=True):
             path = self.root / name
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-        for name in sorted({*changed, *gone} & set(whole)):
+        for name in sorted((changed | (whole.keys() - now.keys())) & whole.keys()):
             path = self.root / name
             if not os.path.lexists(path):
-                _restored(path, self._source(name))
-
-    def _source(self, name: str) -> Path:
-        part, _, inner = name.partition("/")
-        return REPOSITORY / inner if part == "repository" else self.root / "template" / name
+                _restored(path, self.root / "template" / name)
 
 
 def _restored(path: Path, source: Path) -> None:
@@ -123,11 +109,10 @@ def packages(world: World) -> None:
     import pytest
 
     from bench.random_checkpoint import write_checkpoint
-    from core.checkpoint import open_checkpoint
-    from eval import release
-    from pipeline import assemble, build, bundle, vectors
-    from quantize import apply
-    from quantize.speech import own_speech
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.eval import release
+    from kokoro_ane.pipeline import apply, build, bundle, vectors
+    from kokoro_ane.quantize.speech import own_speech
     from tests.builds import small_config, without_self_checks
 
     checkpoint = write_checkpoint(world.user / "checkpoint", small_config(), 0, encoder=True)
@@ -141,8 +126,7 @@ def packages(world: World) -> None:
             apply.main(["--method", "w8", *own, "--build", out]),
         ]
     done += [vectors.main([*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"])]
-    done += [bundle.main([*own, "--build", out]), assemble.main([*own, "--build", out])]
-    assert not any(done), done
+    assert not any(done) and bundle.main([*own, "--build", out]) == 3, done
     for name in ("judged", "tuning"):
         own_speech(open_checkpoint(str(checkpoint)), name)
     with pytest.MonkeyPatch.context() as patch:
@@ -156,16 +140,18 @@ def unmeasured(patch: "pytest.MonkeyPatch") -> None:
 
     import numpy as np
 
-    from eval import workers
-    from eval.judge import ClipResult
+    from kokoro_ane.eval import execution
+    from kokoro_ane.eval.judge import ClipResult
     from tests.release_build import PERFECT
 
-    def judge_clip(_truth: object, _package: object, utterance: Any, seed_floor: dict[str, float] | None, **_: object) -> ClipResult:
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_floor or PERFECT)
+    def judge_clip(_truth: object, _package: object, utterance: Any, seed_variation: dict[str, float] | None, **_: object) -> ClipResult:
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT)
 
-    patch.setattr(workers, "judge_clip", judge_clip)
-    patch.setattr("eval.corpus.Truth.of", lambda *_: SimpleNamespace(seed_floor=lambda: PERFECT, reference=np.zeros(24_000)))
-    patch.setattr("eval.decision.thread_floor", lambda *_: PERFECT)
+    patch.setattr(execution, "judge_clip", judge_clip)
+    patch.setattr(
+        "kokoro_ane.eval.reference.Reference.of", lambda *_: SimpleNamespace(seed_variation=lambda: PERFECT, reference=np.zeros(24_000))
+    )
+    patch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
 
 
 def users_own(user: Path) -> None:
@@ -181,6 +167,8 @@ def users_own(user: Path) -> None:
     (user / "dangling").symlink_to(user / "nothing")
     (user / "loop").symlink_to(user / "loop")
     os.mkfifo(user / "fifo")
+    shutil.copy2(REPOSITORY / "mlprogram" / "data" / "ane_rules.json", user / "ane_rules.json")
+    shutil.copy2(REPOSITORY / "docs" / "neural-engine.md", user / "page.md")
     recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "format": 1}
     recipe |= {"budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
     (user / "recipe.json").write_text(json.dumps(recipe))

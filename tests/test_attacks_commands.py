@@ -12,40 +12,40 @@ from pathlib import Path
 
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import Checkpoint
-from kokoro_ane import COMMANDS, OWN_VERB
+from kokoro_ane.cli import COMMANDS, OWN_VERB
+from kokoro_ane.cli import main as kokoro_ane
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.staging import recover
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("tiny"), tiny_config())
+WORK = (
+    "thesis/chapter.tex", "thesis-tiny/notes.txt", "build/mine/notes.txt", "build/KokoroVocoder-tiny-fp16.mlpackage/notes.txt",
+    "hello.wav.parts/take1.wav", "file",
+)  # fmt: skip
+
+
+def written(folder: Path, texts: dict[str, str]) -> None:
+    """Each file with its text, in folders as they come."""
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A user's folder with work in it, a file, a link in a circle, a pipe, and a build folder with a package of somebody else."""
-    for name in (
-        "thesis/chapter.tex",
-        "thesis-tiny/notes.txt",
-        "build/mine/notes.txt",
-        "build/KokoroVocoder-tiny-fp16.mlpackage/notes.txt",
-        "hello.wav.parts/take1.wav",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("years of work")
-    (tmp_path / "file").write_text("years of work")
+    written(tmp_path, dict.fromkeys(WORK, "years of work"))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "deep.json").write_text("[" * 200_000)
     return tmp_path
 
 
-def everything(folder: Path) -> dict[str, str]:
+def everything(folder: Path) -> dict[str, bytes]:
     """What stands where, and what is in it."""
-    return {path.relative_to(folder).as_posix(): path.read_text() if path.is_file() else "" for path in sorted(folder.rglob("*"))}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
 
 
 def call(verb: str, arguments: list[str], capsys: pytest.CaptureFixture) -> tuple[int, str]:
@@ -85,8 +85,8 @@ OUTPUTS = [
     ("build", ["vocoder", "--buckets", "20", "--out", "{home}/build"], "KokoroVocoder-tiny-fp16.mlpackage is not replaced"),
     ("quantize", ["--method", "w8", "--build", "{home}/file"], "is a file, not a folder"),
     ("sensitivity", ["--recipe", "{home}/file"], "ends in 'nothing'"),
-    ("reconstruct", ["--method", "w8a8", "--out", "{home}/file"], "is a file, not a folder"),
-    ("validate", ["--phonemes", "a", "--save-dir", "{home}/file"], "is a file, not a folder"),
+    ("validate", ["--phonemes", "a", "--save-dir", "{home}/file"], "is a file: a folder"),
+    ("validate", ["--phonemes", "a", "--save-dir", "{home}/thesis"], "it has no intermediates.json of this command"),
     ("ane", ["{home}/build", "--json", "{home}/thesis"], "not a file that could be replaced"),
     ("ane", ["{home}/build", "--json", "/proc/x.json"], "cannot write /proc/x.json"),
     ("report", ["--out", "{home}/thesis"], "nothing was decided"),
@@ -120,22 +120,111 @@ WITHOUT_CHECKPOINT = ("g2p", "describe", "ane", "doctor")
 
 @pytest.mark.parametrize(("verb", "arguments", "message"), [*OUTPUTS, *INPUTS])
 def test_refused_in_one_line_and_nothing_touched(
-    verb: str, arguments: list[str], message: str, home: Path, checkpoint: Path, capsys: pytest.CaptureFixture
+    verb: str, arguments: list[str], message: str, home: Path, tiny: Path, capsys: pytest.CaptureFixture
 ) -> None:
     before, start = everything(home), time.monotonic()
     given = [argument.format(home=home) for argument in arguments]
     if verb not in WITHOUT_CHECKPOINT:
-        given += ["--checkpoint", str(checkpoint)]
+        given += ["--checkpoint", str(tiny)]
     code, line = call(verb, given, capsys)
     assert code == 2 and message in line and len(line) < 1000, line
     assert everything(home) == before
     assert time.monotonic() - start < 60  # a hang, not a speed
 
 
+PLANS = ['["x/../../sibling"]', '{"x/../../sibling": 7}', '{"..": 7}', '{"thesis": 7}', '{"file": true}', "5", "null", "[[]]"]
+
+
+def test_a_forged_plan_moves_nothing(home: Path, capsys: pytest.CaptureFixture) -> None:
+    plans = dict(enumerate([*PLANS, "[" * 100_000, "x" * 1000, "9" * 100]))
+    for number, plan in plans.items():
+        aside = home / f"out/.staged-{number}"
+        for name in ("new/x", "old"):
+            (aside / name).mkdir(parents=True)
+        for name, text in {"old/thesis": "theirs", "old/file": "theirs", "owner.lock": "", "plan.json": plan}.items():
+            (aside / name).write_text(text)
+    written(home, dict.fromkeys(("out/x/notes.txt", "out/file", "out/thesis/notes.txt", "sibling/notes.txt"), "years of work"))
+    before, out = everything(home), home / "out" / "x.wav"
+    assert kokoro_ane(["speak", "Hi.", "-o", str(out), "--checkpoint", "demo", "--runtime", "torch"]) == 0 and out.stat().st_size > 10_000
+    told = [line for line in capsys.readouterr().err.splitlines() if "is left alone" in line]
+    out.unlink()
+    assert everything(home) == before
+    assert all(any(f".staged-{number} is left alone" in line and len(line) < 400 for line in told) for number in plans)
+
+
+@pytest.mark.parametrize("part", ["plan.json", "new", "old", "old/x"])
+def test_a_plan_with_links_moves_nothing(part: str, home: Path, capsys: pytest.CaptureFixture) -> None:
+    (home / "out/.staged-e").mkdir(parents=True)
+    aside = home / "out/.staged-e"
+    (aside / "owner.lock").touch()
+    (home / "mine").mkdir()
+    (home / "mine" / "x").write_text('{"x": 7}')
+    for name in {"new", "old"} - {part}:
+        (aside / name).mkdir()
+    if part != "plan.json":
+        (aside / "plan.json").write_text('{"x": 7}')
+    (aside / part).symlink_to(home / "mine" / ("x" if "." in part or "/" in part else ""))
+    before = everything(home)
+    recover(home / "out")
+    assert everything(home) == before and "is left alone" in capsys.readouterr().err
+
+
+NEEDED = [
+    ("speak", ["--file", "{home}/s.srt", "-o", "{home}/a.wav", "--timestamps", "{home}/s.srt"], "file and timestamps are the same file"),
+    ("speak", ["--file", "{home}/s.srt", "-o", "{home}/a.wav", "--timestamps", "{home}/link.srt"], "file and timestamps are the same file"),
+    ("speak", ["Hi.", "-o", "{home}/a.wav", "--lexicon", "{home}/l.json", "--timestamps", "{home}/l.json"], "timestamps are the same file"),
+    ("speak", ["Hi.", "-o", "{home}/a.wav", "--timestamps", "{home}/ck/config.json"], "part of the checkpoint"),
+    ("speak", ["Hi.", "-o", "{home}/ck/voices/new.wav"], "part of the checkpoint"),
+    ("speak", ["Hi.", "-o", "{home}/b/P.mlpackage/a.wav"], "inside the package P.mlpackage"),
+    ("speak", ["Hi.", "-o", "{home}/linked.wav"], "linked.wav.parts: it is a link"),
+    ("speak", ["Hi.", "-o", "{home}/a.wav", "--timestamps", "{home}/bundle/vocabulary.json"], "SHA256SUMS names it"),
+    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/b/G2P.json"], "a manifest or record"),
+    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/b/G2P.onnx"], "G2P.json is a manifest or record"),
+    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/b/P.mlpackage/Manifest.json"], "inside the package P.mlpackage"),
+    ("ane", ["{home}/b/P.mlpackage", "--plot", "{home}/b/P.mlpackage/x.png"], "inside the package P.mlpackage"),
+    ("ane", ["{home}/s.srt", "--json", "{home}/s.srt"], "package and json are the same file"),
+    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/new.png", "--plot", "{home}/new.png"], "json and plot are the same file"),
+    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/l.json", "--rules", "{home}/l.json"], "json and rules are the same file"),
+    ("quality", ["--method", "fp16", "--out", "{home}/b/G2P.json"], "no JSON object with clips"),
+    ("sensitivity", ["--recipe", "{home}/ck/config.json"], "part of the checkpoint"),
+    ("sensitivity", ["--log", "{home}/log.jsonl"], "log.png is not replaced: it was not written by this command"),
+    ("release", ["--out", "{home}/mine"], "decision.json is not replaced: it is no JSON object with checksum_sha256"),
+    ("release", ["--out", "{home}/away"], "decision.json: it is a link"),
+    ("build", ["vocoder", "--buckets", "20", "--out", "{home}/mine"], "KokoroVocoder-tiny-fp16.json is not replaced"),
+    ("build", ["vocoder", "--buckets", "20", "--out", "{home}/away"], "KokoroVocoder-tiny-fp16.json: it is a link"),
+    ("validate", ["--phonemes", "a", "--save-dir", "{home}/mine"], "it has no intermediates.json of this command"),
+    ("validate", ["--phonemes", "a", "--save-dir", "{home}/seams"], "it holds torch.npz, which was not written"),
+]
+
+
+@pytest.mark.parametrize(("verb", "arguments", "message"), NEEDED)
+def test_what_something_else_needs_is_not_replaced(
+    verb: str, arguments: list[str], message: str, home: Path, tiny: Path, capsys: pytest.CaptureFixture
+) -> None:
+    shutil.copytree(tiny, home / "ck")
+    mine = dict.fromkeys(("s.srt", "log.png", "mine/decision.json", "mine/upstream.npz"), "years of work")
+    mine |= {"mine/KokoroVocoder-tiny-fp16.json": "[]", "b/P.mlpackage/Manifest.json": "{}", "b/G2P.onnx": "x", "l.json": '{"a": "b"}'}
+    mine |= {"b/G2P.json": '{"package": "G2P.onnx", "package_sha256": "0"}', "bundle/vocabulary.json": "{}", "away/x": "years"}
+    mine |= {
+        "bundle/SHA256SUMS": "0  vocabulary.json",
+        "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
+        "seams/torch.npz": "years of work",
+    }
+    written(home, mine)
+    for name, to in (("link.srt", "s.srt"), ("linked.wav.parts", "mine"), ("away/decision.json", "s.srt"),
+                     ("away/KokoroVocoder-tiny-fp16.json", "s.srt")):  # fmt: skip
+        (home / name).symlink_to(home / to)
+    before = everything(home)
+    given = [argument.format(home=home) for argument in arguments] + ([] if verb == "ane" else ["--checkpoint", str(home / "ck")])
+    code, line = call(verb, given, capsys)
+    assert code == 2 and message in line and len(line) < 1000, line
+    assert everything(home) == before
+
+
 @pytest.mark.parametrize("kind", ["folder", "fifo", "loop", "dangling link"])
 @pytest.mark.parametrize("place", ["random.pth", "config.json", "voices"])
-def test_a_checkpoint_of_odd_files(kind: str, place: str, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    folder = Path(shutil.copytree(checkpoint, tmp_path / "checkpoint"))
+def test_a_checkpoint_of_odd_files(kind: str, place: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = Path(shutil.copytree(tiny, tmp_path / "checkpoint"))
     path = folder / place
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     make = {"folder": path.mkdir, "fifo": lambda: os.mkfifo(path)}
@@ -167,8 +256,8 @@ def test_a_reader_that_goes_away() -> None:
 WRITER = """
 import sys, time
 from pathlib import Path
-from core.errors import run_cli
-from core.staging import staged
+from kokoro_ane.core.errors import run_cli
+from kokoro_ane.core.staging import staged
 def main(argv):
     with staged(Path(argv[0])) as aside:
         aside.write_text("half")
@@ -182,7 +271,7 @@ raise SystemExit(run_cli(main, sys.argv[1:]))
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_killed_while_writing(kill: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """The old file stays, the half one is never seen; SIGTERM and Ctrl-C clean up, after kill -9 the next command does and says so."""
-    from core.staging import write_json
+    from kokoro_ane.core.staging import write_json
 
     (tmp_path / "x.json").write_text("old")
     heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
@@ -201,9 +290,9 @@ def test_killed_while_writing(kill: signal.Signals, tmp_path: Path, capsys: pyte
 
 def test_a_figure_half_kept_goes_when_its_store_is_opened(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
     """The next run of the same measurement may have nothing to write into that folder."""
-    from eval.store import Store
+    from kokoro_ane.eval.store import Store
 
-    floors = Store.open(tmp_path, tiny_checkpoint, seed=0).folder / "seed_floor"
+    floors = Store.open(tmp_path, tiny_checkpoint, seed=0).folder / "seed_variation"
     floors.mkdir(parents=True)
     command = [sys.executable, "-c", WRITER, str(floors / "x.json")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

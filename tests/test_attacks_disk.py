@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint import Checkpoint
-from core.errors import run_cli
-from core.manifest import Manifest
-from core.staging import staged
-from kokoro_ane import COMMANDS, OWN_VERB
-from pipeline.build import main as build
+from kokoro_ane.cli import COMMANDS, OWN_VERB
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import run_cli
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.staging import staged
+from kokoro_ane.pipeline.build import main as build
 
 ROOM_BYTES = {"full": 0, "nearly full": 100_000}  # the second passes the check before the work
 WRITERS = {

@@ -1,9 +1,8 @@
 """JSON that nobody vouches for: other kinds, missing keys, 200,000 brackets, 5,000 digits. A reader gives its value or one InputError."""
 
-import copy
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.random_checkpoint import tiny_config
-from core.config import KokoroConfig
-from core.errors import InputError
-from core.manifest import Manifest, package_name
-from core.schema import check_inside, check_name
-from core.sealed import sealed
-from core.staging import parse_json, read_json
-from pipeline.assembly import Assembly
-from pipeline.decision_file import ABOUT, FORMAT, read_decision, read_reported
-from pipeline.vector_files import load_index
-from quantize.recipe import Recipe, load_recipe
+from kokoro_ane.core.checksummed import checksummed
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.data_files import check_inside, check_name
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest, package_name
+from kokoro_ane.core.staging import parse_json, read_json
+from kokoro_ane.eval.reported import read_reported
+from kokoro_ane.pipeline.assembly import Assembly
+from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT, read_decision
+from kokoro_ane.pipeline.vector_files import load_index
+from kokoro_ane.quantize.recipe import Recipe, load_recipe
+from tests.changes import changed, places
+from tests.release_record import made_up, shortened
 
 SHA = "0" * 64
 MANIFEST = Manifest(
@@ -35,24 +37,7 @@ STORED = {"file": "a/b.npy", "sha256": SHA, "shape": [1], "dtype": "float32"}
 FILE = {"file": "x.json", "sha256": SHA, "bytes": 1}
 PACKAGE = FILE | {"package": "x.mlpackage", "package_sha256": SHA, "package_bytes": 1, "target": "iOS17"}
 LEVEL = {"method": "w8", "verdict": "SHIP", "bytes": 1, "failed": None, "reasons": ["good"], "provenance": {"package_sha256": SHA}}
-REPORTED = {
-    "format": FORMAT, "verdict": "SHIP", "level": "w8", "reason": "w8 is small", "costs": "nothing", "releasable": False, "chip": "m4",
-    "bests": [{"by": "size", "level": "w8", "figure": "1 MB", "costs": "nothing"}], "notes": ["a"],
-    "objective": "smallest", "claim": "numeric",
-    "levels": [LEVEL | {
-        "title": "w8", "unfit_for_engine": None,
-        "facts": {"bytes": 1, "int8_macs_share": 0.5, "minimum_ios": "iOS17", "operations": {"conv": 1}, "stored_bytes": {"fp16": 1},
-                  "forecast": {"m4": {"high_ms": 1.0}}},
-        "checks": [{"gate": "pesq worst", "rule": ">= 3.7", "state": "holds", "value": 4.5, "low": None, "high": None, "passed": True}],
-        "clips": [{"id": "a", "voice": "b", "text": "c", "seconds": 1.0, "figures": {"pesq": 4.5}, "seed_floor": {"pesq": 4.5},
-                   "defect": None}],
-        "summary": {"pesq": {"mean": 4.5}},
-    }],
-    "spread": {"fp32": {"pesq": 4.5}},
-    "provenance": {"checkpoint": "tiny", "checkpoint_sha256": SHA, "commit": "a", "date": "b", "limits": [{"commit": "a"}], "seed": 0,
-                   "seed_floor_seed": 1, "precision": "declared", "features": "PyTorch", "set": "judged", "clips": ["a"],
-                   "libraries": {"numpy": "2"}},
-}  # fmt: skip
+REPORTED = shortened(made_up({"fp16": 0.01}) | {"format": FORMAT})
 READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
     "manifest": ({k: v for k, v in dataclasses.asdict(MANIFEST).items() if k != "path"}, Manifest.load),
     "config": (tiny_config(), KokoroConfig.load),
@@ -69,8 +54,9 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
         lambda path: load_index(path.parent),
     ),
     "assembly": (
-        {"format": 1, "checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": False, "method": "fp16", "encoder": [PACKAGE],
-         "vocoder": PACKAGE, "g2p": {"absent": "x"}, "vocabulary": FILE, "voices": {"files": [FILE]}, "vectors": None},
+        {"format": 2, "checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": False, "withheld": "tiny", "method": "fp16",
+         "encoder": [PACKAGE], "vocoder": PACKAGE, "g2p": {"absent": "x"}, "vocabulary": FILE, "voices": {"files": [FILE]},
+         "lexicon": {}, "vectors": None},
         Assembly.load,
     ),
 }  # fmt: skip
@@ -80,26 +66,9 @@ def written(folder: Path, kind: str, text: str) -> Path:
     path = folder / ("index.json" if kind == "index.json" else f"{kind}.json")
     with suppress(ValueError, RecursionError):
         if kind.endswith("decision") and isinstance(data := json.loads(text), dict):
-            text = json.dumps(sealed(data, ABOUT))  # what is wrong with it beside its digest
+            text = json.dumps(checksummed(data, ABOUT))  # what is wrong with it beside its digest
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def places(value: Any, at: tuple = ()) -> Iterator[tuple]:
-    """Every place in nested data."""
-    if at:
-        yield at
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from places(item, (*at, key))
-
-
-def changed(data: Any, at: tuple, value: Any) -> Any:
-    data = json.loads(json.dumps(data))
-    inner = data
-    for key in at[:-1]:
-        inner = inner[key]
-    inner[at[-1]] = copy.deepcopy(value)
-    return data
 
 
 OTHERS = (None, True, 5, -1, 0, 1.5, 10**25, float("nan"), "x", "../../x", "", [], [[]], ["x"], {}, {"x": {}}, [None])
@@ -116,7 +85,8 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
     """Hundreds of documents a reader: each is read, or refused in one line that names the file."""
     data, reader = READERS[kind]
     refused = 0
-    for at in places(json.loads(json.dumps(data))):
+    data = json.loads(json.dumps(data))
+    for at in places(data):
         for value in OTHERS:
             path = written(tmp_path, kind, json.dumps(changed(data, at, value)))
             try:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core import staging
-from core.errors import InputError
-from core.output import PREFIX, check_output, strangers
-from core.staging import recover, staged, staged_together, write_json
+from kokoro_ane.core import staging
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import PREFIX, check_output, recover, staged, staged_together, strangers, write_json
 
 
 def of_ours(folder: Path) -> str | None:
@@ -63,7 +62,7 @@ class TestFolders:
 
     def test_what_came_right_after_the_look_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Between the check and the note of what stood there, it was taken for what had been checked, and removed."""
-        real = staging.check_output
+        real = staging.check_implied
 
         def looked(target: Path, *given: object) -> Path:
             place = real(target, *given)
@@ -72,7 +71,7 @@ class TestFolders:
                 (place / "thesis.tex").write_text("years")
             return place
 
-        monkeypatch.setattr(staging, "check_output", looked)
+        monkeypatch.setattr(staging, "check_implied", looked)
         with pytest.raises(InputError, match="is not replaced"), staged(tmp_path / "v", of_ours) as aside:
             our_folder(aside)
         assert names(tmp_path / "v") == ["thesis.tex"] and names(tmp_path) == ["v"]
@@ -89,10 +88,12 @@ class TestFolders:
 
 
 class TestPlaces:
-    def test_a_link_is_written_through(self, tmp_path: Path) -> None:
+    def test_a_link_is_written_through_where_it_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "far").mkdir()
         (tmp_path / "link.json").symlink_to(tmp_path / "far" / "x.json")
-        write_json(tmp_path / "link.json", [1])
+        with pytest.raises(InputError, match="it is a link"):
+            write_json(tmp_path / "link.json", [1])
+        write_json(check_output(tmp_path / "link.json"), [1])
         assert (tmp_path / "link.json").is_symlink() and (tmp_path / "far" / "x.json").read_text() == "[\n 1\n]\n"
 
     @pytest.mark.parametrize("place", ["loop", "fifo", "x" * 300, "nul\0byte"])
@@ -137,7 +138,7 @@ class Killed(BaseException):
 
 def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Replace a folder and its manifest together, and die at the `step`th rename or copy; False when it got through."""
-    import core.staging as staging
+    import kokoro_ane.core.staging as staging
 
     left = [step]
 

@@ -1,7 +1,6 @@
-"""The rest of what was seen: imports interrupted, a megabyte of digits, bundled data cut off, a manifest of another method, compiled
+"""The rest of what was seen: a megabyte of digits, bundled data cut off, a manifest of another method, compiled
 programs that do not know their lengths, the two recoveries of a killed process's files."""
 
-import importlib
 import json
 import re
 import shutil
@@ -10,30 +9,19 @@ from pathlib import Path
 
 import pytest
 
-import kokoro_ane
-from core.checkpoint import Checkpoint
-from core.errors import InputError
-from core.training.state import write_log, write_state
-from g2p.__main__ import main as g2p
-from g2p.weights import WEIGHTS, load_arrays
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p.__main__ import main as g2p
+from kokoro_ane.g2p.neural import WEIGHTS, load_arrays
+from kokoro_ane.quantize.locator import find_package
+from kokoro_ane.quantize.methods import method_named
 from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
 from mlprogram.files import aside
 from mlprogram.scratch import scratch
-from quantize.methods import method_named
-from quantize.packages import find_package
+from mlprogram.tests.test_compiled import OLD
 from tests.test_attacks_json import OTHERS, changed, places
 from tests.test_attacks_output import names
-from tests.test_mlprogram_compiled import OLD
-
-
-def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    def interrupted(_name: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(importlib, "import_module", interrupted)
-    assert kokoro_ane.main(["g2p", "hello"]) == 2
-    assert capsys.readouterr().err == "error: interrupted; nothing was left half-written\n"
 
 
 def test_a_megabyte_of_digits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -100,18 +88,12 @@ def test_metadata_of_every_other_kind(compiled: Path) -> None:
 
 
 def test_a_compiled_program_that_does_not_know_its_lengths_can_be_told(compiled: Path) -> None:
-    """Such programs gave NaN durations on iOS; docs/conductor.md has ports compare the lengths with the manifest's before a call."""
+    """Such programs gave NaN durations on iOS; docs/synthesis.md has ports compare the lengths with the manifest's before a call."""
     assert read_compiled(compiled).description.input[0].type.multiArrayType.WhichOneof("ShapeFlexibility") == "shapeRange"
     text = re.sub(r"\[FlexibleShapeInformation.*?\)\)\)\]", "", OLD, flags=re.DOTALL)
     assert "FlexibleShapeInformation" not in text
     (compiled / "model.mil").write_text(text, encoding="utf-8")
     assert read_compiled(compiled).description.input[0].type.multiArrayType.WhichOneof("ShapeFlexibility") is None
-
-
-def test_training_writes_aside(tmp_path: Path) -> None:
-    write_state(tmp_path / "state.pt", {"step": 1, "seed": 0})
-    write_log(tmp_path / "log.jsonl", [{"loss": 1.0}])
-    assert names(tmp_path) == ["log.jsonl", "state.pt"]
 
 
 def test_scratch_and_aside_of_a_living_process_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,27 +9,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
-from core import staging
-from core.errors import InputError
-from core.staging import discard, recover, staged, staged_together, write_json
+from kokoro_ane.core import staging
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import discard, recover, staged, staged_together, write_json
+from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from mlprogram import scratch as temporary
 from mlprogram.files import aside
 from mlprogram.scratch import scratch
-from pipeline.build import main as build
-from pipeline.journal import Journal, journal_of_ours
 from tests.test_attacks_output import names, of_ours, our_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("tiny"), tiny_config())
 
 
 class TestStaging:
@@ -55,7 +50,7 @@ class TestStaging:
         for name in ("new", "old"):
             (left / name).mkdir(parents=True)
             our_folder(left / name / "p", name)
-        (left / "plan.json").write_text('["p"]')
+        (left / "plan.json").write_text('{"p": 7}')
         (left / "owner.lock").touch()
         with monkeypatch.context() as patch:
             patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
@@ -124,12 +119,7 @@ class TestStaging:
 
     def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
         """A package of one and the manifest of the other would be refused by every reader."""
-        workers = [multiprocessing.get_context("fork").Process(target=_pairs, args=(tmp_path, str(number))) for number in range(3)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-            assert worker.exitcode == 0
+        _at_once(_pairs, tmp_path, 3)
         seen = {(tmp_path / "p" / "data").read_text(), json.loads((tmp_path / "p.json").read_text())}
         assert len(seen) == 1 and names(tmp_path) == ["p", "p.json"]
 
@@ -153,12 +143,15 @@ class TestStaging:
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
     def test_mlprogram_clears_what_a_killed_one_left(self, tmp_path: Path) -> None:
-        (tmp_path / ".aside-0123456789ab.json").write_text("half")
+        (tmp_path / ".aside-0123456789ab.json").write_text("years of work")  # a stranger's name is no mark, our lock is
+        (tmp_path / ".aside-killed").mkdir()
+        (tmp_path / ".aside-killed" / "owner.lock").touch()
+        (tmp_path / ".aside-killed" / "z.json").write_text("half")
         with aside(tmp_path / "x.json") as path:
             path.write_text("{}")
             with aside(tmp_path / "y.json") as other:  # a living one's is left alone
                 other.write_text("{}")
-        assert names(tmp_path) == ["x.json", "y.json"]
+        assert names(tmp_path) == [".aside-0123456789ab.json", "x.json", "y.json"]
 
     def test_a_journal_is_never_without_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Killed between its folder and settings.json, it was somebody else's folder for every later run, which was refused."""
@@ -170,10 +163,10 @@ class TestStaging:
             return real(path, *given, **more)
 
         monkeypatch.setattr(Path, "open", opened)
-        with Journal.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
-            assert journal_of_ours(tmp_path / "a.wav.parts") is None
+        with ResumeState.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
+            assert resume_state_of_ours(tmp_path / "a.wav.parts") is None
         assert bare and not any(bare)
-        with Journal.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
+        with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
             assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {"text": "y"}
             journal.remove()
         assert not names(tmp_path)
@@ -181,7 +174,7 @@ class TestStaging:
     def test_two_onto_one_output_one_after_the_other(self, tmp_path: Path) -> None:
         """The second took the folder away under the first, or the first under the second: "cannot use a.wav.parts", exit 2."""
         parts = tmp_path / "a.wav.parts"
-        with Journal.open(parts, {"text": "x"}, resume=False) as journal:
+        with ResumeState.open(parts, {"text": "x"}, resume=False) as journal:
             second = subprocess.Popen([sys.executable, "-c", SECOND, str(parts)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
             assert second.stderr.readline() == f"{parts}: process {os.getpid()} writes this output: waiting until it has ended\n"
             assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
@@ -190,12 +183,7 @@ class TestStaging:
         assert not names(tmp_path)
 
     def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
-        workers = [multiprocessing.get_context("fork").Process(target=_alone, args=(tmp_path, number)) for number in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-            assert worker.exitcode == 0
+        _at_once(_alone, tmp_path, 4)
         assert not names(tmp_path)
 
     def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
@@ -203,7 +191,7 @@ class TestStaging:
         killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
         done = subprocess.run([sys.executable, "-c", killed, str(parts)], cwd=ROOT, check=False)
         assert done.returncode == -signal.SIGKILL and names(parts) == ["audio.f32", "chunks.jsonl", "owner.lock", "settings.json"]
-        with Journal.open(parts, {"text": "y"}, resume=False):
+        with ResumeState.open(parts, {"text": "y"}, resume=False):
             assert json.loads((parts / "settings.json").read_text()) == {"text": "y"}
 
     @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
@@ -215,7 +203,7 @@ class TestStaging:
         (parts / "settings.json").write_text('{"text": "x"}')
         (parts / name).symlink_to(thesis)
         with pytest.raises(InputError, match=f"its {name} is no file of an interrupted run"):
-            Journal.open(parts, {"text": "x"}, resume)
+            ResumeState.open(parts, {"text": "x"}, resume)
         assert thesis.read_text() == "mine"
 
     def test_interrupted_again_while_it_puts_back_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,17 +231,26 @@ class TestStaging:
 SECOND = """
 import os, sys
 from pathlib import Path
-from pipeline.journal import Journal
-with Journal.open(Path(sys.argv[1]), {"text": "second"}, resume=False) as journal:
+from kokoro_ane.pipeline.resume import ResumeState
+with ResumeState.open(Path(sys.argv[1]), {"text": "second"}, resume=False) as journal:
     journal.remove()
 print("spoke", file=sys.stderr)
 """
 
 
-def _alone(folder: Path, mine: int) -> None:
+def _at_once(work: Callable[[Path, str], None], folder: Path, count: int) -> None:
+    workers = [multiprocessing.get_context("fork").Process(target=work, args=(folder, str(number))) for number in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+
+
+def _alone(folder: Path, mine: str) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
-        with Journal.open(folder / "p", {"text": mine}, resume=False) as journal:
+        with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
             assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
             assert not (folder / "alone").exists()
             (folder / "alone").touch()
@@ -282,7 +279,7 @@ class TestTemporaryFiles:
     def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
         """They waited for clips for ever, with a gigabyte each."""
         code = (
-            "import os, signal, sys, time, multiprocessing as m\nfrom eval.workers import _end_with_parent\nimport threading\n"
+            "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution import _end_with_parent\nimport threading\n"
             "def work():\n threading.Thread(target=_end_with_parent, daemon=True).start()\n time.sleep(300)\n"
             "if __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start(); print(p.pid, flush=True)\n"
             " time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"

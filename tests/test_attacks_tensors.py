@@ -11,18 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import Checkpoint
-from core.contract import VOICE_SHAPE
-from core.errors import InputError
-from core.voices import VoiceLibrary, parse_blend, read_pack
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import VOICE_SHAPE
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
 
 GOOD = torch.randn(VOICE_SHAPE)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("tiny"), tiny_config())
 
 
 @pytest.fixture
@@ -144,14 +138,3 @@ def test_bits_and_cuts_of_a_weights_file(seed: int, folder: Path) -> None:
         Checkpoint.from_folder(folder).part("decoder")
     except InputError as problem:
         assert len(str(problem).splitlines()) == 1
-
-
-@pytest.mark.parametrize("kind", ["folder", "dangling link", "loop", "fifo"])
-@pytest.mark.parametrize("place", ["random.pth", "config.json"])
-def test_not_a_file(kind: str, place: str, folder: Path) -> None:
-    path = folder / place
-    path.unlink()
-    make = {"folder": path.mkdir, "fifo": lambda: os.mkfifo(path)}
-    make.get(kind, lambda: path.symlink_to(path if kind == "loop" else folder / "nothing"))()
-    with pytest.raises(InputError):
-        Checkpoint.from_folder(folder)

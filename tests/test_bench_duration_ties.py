@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from bench.duration_ties import acceptable, raw_durations, rounding
-from bench.encoder_parity import both_models, cases, encoded_by_upstream
+from bench.encoder_parity import acceptable, both_models, cases, encoded_by_upstream, raw_durations, rounding
 from bench.random_checkpoint import tiny_config
 
 EXACT = torch.tensor([2.4, 3.5 + 2e-5, 7.5 - 3e-5, 0.50001, 9.0], dtype=torch.float64)

@@ -42,11 +42,11 @@ def test_american_voices_unless_others_are_named(monkeypatch: pytest.MonkeyPatch
     asked: list[str] = []
     monkeypatch.setattr(recognizer, "pipelines", lambda *_: [("torch", Speaker())])
     for named, expected in ((None, "af_heart"), (("bf_emma",), "bf_emma")):
-        given = argparse.Namespace(voices=named, levels=("torch",), form="literal", build=None, seed=0)
+        given = argparse.Namespace(voices=named, levels=("torch",), layout="padded", build=None, seed=0)
         with pytest.raises(StopIteration):
             recognizer.listened(Voices(), given, ["Hello."])  # type: ignore[arg-type]
         assert asked.pop() == expected
     Voices.voices = ("bf_emma", "am_adam")  # the first that is American
     with pytest.raises(StopIteration):
-        recognizer.listened(Voices(), argparse.Namespace(voices=None, levels=("torch",), form="literal", build=None, seed=0), ["Hello."])  # type: ignore[arg-type]
+        recognizer.listened(Voices(), argparse.Namespace(voices=None, levels=("torch",), layout="padded", build=None, seed=0), ["Hello."])  # type: ignore[arg-type]
     assert asked == ["am_adam"]

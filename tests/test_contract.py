@@ -5,9 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.contract import DEFAULT_BUCKETS, FRAMES_PER_SECOND, PackedLayout, bucket_for, check_buckets
-from core.errors import InputError
-from vocoder.packing import PackedVocoder, VocoderInputs, pack
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, FRAMES_PER_SECOND, PackedLayout, bucket_for, check_buckets
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.vocoder.decoder import PackedVocoder
+from kokoro_ane.vocoder.packing import VocoderInputs, pack
 
 
 def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
@@ -49,7 +50,7 @@ class Recorder(torch.nn.Module):
 def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, seed: int) -> None:
     x = random_inputs(frames, hidden, torch.Generator().manual_seed(seed))
     layout, recorder, bucket = PackedLayout(hidden), Recorder(), frames + extra
-    packed = pack(x, bucket)
+    packed = torch.from_numpy(pack(x, bucket))
     assert packed.shape == (1, layout.channels, 1, bucket + 1)
     PackedVocoder(recorder, layout)(packed, x.style[:, :, None, None])
     asr, f0, energy, _, spectrum, mask = recorder.given

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.checkpoint import Checkpoint
-from core.contract import FEATURES
-from core.corpus import heldout
-from core.errors import InputError
-from core.export import package_sha256
-from core.figures import snr_db
-from core.manifest import Manifest
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.contract import FEATURES
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.export import package_sha256
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.build import main
+from kokoro_ane.quantize.corpus import heldout
+from kokoro_ane.quantize.speech import excerpt, text_encoder, vocoder_inputs
+from kokoro_ane.vocoder import vocoder_stage
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
+from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
-from pipeline.build import main
-from quantize.features import excerpt, text_encoder, vocoder_inputs
-from vocoder import check
-from vocoder.decoder import Vocoder
-from vocoder.facts import VocoderFacts
-from vocoder.forms import LiteralForm
-from vocoder.package import VocoderPackage, render_reference, run_program
-from vocoder.packing import VocoderInputs
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
@@ -87,7 +87,7 @@ def test_tail_runs_in_fp32_and_trunk_in_fp16(built: Path, speech: VocoderInputs)
         if value.is_floating_point() and not torch.equal(value.half().to(value.dtype), value):
             finer.add(op_type)
 
-    run_program(VocoderPackage(built / f"{NAME}.json").program, LiteralForm(), speech, 40, hook=hook)
+    run_program(VocoderPackage(built / f"{NAME}.json").program, PaddedLayout(), speech, 40, hook=hook)
     assert {"exp", "cos"} <= finer
     assert not finer & {"leaky_relu", "reduce_mean", "rsqrt", "upsample_nearest_neighbor", "split"}
 
@@ -98,7 +98,7 @@ def test_fp32_package_equals_pytorch(built: Path, checkpoint: Checkpoint, speech
 
 
 def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    command = [sys.executable, "pipeline/build.py", "vocoder", "--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS]
+    command = [sys.executable, "-m", "kokoro_ane", "build", "vocoder", "--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS]
     command += ["--out", str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True
@@ -113,7 +113,7 @@ def test_a_failed_rebuild_leaves_the_old_package_whole(
 ) -> None:
     out = tmp_path / "build"
     shutil.copytree(built, out)
-    monkeypatch.setitem(check.LIMIT_SNR_DB, "fp16", 400.0)
+    monkeypatch.setitem(vocoder_stage.LIMIT_SNR_DB, "fp16", 400.0)
     assert build_again(checkpoint, out) == 1
     assert "limit >= 400 dB" in capsys.readouterr().err
     assert left_behind(out) == left_behind(built)

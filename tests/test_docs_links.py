@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("mlprogram/*.md")])
 SOURCES = sorted(path for room in ROOT.iterdir() if (room / "__init__.py").exists() for path in room.rglob("*.py"))
-HISTORY = ("log.md", "findings.md", "CHANGELOG.md")  # may name what is gone
-ROOMS = "core|demo|g2p|encoder|vocoder|quantize|pipeline|mlprogram|eval|bench|tests"
+HISTORY = ("log.md", "CHANGELOG.md")  # may name what is gone
+ROOMS = "core|g2p|encoder|vocoder|quantize|runtimes|pipeline|mlprogram|eval|training|bench|tests"
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"`[^`\n]*`")  # `[word](/fənˈimz/)` is a pronunciation, no link
 FILE = re.compile(rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt(?:\.gz)?))\b")
-MODULE = re.compile(rf"python -m ((?:{ROOMS})(?:\.\w+)*)")
+MODULE = re.compile(r"python -m ((?:kokoro_ane|mlprogram|training|bench|tests)(?:\.\w+)*)")
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,6 +1,8 @@
-"""What the encoder does on the host: vocabulary, speed, alignment and its limits."""
+"""What the encoder does on the host: vocabulary, speed, alignment and its limits; voices of three file kinds, rows, blends, bad ones."""
 
+import io
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InputError
-from encoder.alignment import AlignmentLimits, whole_frames
-from encoder.functions import Buckets
-from encoder.text_encoder import aligned
-from encoder.vocab import check_speed, input_ids
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.steps import run_steps
+from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack, style_row
+from kokoro_ane.encoder.encoder_steps import STEPS, AlignmentLimits, Buckets, EncoderBackend, Encoding, check_speed, input_ids, whole_frames
 
 VOCAB = {"a": 43, "b": 44, " ": 16, "ˈ": 156}
 LIMITS = AlignmentLimits(token_frames=200, total_frames=1200)
@@ -71,7 +72,10 @@ def test_gather_is_the_one_hot_product() -> None:
     text, durations = torch.randn(1, 5, 1, 4), torch.tensor([2, 1, 3, 1])
     one_hot = torch.zeros(4, 7)
     one_hot[torch.repeat_interleave(torch.arange(4), durations), torch.arange(7)] = 1
-    assert torch.equal(aligned(text, durations), text @ one_hot)
+    given = {"text": text.numpy(), "durations": durations.numpy(), "hidden": text.numpy()}
+    steps = [step for step in STEPS if step.name in ("align", "asr")]
+    found = run_steps(steps, Encoding(EncoderBackend(None, LIMITS)), given)["asr"]
+    assert np.array_equal(found, (text @ one_hot)[:, :, 0])
 
 
 def test_token_bucket() -> None:
@@ -79,3 +83,90 @@ def test_token_bucket() -> None:
     assert [buckets.for_tokens(count) for count in (3, 16, 17, 64)] == [16, 16, 64, 64]
     with pytest.raises(InputError, match="63 phonemes: the package takes at most 62"):
         buckets.for_tokens(65)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> VoiceLibrary:
+    """Three voices, one of each kind."""
+    packs = {name: torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(i)) for i, name in enumerate(("pt", "bin", "npy"))}
+    torch.save(packs["pt"], tmp_path / "af_heart.pt")
+    (tmp_path / "am_adam.bin").write_bytes(packs["bin"].numpy().astype("<f4").tobytes())
+    np.save(tmp_path / "bf_lily.npy", packs["npy"].numpy())
+    (tmp_path / "README.md").write_text("not a voice")
+    return VoiceLibrary(tmp_path)
+
+
+def test_three_kinds_read_alike(library: VoiceLibrary) -> None:
+    assert library.names == ("af_heart", "am_adam", "bf_lily")
+    for index, name in enumerate(library.names):
+        assert torch.equal(library.pack(name), torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(index)))
+
+
+def test_row_is_phoneme_count_less_one(library: VoiceLibrary) -> None:
+    pack = library.pack("af_heart")
+    assert torch.equal(style_row(pack, 1), pack[0]) and torch.equal(style_row(pack, 510), pack[509])
+    for phonemes in (0, 511):
+        with pytest.raises(InputError, match="a style for 1 to 510"):
+            style_row(pack, phonemes)
+
+
+def test_blend_is_the_weighted_mean(library: VoiceLibrary) -> None:
+    a, b = library.pack("af_heart"), library.pack("am_adam")
+    assert torch.allclose(library.blend("af_heart:0.7,am_adam:0.3"), 0.7 * a + 0.3 * b)
+    assert torch.allclose(library.blend("af_heart:7, am_adam:3"), 0.7 * a + 0.3 * b)
+    assert torch.allclose(library.blend("af_heart,am_adam"), (a + b) / 2)
+    assert torch.equal(library.blend("af_heart"), a)
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=5))
+def test_weights_sum_to_one(weights: list[float]) -> None:
+    parsed = parse_blend(",".join(f"v{i}:{weight}" for i, weight in enumerate(weights)))
+    assert sum(weight for _, weight in parsed) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not NAME or NAME:WEIGHT"),
+        ("a:0.5,", "is not NAME or NAME:WEIGHT"),
+        (":0.5", "is not NAME or NAME:WEIGHT"),
+        ("a:x", "'a:x' is not NAME"),
+        ("a:-1", "above 0"),
+        ("a:nan", "above 0"),
+        ("a:inf", "above 0"),
+        ("a:0.5,b:0.2,a:0.3", "names 'a' twice"),
+    ],
+)
+def test_bad_blend(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_blend(text)
+
+
+def test_unknown_voice_gives_near_matches_and_the_list(library: VoiceLibrary) -> None:
+    with pytest.raises(InputError, match=r"no voice 'af_hart'.*did you mean af_heart.*There are: af_heart, am_adam, bf_lily"):
+        library.blend("af_hart")
+    with pytest.raises(InputError, match=r"no voice '\.\./af_heart'"):
+        VoiceLibrary(library.folder).pack("../af_heart")
+
+
+def npy(values: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, values)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("short.bin", b"\0" * 1000, "has 1000 bytes; raw float32"),
+        ("torn.pt", b"PK\3\4 not a file", "cannot be read as a PyTorch file"),
+        ("whole.npy", npy(np.zeros((510, 1, 256), np.int32)), "holds int32"),
+        ("nan.npy", npy(np.full((510, 1, 256), np.nan, np.float32)), "NaN or infinity"),
+        ("long.npy", npy(np.zeros((511, 1, 256), np.float32)), r"shape \[511, 1, 256\]"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    """tests/test_attacks_tensors.py has the hostile ones."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_pack(tmp_path / name)

@@ -7,9 +7,10 @@ import torch
 
 from bench.encoder_parity import SEAMS, Case, both_models, cases, encoded_by_upstream, encoded_by_us, row
 from bench.random_checkpoint import kokoro_config, tiny_config
-from core.config import KokoroConfig
-from core.layers import upstream_state
-from encoder.model import PARTS, Encoder
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.layers import upstream_state
+from kokoro_ane.encoder.functions import PARTS, Encoder
 
 LIMIT_DB = 90.0
 
@@ -34,7 +35,7 @@ def test_float64_agrees_at_every_seam(models: tuple) -> None:
     """Durations equal, features to rounding: 1 to 510 phonemes, padded by tokens and frames."""
     upstream, encoder = (model.double() for model in models)
     try:
-        for case in cases(12, seed=1):
+        for case in cases(6, seed=1):
             found = row(upstream, partial(encoded_by_us, encoder), case)
             assert found["changed"] == 0
             assert min(found["snr_db"].values()) >= 110, found
@@ -44,8 +45,8 @@ def test_float64_agrees_at_every_seam(models: tuple) -> None:
 
 
 def test_float32_durations_equal_and_features_90_db(models: tuple) -> None:
-    rows = [row(models[0], partial(encoded_by_us, models[1]), case) for case in cases(24, seed=2)]
-    assert len(rows) == 24 and sum(r["tokens"] for r in rows) > 1500
+    rows = [row(models[0], partial(encoded_by_us, models[1]), case) for case in cases(12, seed=2)]
+    assert len(rows) == 12 and sum(r["tokens"] for r in rows) > 700
     assert sum(r["changed"] for r in rows) == 0
     assert min(r["snr_db"][name] for r in rows for name in SEAMS) >= LIMIT_DB
 
@@ -66,6 +67,20 @@ def test_position_ids_of_older_checkpoints_are_accepted(models: tuple) -> None:
     state = {key: value.clone() for key, value in models[0].bert.state_dict().items()}
     state["embeddings.position_ids"] = torch.arange(512)[None]
     Encoder(KokoroConfig.from_dict(tiny_config(), "test")).bert.load_state_dict(state)
+
+
+def test_text_encoder_alone_and_in_padded_batches(models: tuple) -> None:
+    theirs, ours = (model.text_encoder.double() for model in models)
+    ids, lengths = torch.randint(1, 178, (3, 40), generator=torch.Generator().manual_seed(0)), torch.tensor([40, 7, 23])
+    try:
+        with torch.no_grad():
+            wanted = theirs(ids, lengths, torch.arange(40) >= lengths[:, None])  # [3, C, 40]
+            batch, alone = ours(ids, lengths)[:, :, 0], ours(ids[1:2, :7], None)[:, :, 0]
+        assert snr_db(wanted.numpy(), batch.numpy()) >= 110
+        assert snr_db(wanted[1:2, :, :7].numpy(), alone.numpy()) >= 110
+    finally:
+        for model in models:
+            model.float()
 
 
 @pytest.mark.slow

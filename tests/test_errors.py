@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from core.errors import CheckFailed, InputError, run_cli
+from kokoro_ane.core.errors import CheckFailed, InputError, run_cli
 
 
 def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
@@ -42,7 +42,7 @@ def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> Non
     assert "run `make venv`, then `. .venv/bin/activate`" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("bug", [ValueError("x"), ModuleNotFoundError("x", name="vocoder.nothing"), OSError(errno.ENOENT, "x")])
+@pytest.mark.parametrize("bug", [ValueError("x"), ModuleNotFoundError("x", name="kokoro_ane.vocoder.nothing"), OSError(errno.ENOENT, "x")])
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug)):
         run_cli(raising(bug), None)

@@ -1,4 +1,4 @@
-"""Known-bad controls on real held-out sentences: each is rejected, and by the gate that claims to catch it. The undamaged pass."""
+"""Negative controls on real held-out sentences: each is rejected, and by the gate that claims to catch it. The undamaged pass."""
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -7,31 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.checkpoint import open_checkpoint
-from core.corpus import Utterance, heldout
-from eval.controls import controls_of, main
-from eval.corpus import Truth
-from eval.dials import delayed
-from eval.faults import Control, Faults, KnownBad, rounded
-from eval.gates import COMMON, FEWEST_CLIPS, gates_for
-from eval.harmless import HARMLESS, Harmless
-from eval.judge import judge_clip
-from eval.known_bad import CONTROLS, THIRTEEN, bandwidth_hz
-from eval.later_errors import LATER, Through
-from eval.shipped_errors import SHIPPED
-from eval.try_controls import ControlTrials
-from eval.verdict import SHIP, decide
-from tests.signals import phrase_of, white_noise
-from vocoder.decoder import Vocoder
-from vocoder.package import render_reference
-from vocoder.packing import VocoderInputs
-from vocoder.source import gaussian_noise
+from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.eval.controls import controls_of, main
+from kokoro_ane.eval.faults import Control, ControlTrials, Faults, Harmless, Spoilt, rounded
+from kokoro_ane.eval.gates import COMMON, FEWEST_CLIPS, gates_for
+from kokoro_ane.eval.judge import judge_clip
+from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS, LATER, SHIPPED, THIRTEEN, Through
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.verdict import SHIP, decide
+from kokoro_ane.eval.waveform_faults import bandwidth_hz
+from kokoro_ane.quantize.corpus import Utterance, heldout
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.source import gaussian_noise
+from tests.signals import delayed, phrase_of, white_noise
 
 
 @pytest.fixture(scope="module")
-def truth() -> Truth:
+def reference() -> Reference:
     """The demo voice."""
-    return Truth(open_checkpoint("demo"), seed=0)
+    return Reference(open_checkpoint("demo"), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +37,9 @@ def phrase() -> Utterance:
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_control_is_rejected_by_its_gate(name: str, truth: Truth, phrase: Utterance) -> None:
+def test_control_is_rejected_by_its_gate(name: str, reference: Reference, phrase: Utterance) -> None:
     """Only the metric that claims to catch it is measured."""
-    caught = ControlTrials(truth, [phrase], only=(CONTROLS[name].metric,)).caught(CONTROLS[name])
+    caught = ControlTrials(reference, [phrase], only=(CONTROLS[name].metric,)).caught(CONTROLS[name])
     assert caught.rejected
 
 
@@ -59,12 +55,12 @@ class Told:
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_delay_is_one_by_the_same_features(late: int, truth: Truth, phrase: Utterance) -> None:
+def test_a_delay_is_one_by_the_same_features(late: int, reference: Reference, phrase: Utterance) -> None:
     """An encoder package computes another F0, which turns phases: only what the vocoder adds to that is its delay."""
-    inputs = truth.inputs(phrase)
-    spectrum = truth.vocoder.generator.m_source.spectrum(1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, truth.seed))
+    inputs = reference.inputs(phrase)
+    spectrum = reference.vocoder.generator.m_source.spectrum(1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, reference.seed))
     told = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
-    result = judge_clip(truth, Told(truth.vocoder, late), phrase, only=("lag_samples",), inputs=told)
+    result = judge_clip(reference, Told(reference.vocoder, late), phrase, only=("lag_samples",), inputs=told)
     assert result.figures["lag_samples"] == late
 
 
@@ -76,10 +72,10 @@ def test_how_many_there_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def phrases(truth: Truth) -> ControlTrials:
+def phrases(reference: Reference) -> ControlTrials:
     """Three voices before the gates."""
     slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")  # `make controls` measures them too
-    return ControlTrials(truth, [phrase_of(whole) for whole in heldout()[:3]], [g.metric for g in COMMON if g.metric not in slow])
+    return ControlTrials(reference, [phrase_of(whole) for whole in heldout()[:3]], [g.metric for g in COMMON if g.metric not in slow])
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.name)
@@ -94,31 +90,31 @@ def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:
             assert f"{change.named_by} worst" in phrases.caught(replace(change, named_by=None)).broken
 
 
-def test_the_bench_itself_is_never_spoilt(truth: Truth, phrase: Utterance) -> None:
-    faults, inputs = Faults(truth.checkpoint, truth.vocoder, truth.seed), truth.inputs(phrase)
-    before = render_reference(truth.vocoder, inputs)
+def test_the_bench_itself_is_never_spoilt(reference: Reference, phrase: Utterance) -> None:
+    faults, inputs = Faults(reference.checkpoint, reference.vocoder, reference.seed), reference.inputs(phrase)
+    before = render_reference(reference.vocoder, inputs)
     for control in CONTROLS.values():
-        spoilt = KnownBad(faults, control).render(inputs)
+        spoilt = Spoilt(faults, control.render).render(inputs)
         assert spoilt.shape == before.shape
         assert not np.array_equal(spoilt, before), control.name
-    assert np.array_equal(render_reference(truth.vocoder, inputs), before)
+    assert np.array_equal(render_reference(reference.vocoder, inputs), before)
 
 
 class Hiss:
     """The fp32 model with an inaudible error."""
 
-    def __init__(self, truth: Truth) -> None:
-        self._vocoder = truth.vocoder
+    def __init__(self, reference: Reference) -> None:
+        self._vocoder = reference.vocoder
 
     def render(self, inputs: object) -> np.ndarray:
         return white_noise(render_reference(self._vocoder, inputs).astype(np.float64), 75)
 
 
-def test_an_inaudible_error_ships(truth: Truth, phrase: Utterance) -> None:
+def test_an_inaudible_error_ships(reference: Reference, phrase: Utterance) -> None:
     """Gates that reject everything prove nothing."""
-    result = judge_clip(truth, Hiss(truth), phrase)
+    result = judge_clip(reference, Hiss(reference), phrase)
     repeated = [result.figures] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), repeated, [result.seed_floor] * FEWEST_CLIPS).verdict == SHIP
+    assert decide(gates_for("w8"), repeated, [result.seed_variation] * FEWEST_CLIPS).verdict == SHIP
 
 
 def test_rounding_to_int4_keeps_fifteen_levels() -> None:
@@ -138,7 +134,7 @@ def test_bandwidth_of_a_band_limited_voice() -> None:
     assert bandwidth_hz(np.fft.irfft(spectrum, 24_000)) == 7000
 
 
-class Loud(Truth):
+class Loud(Reference):
     """The demo voice with source noise eight times as loud, in every seed."""
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
@@ -154,9 +150,9 @@ class Loud(Truth):
 
 
 @pytest.fixture(scope="module")
-def noisy_voice(truth: Truth) -> ControlTrials:
+def noisy_voice(reference: Reference) -> ControlTrials:
     """Three phrases of it before the gate that no noise loosens: how much farther from other seeds."""
-    return ControlTrials(Loud(truth.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:3]], ("mcd_increase_db",))
+    return ControlTrials(Loud(reference.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:3]], ("mcd_increase_db",))
 
 
 def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> None:
@@ -164,10 +160,10 @@ def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> N
 
 
 @pytest.mark.slow
-def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(truth: Truth) -> None:
+def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference: Reference) -> None:
     """Block 0 of the demo voice: PESQ 4.58, an MCD below the floor of the noisier voice. The gate needs 24 clips to be certain."""
     clips = [phrase_of(whole) for whole in heldout()]
-    lineup = ControlTrials(Loud(truth.checkpoint, seed=0), clips, ("mcd_increase_db",))
+    lineup = ControlTrials(Loud(reference.checkpoint, seed=0), clips, ("mcd_increase_db",))
     assert all(lineup.caught(block_control(block)).rejected for block in (0, 1, 2))
 
 
@@ -188,18 +184,18 @@ def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:
     assert not noisy_voice.caught(unchanged).rejected
 
 
-def test_output_of_another_length_is_no_audio(truth: Truth, phrase: Utterance) -> None:
+def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utterance) -> None:
     class Short:
         def render(self, inputs: VocoderInputs) -> np.ndarray:
-            return render_reference(truth.vocoder, inputs)[:-5]
+            return render_reference(reference.vocoder, inputs)[:-5]
 
-    assert "samples, the reference" in judge_clip(truth, Short(), phrase, only=("level_db",)).defect
+    assert "samples, the reference" in judge_clip(reference, Short(), phrase, only=("level_db",)).defect
 
 
-def test_renders_are_kept_whole(truth: Truth, phrase: Utterance, tmp_path: Path) -> None:
+def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_path: Path) -> None:
     """Reference, seeds, vowels and what was heard come back from the file as they went in."""
-    made, fresh = truth.of(phrase), Truth(truth.checkpoint, 0, tmp_path).of(phrase)
-    again = Truth(truth.checkpoint, 0, tmp_path).of(phrase)
+    made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
+    again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3 and not np.array_equal(again.other_seeds[0], again.other_seeds[1])
     for kept in (fresh, again):
         assert np.array_equal(kept.reference, made.reference) and np.array_equal(kept.other_seeds, made.other_seeds)
@@ -208,7 +204,10 @@ def test_renders_are_kept_whole(truth: Truth, phrase: Utterance, tmp_path: Path)
         assert np.array_equal(kept.heard.voiceprint, made.baseline.heard.voiceprint)
         assert (kept.heard.dnsmos, kept.heard.distillmos) == (made.baseline.heard.dnsmos, made.baseline.heard.distillmos)
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
-    assert again.seed_floor(only) == made.seed_floor(only) and set(made.seed_floor(only)) == {*only, *(f"{name} worst" for name in only)}
+    assert again.seed_variation(only) == made.seed_variation(only) and set(made.seed_variation(only)) == {
+        *only,
+        *(f"{name} worst" for name in only),
+    }
 
 
 def test_a_control_of_no_such_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

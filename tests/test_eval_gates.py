@@ -1,11 +1,15 @@
-"""The verdict: every gate can fail, missing figures never pass, too few clips decide nothing."""
+"""The verdict: every gate can fail, missing figures never pass, few clips decide nothing; docs/metrics.md states these very limits."""
+
+import re
+from pathlib import Path
 
 import pytest
 
-from eval.gates import COMMON, EXTRA, FEWEST_CLIPS, MEAN, WORST, Gate, gates_for
-from eval.metrics.registry import HIGHER, METRICS, ZERO
-from eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
-from quantize.methods import METHODS
+from kokoro_ane.eval.gates import COMMON, EXTRA, FEWEST_CLIPS, FP16_ONLY, MEAN, WORST, Gate, gates_for
+from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
+from kokoro_ane.eval.negative_controls import CONTROLS
+from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
+from kokoro_ane.quantize.methods import METHODS
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 FLOOR = {**PERFECT, "pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "words_changed": 1.0, "speaker_distance": 0.2}
@@ -59,9 +63,9 @@ def test_a_gate_broken_for_certain_rejects_three_clips() -> None:
 
 def test_a_noisier_voice_loosens_no_gate() -> None:
     """The smaller of cap and multiple holds: eight times the floor moves no limit above its cap, an eighth tightens it."""
-    for gate in (gate for gate in COMMON if gate.in_seed_floors):
+    for gate in (gate for gate in COMMON if gate.tightened_by_seeds):
         assert gate.limit_for(8 * gate.limit) == gate.limit
-        assert gate.limit_for(gate.limit / 8 / gate.floors) == pytest.approx(gate.limit / 8)
+        assert gate.limit_for(gate.limit / 8 / gate.seed_multiple) == pytest.approx(gate.limit / 8)
         bad = PERFECT | {gate.metric: 1.01 * gate.limit}
         noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
         assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
@@ -75,7 +79,7 @@ def test_the_worst_of_the_seeds_is_the_floor_of_a_worst_clip() -> None:
 
 def test_a_multiple_of_what_is_best_high_is_no_limit() -> None:
     with pytest.raises(ValueError, match="no limit"):
-        Gate("pesq", MEAN, 4.0, "a multiple of a good score", floors=1.0)
+        Gate("pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0)
 
 
 def test_a_missing_figure_is_never_a_pass() -> None:
@@ -88,7 +92,7 @@ def test_a_missing_figure_is_never_a_pass() -> None:
 def test_gates_in_seed_floors_need_one() -> None:
     decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
     assert decision.verdict == UNDECIDED
-    assert {check.gate.name for check in decision.checks if not check.passed} == {gate.name for gate in COMMON if gate.in_seed_floors}
+    assert {check.gate.name for check in decision.checks if not check.passed} == {gate.name for gate in COMMON if gate.tightened_by_seeds}
 
 
 def test_no_audio_is_a_rejection() -> None:
@@ -137,17 +141,17 @@ def test_a_mean_too_near_its_limit_is_undecided() -> None:
 def test_a_seed_floor_limit_is_resampled_with_its_clips() -> None:
     """Clip by clip just below the other seed: certain, though both means have wide intervals that overlap."""
     spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
-    multiple = next(gate.floors for gate in COMMON if gate.metric == "mcd_db")
-    clips, seed_floor = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0))
-    checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_floor).checks}
+    multiple = next(gate.seed_multiple for gate in COMMON if gate.metric == "mcd_db")
+    clips, seed_variation = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0))
+    checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_variation).checks}
     assert checks["mcd_db mean"].passed
     assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
 
 
 def test_a_doubt_stops_a_ship_and_not_a_reject() -> None:
-    seed_floor = [FLOOR] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_floor, doubts=("no device",)).verdict == UNDECIDED
-    assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, seed_floor, doubts=("no device",)).verdict == REJECT
+    seed_variation = [FLOOR] * FEWEST_CLIPS
+    assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == UNDECIDED
+    assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == REJECT
 
 
 def test_interval_is_seeded_and_holds_the_mean() -> None:
@@ -161,3 +165,24 @@ def test_interval_is_seeded_and_holds_the_mean() -> None:
 def test_a_mean_of_errors_of_both_signs_is_no_gate() -> None:
     with pytest.raises(ValueError, match="cancel in a mean"):
         Gate("level_db", MEAN, 0.5, "half of them up and half of them down would pass")
+
+
+TEXT = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
+ROWS = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in TEXT.splitlines() if line.startswith("| ")]
+
+
+def limit_of(gate: Gate) -> str:
+    return gate.rule(gate.limit) + (f", <= {gate.seed_multiple:g} seed variation" if gate.seed_multiple is not None else "")
+
+
+def test_stated_limits_are_the_gates_of_the_code() -> None:
+    code = {re.sub(r"band_.*_khz", "band_..._khz", gate.name): limit_of(gate) for gate in COMMON}
+    code |= {f"{gate.name} (fp16)": limit_of(gate) for gate in FP16_ONLY}
+    stated = {row[0].replace("`", "").split(",")[0]: row[1] for row in ROWS if re.match(r"(>=|<=|within) ", row[1])}
+    assert len(stated) > 10
+    assert stated.items() <= code.items()
+
+
+def test_every_control_s_metric_is_named() -> None:
+    section = TEXT.split("## Negative controls")[1]
+    assert {control.metric for control in CONTROLS.values()} <= set(re.findall(r"`(\w+)`:", section))

@@ -5,17 +5,13 @@ import importlib.util
 import numpy as np
 import pytest
 
-from core.corpus import heldout
-from core.errors import InputError
-from demo.features import resampled
-from eval.metrics import models, words
-from eval.metrics.baseline import Baseline, Heard
-from eval.metrics.hearing import word_errors_added, words_changed
-from eval.metrics.models import distillmos_of, dnsmos_of, voiceprint_of
-from eval.metrics.perceptual import distillmos_loss, dnsmos_loss, speaker_distance
-from eval.metrics.trial import Trial
-from eval.metrics.words import recognized, words_heard, words_of
-from tests.signals import white_noise
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval.metrics import listeners
+from kokoro_ane.eval.metrics.listeners import distillmos_of, dnsmos_of, recognized, voiceprint_of, words_heard, words_of
+from kokoro_ane.eval.metrics.trial import Baseline, Heard, Trial
+from kokoro_ane.eval.metrics.whole_clip import distillmos_loss, dnsmos_loss, speaker_distance, word_errors_added, words_changed
+from kokoro_ane.quantize.corpus import heldout
+from tests.signals import resampled, white_noise
 
 
 def recording(index: int) -> np.ndarray:
@@ -30,7 +26,7 @@ def speech() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def known(speech: np.ndarray) -> Baseline:
-    return Baseline(speech, (), heldout()[0].text, Heard.of(speech))
+    return Baseline(speech, (), heldout()[0].text, Heard(speech))
 
 
 def test_words_of_a_text_are_as_said() -> None:
@@ -55,7 +51,7 @@ def test_the_recognizer_hears_most_of_a_recording_and_forgets_the_last(speech: n
     assert len(wanted & set(first)) >= len(wanted) / 2
     words_heard(recording(1))
     assert words_heard(speech) == first
-    words._decoder.cache_clear()
+    listeners._decoder.cache_clear()
     assert words_heard(speech) == first  # a fresh recognizer hears the same
     assert recognized(np.zeros(8000)) == ()
 
@@ -112,7 +108,7 @@ def test_what_was_heard_is_kept_whole(speech: np.ndarray, known: Baseline) -> No
 def test_a_missing_package_is_one_line(package: str, ask, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == package else found(name, *more))
-    for loader in (models._dnsmos, models._distillmos, models._voice_encoder):
+    for loader in (listeners._dnsmos, listeners._distillmos, listeners._voice_encoder):
         loader.cache_clear()
     with pytest.raises(InputError, match=f"{package}, which is not installed: pip install"):
         ask(speech)
@@ -120,6 +116,6 @@ def test_a_missing_package_is_one_line(package: str, ask, speech: np.ndarray, mo
 
 def test_a_missing_recognizer_is_one_line(speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pocketsphinx", None)
-    words._decoder.cache_clear()
+    listeners._decoder.cache_clear()
     with pytest.raises(InputError, match="pocketsphinx, which is not installed"):
         words_heard(speech)

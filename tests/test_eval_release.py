@@ -2,27 +2,28 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from bench.random_checkpoint import write_checkpoint
-from core.checkpoint import Checkpoint
-from core.corpus import calibration, heldout, require_disjoint
-from core.errors import InputError
-from eval import workers
-from eval.choose import Choice, choose
-from eval.corpus import Truth
-from eval.execution import Execution
-from eval.judge import ClipResult
-from eval.levels import JudgedLevel
-from eval.package_facts import PackageFacts
-from eval.release import parse_arguments
-from eval.report import main as report
-from eval.workers import THREADS, Workers, shared_cores
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.decision import Choice, choose
+from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
+from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.release import parse_arguments
+from kokoro_ane.eval.report import main as report
+from kokoro_ane.quantize.corpus import calibration, heldout, require_disjoint
+from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
-from quantize.speech import own_speech
 from tests.builds import small_config
 from tests.release_build import release
 
@@ -89,7 +90,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     assert json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
-    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "libraries", "seed", "seed_floor_seed", "bootstrap"}
+    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "libraries", "seed", "seed_variation_seed", "bootstrap"}
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
@@ -100,17 +101,17 @@ def test_a_level_is_judged_once_and_the_same_each_time(
 def test_an_interrupted_level_goes_on_where_it_stopped(
     placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = workers.judge_clip
+    honest = execution.judge_clip
 
-    def interrupted(truth: object, package: object, utterance, seed_floor: dict[str, float], **_: object) -> ClipResult:
+    def interrupted(reference: object, package: object, utterance, seed_variation: dict[str, float], **_: object) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(truth, package, utterance, seed_floor)
+        return honest(reference, package, utterance, seed_variation)
 
-    monkeypatch.setattr(workers, "judge_clip", interrupted)
+    monkeypatch.setattr(execution, "judge_clip", interrupted)
     assert release(placed, "--methods", "fp16") == 2
     assert not (placed[1] / "release" / "decision.json").exists()
-    monkeypatch.setattr(workers, "judge_clip", honest)
+    monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
 
@@ -134,12 +135,13 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.get_num_threads() == before and os.environ[THREADS] == "3"
 
 
+@pytest.mark.slow
 def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], tmp_path: Path) -> None:
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]  # the tiny package's longest input is 16 s
-    manifest, truth = placed[1] / "KokoroVocoder-tiny-fp16.json", Truth(placed[0], 0)
-    with Workers(truth, tmp_path / "one", 1) as alone:
+    manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
+    with Workers(reference, tmp_path / "one", 1) as alone:
         one = {clip.id: result for clip, result in alone.measure(manifest, Execution.of("declared"), short, {})}
-    with pytest.raises(InputError, match="none.json does not exist"), Workers(truth, tmp_path / "two", 2) as processes:
+    with pytest.raises(InputError, match="none.json does not exist"), Workers(reference, tmp_path / "two", 2) as processes:
         two = {clip.id: result for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})}
         assert one == two and len(one) == 2
         list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))  # a worker's bad input ends all
@@ -172,9 +174,26 @@ class TestBadInput:
 
     def test_report_without_a_decision(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
         assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
-        assert "`python -m eval.release` decides" in capsys.readouterr().err
+        assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
 
 def test_the_default_is_the_smallest_level_on_a_chip_of_the_rules() -> None:
     arguments = parse_arguments([])
     assert (arguments.objective, arguments.chip) == ("smallest", "m4") and arguments.chip in load_rules().chips
+
+
+def test_unknown_method_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        quality(["--method", "w9"])
+    error = capsys.readouterr().err
+    assert "invalid choice: 'w9'" in error and "w8" in error
+
+
+def test_unknown_checkpoint_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "eval/quality.py", "--method", "w8", "--checkpoint", str(tmp_path / "none")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=Path(__file__).resolve().parents[1], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: checkpoint ")

@@ -15,20 +15,16 @@ import pytest
 import soundfile
 
 from bench.random_checkpoint import write_checkpoint
-from core.checkpoint import Checkpoint
-from core.corpus import heldout
-from eval.audition import REFERENCE, Heard, chosen_clips, kept
-from eval.choose import choose
-from eval.listening import pairs
-from eval.metrics.registry import METRICS
-from eval.release_table import print_release
-from eval.report import main as report
-from eval.report_page import decision, page
-from eval.report_player import packed
-from eval.report_plots import scatter, strips
-from eval.report_reasons import reasons
-from eval.report_table import level_table
-from eval.report_words import figure, interval_of, plain_name, used
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.eval.decision import choose
+from kokoro_ane.eval.listening import REFERENCE, Heard, chosen_clips, kept, pairs
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.report import main as report
+from kokoro_ane.eval.report_page import decision, packed, page
+from kokoro_ane.eval.report_plots import scatter, strips
+from kokoro_ane.eval.report_table import figure, interval_of, level_table, reasons, used
+from kokoro_ane.eval.terminal import print_release
+from kokoro_ane.quantize.corpus import heldout
 from tests.builds import small_config
 from tests.release_build import release
 from tests.release_record import level as made_level
@@ -81,20 +77,28 @@ def heard(record: dict) -> list[Heard]:
 class TestPage:
     def test_it_says_what_to_release_and_what_that_costs(self, record: dict, heard: list[Heard]) -> None:
         words = Page(page(record, heard, [])).words
-        said = ["Would release p6", "p6 (6-bit palette): 62 % smaller than fp16, PESQ", "Best for size"]
+        said = ["Would release p6", "p6 (palette, 6 bits): 62 % smaller than fp16, PESQ", "Best for size"]
         assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
         for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "The demo voice is never released", "iOS 17"):
             assert needed in words
         assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
 
     def test_where_fp16_was_not_judged_nothing_is_said_to_be_saved(self) -> None:
-        assert "p6 (6-bit palette) is the smallest level" in decision(made_up({"w8": 0.1, "p6": 0.3}) | {"costs": ""})
+        assert "p6 (palette, 6 bits) is the smallest level" in decision(made_up({"w8": 0.1, "p6": 0.3}) | {"costs": ""})
 
     def test_nothing_from_outside_under_3_mb_no_markup_from_texts(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
         (tmp_path / "curve.png").write_bytes(b"a curve")
         text = page(record, heard, [tmp_path / "curve.png"])
         assert len(text) < 3_000_000 and "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
         assert set(Page(text).addresses) == {"data:image"} and base64.b64encode(b"a curve").decode() in text
+
+    def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(self, heard: list[Heard]) -> None:
+        tag = '"><img onerror=x>'
+        forged = made_up(LEVELS) | {"verdict": tag, "costs": tag, "reason": f"<!--<script>{tag}"}
+        for level in forged["levels"]:
+            level |= {"verdict": tag, "title": tag, "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}}}
+            level["clips"][0]["seed_variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
+        assert tag not in page(forged, heard, []) and "<!--" not in page(forged, heard, [])
 
     def test_each_reason_stands_once(self, record: dict) -> None:
         words = reasons(record)
@@ -127,11 +131,8 @@ class TestPlots:
 
 
 class TestWords:
-    def test_names_come_from_the_package(self) -> None:
-        assert plain_name({"stored_bytes": {"palette 6-bit": 100, "fp16": 1}, "int8_macs_share": 0.0}) == "6-bit palette"
-        assert plain_name({"stored_bytes": {"linear int8": 100}, "int8_macs_share": 0.97}) == "8-bit weights and activations"
-        mixed = {"stored_bytes": {"linear int8": 50, "fp16": 50}, "int8_macs_share": 0.5}
-        assert plain_name(mixed) == "8-bit weights + 16-bit floats, 50 % of the arithmetic in int8"
+    def test_levels_have_plain_names_and_figures_their_digits(self, record: dict) -> None:
+        assert "palette, 6 bits" in level_table(record)
         assert (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
 
     def test_how_much_of_a_limit_is_used(self) -> None:
@@ -148,7 +149,7 @@ def test_means_have_their_intervals_on_page_and_terminal(record: dict, capsys: p
     levels = [made_level(name, damage) for name, damage in LEVELS.items()]
     print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
     said = capsys.readouterr().out
-    assert f"{low:.2f}-{high:.2f}" in said and " more" in said
+    assert f"{low:.2f}-{high:.2f}" in said and " more" in said and "palette, 6 bits" in said
 
 
 class TestSounds:
@@ -166,7 +167,7 @@ class TestSounds:
         levels, sounds = packed(record, heard)
         assert levels[0] == "p6" and set(levels) == set(LEVELS) and set(sounds[0]["figures"]) == set(LEVELS)
         spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
-        monkeypatch.setattr("eval.report_player.BUDGET_BYTES", spent - 1)
+        monkeypatch.setattr("kokoro_ane.eval.report_page.BUDGET_BYTES", spent - 1)
         assert packed(record, heard)[0] == levels[:-1]
         assert "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
 

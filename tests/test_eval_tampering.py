@@ -1,14 +1,28 @@
 """What decides is not believed but checked: manifests, cached figures, decisions, voices and limits that somebody changed."""
 
+import importlib
 import json
 import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from core.checkpoint import Checkpoint
-from eval.report import main as report
+from kokoro_ane.core import commit
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checksummed import checksummed
+from kokoro_ane.eval.listening import REFERENCE, Heard
+from kokoro_ane.eval.provenance import Libraries
+from kokoro_ane.eval.reference import judged_clips
+from kokoro_ane.eval.report import main as report
+from kokoro_ane.pipeline.decision_file import ABOUT
+from tests.changes import changed, places
 from tests.release_build import release
+from tests.release_record import shortened
 
 
 class TestNothingIsBelieved:
@@ -55,7 +69,7 @@ class TestNothingIsBelieved:
         path = placed[1] / "release" / "decision.json"
         path.write_text(path.read_text(encoding="utf-8").replace('"may_be_released": false', '"may_be_released": true'), encoding="utf-8")
         assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
-        assert "edited or copied here; run `python -m eval.release` again" in capsys.readouterr().err
+        assert "edited or copied here; run `kokoro-ane release` again" in capsys.readouterr().err
 
     def test_a_swapped_voice(
         self, placed: tuple[Checkpoint, Path], measured: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -70,7 +84,7 @@ class TestNothingIsBelieved:
         self, placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def notes(limits: dict[str, str]) -> list[str]:
-            monkeypatch.setattr("eval.store.limits", lambda: limits)
+            monkeypatch.setattr("kokoro_ane.eval.store.limits", lambda: limits)
             release(placed, "--methods", "fp16")
             decision = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
             assert decision["provenance"]["limits"][-1]["sha256"] == limits["sha256"]
@@ -86,3 +100,143 @@ class TestNothingIsBelieved:
         assert notes(old | {"committed": "2999-01-01T00:00:00+00:00"})[0].startswith("limits are newer than results")
         shutil.rmtree(newer)
         assert notes(old | {"commit": "1" * 40 + "+"})[0].startswith("limits that no commit holds")
+
+
+TAGS = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>')
+ODD: tuple[Any, ...] = (*TAGS, None, -1, 1e300, "x", "\ud800", [], {}, {"x": {}})
+SILENCE = np.zeros(24, np.float32)
+
+
+class Forger:
+    """A decision that anybody edits and seals again, and the report of it."""
+
+    def __init__(self, place: tuple[Checkpoint, Path]) -> None:
+        self.command = ["--checkpoint", str(place[0].folder), "--build", str(place[1])]
+        self.folder = place[1] / "release"
+        self.record = json.loads((self.folder / "decision.json").read_text(encoding="utf-8"))
+        del self.record["checksum_sha256"]
+
+    def reported(self, record: Mapping[str, Any]) -> int:
+        (self.folder / "decision.json").write_text(json.dumps(checksummed(record, ABOUT)), encoding="utf-8")
+        return report(self.command)
+
+    def page(self) -> str:
+        return (self.folder / "report.html").read_text(encoding="utf-8")
+
+
+class TestAForgedDecision:
+    """Whoever edits a decision may seal it again. The page shows it in safety, or there is one line."""
+
+    @pytest.fixture
+    def decided(self, placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch) -> Forger:
+        assert release(placed, "--methods", "fp16,w8") == 3  # w8 is not built: a level that failed
+        monkeypatch.undo()
+        spoken = judged_clips(placed[0])
+        cheap = {  # what the page does not depend on
+            "kokoro_ane.core.checkpoint.open_checkpoint": lambda _: placed[0],
+            "kokoro_ane.eval.reference.Reference": lambda *_: None,
+            "kokoro_ane.eval.reference.judged_clips": lambda *_: spoken,
+            "kokoro_ane.eval.listening.audition": lambda _, levels, said: [
+                Heard(clip, dict.fromkeys((REFERENCE, *levels), SILENCE)) for clip in said
+            ],
+            "kokoro_ane.eval.listening.write_pack": lambda *_: 0,
+        }
+        for name, function in cheap.items():
+            monkeypatch.setattr(name, function)
+        return Forger(placed)
+
+    def test_it_is_shown_as_it_was(self, decided: Forger) -> None:
+        assert decided.reported(decided.record) == 0 and "iOS 17" in decided.page()
+
+    def test_every_leaf_in_turn(self, decided: Forger, capsys: pytest.CaptureFixture[str]) -> None:
+        record, shown = shortened(decided.record), 0
+        kinds = {tuple(0 if isinstance(key, int) else key for key in at): at for at in places(record)}
+        for at in kinds.values():
+            for value in ODD:
+                capsys.readouterr()
+                code = decided.reported(changed(record, at, value))
+                said = capsys.readouterr().err.splitlines()
+                assert code == 0 or (code == 2 and len(said) == 1 and said[0].startswith("error: ")), (at, value, said)
+                shown += code == 0
+                assert code or not any(tag in decided.page() for tag in TAGS), (at, value)
+        assert shown > 20
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This tree as one commit of a repository of its own."""
+    place = tmp_path_factory.mktemp("committed") / "tree"
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=commit.ROOT, capture_output=True, text=True, check=True)
+    for name in filter(lambda name: (commit.ROOT / name).is_file(), names.stdout.splitlines()):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(commit.ROOT / name, place / name)
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "all of it"]):
+        subprocess.run(["git", *words], cwd=place, check=True)
+    return place
+
+
+class TestWhatNoCommitHolds:
+    """Whatever the gates say, nothing may be released by limits, a list, code or libraries that nobody stands for: exit 3."""
+
+    @pytest.fixture
+    def tree(self, committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        tree = Path(shutil.copytree(committed, tmp_path / "tree"))
+        monkeypatch.setattr(commit, "ROOT", tree)
+        monkeypatch.setattr(Checkpoint, "withheld", None)
+        monkeypatch.setattr(Checkpoint, "releasable", False)  # of its packages' names only
+        return tree
+
+    def decided(self, place: tuple[Checkpoint, Path]) -> tuple[int, bool, str]:
+        """Exit code, may_be_released, what is said of it."""
+        code = release(place, "--methods", "fp16")
+        decision = json.loads((place[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+        return code, decision["may_be_released"], " ".join(note for note in decision["notes"] if "releasable" in note)
+
+    def test_edits_that_git_is_told_not_to_see(
+        self, placed: tuple[Checkpoint, Path], measured: list[str], tree: Path, committed: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.decided(placed) == (0, True, "")
+        gates, allowed = tree / "eval" / "gates.py", tree / "core" / "data" / "releasable.json"
+        for path, words in ((gates, "--assume-unchanged"), (allowed, "--skip-worktree"), (gates, "")):
+            honest, name = path.read_bytes(), path.relative_to(tree).as_posix()
+            path.write_bytes(honest.replace(b"4.0", b"1.0") + b"\n")
+            if words:
+                subprocess.run(["git", "update-index", words, name], cwd=tree, check=True)
+            else:
+                for variable, inner in (("GIT_DIR", ".git"), ("GIT_WORK_TREE", "."), ("GIT_INDEX_FILE", ".git/index")):
+                    monkeypatch.setenv(variable, str(committed / inner))
+            code, may, said = self.decided(placed)
+            assert (code, may) == (3, False) and f"{name} is not as commit" in said, words
+            path.write_bytes(honest)
+        assert self.decided(placed) == (0, True, "")
+        shutil.rmtree(tree / ".git")
+        code, may, said = self.decided(placed)
+        assert (code, may) == (3, False) and "no git checkout says which commit decides" in said
+
+    def test_a_library_that_was_altered_or_stands_in_front(
+        self, placed: tuple[Checkpoint, Path], measured: list[str], tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        honest = Libraries.of({"pesq", "pystoi"})
+        assert not honest.strange
+        (tmp_path / "front").mkdir()
+        (tmp_path / "front" / "pesq.py").write_text("def pesq(*_): return 4.64\n", encoding="utf-8")
+        monkeypatch.setattr(sys, "path", [str(tmp_path / "front"), *sys.path])
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, "pesq", raising=False)
+        forged = Libraries.of({"pesq", "pystoi"})
+        assert forged.strange == (str(tmp_path / "front" / "pesq.py"),)
+        assert forged.sha256["pesq"] != honest.sha256["pesq"] and forged.sha256["pystoi"] == honest.sha256["pystoi"]
+        self.decided(placed)
+        for module in ("kokoro_ane.eval.store", "kokoro_ane.eval.provenance"):
+            monkeypatch.setattr(f"{module}.libraries", lambda: forged)
+        code, may, said = self.decided(placed)
+        assert (code, may, len(measured)) == (3, False, 48) and "pesq.py is not as it was installed" in said
+
+    def test_code_that_changed_under_a_run(
+        self, placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Edited before it was imported, put back before it was hashed: the clean key must not get these figures."""
+        monkeypatch.setattr("kokoro_ane.eval.store.STARTED_NS", 1)
+        assert release(placed, "--methods", "fp16") == 2
+        assert "the code has changed since this run began" in capsys.readouterr().err
+        assert not list((placed[1] / "release").rglob("judged-*.json"))

@@ -1,4 +1,4 @@
-"""python -m g2p: what it prints, how it refuses."""
+"""kokoro-ane g2p: what it prints, how it refuses."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from g2p.__main__ import main
+from kokoro_ane.g2p.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -87,37 +87,22 @@ def test_long_text_is_not_repeated_in_the_last_line(capsys: pytest.CaptureFixtur
     assert summary["sentences"] == 10_000
 
 
-@pytest.mark.parametrize(
-    ("content", "wanted"),
-    [
-        (b"", "the text is empty"),
-        (b" \n ", "the text is empty"),
-        ("привет".encode(), "only 6 script Cyrillic"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
-        (b"caf\xe9 au lait", "not UTF-8"),
-        ("héllo".encode("utf-16"), "not UTF-8"),
-        (b"ELF\x00\x01", "binary"),
-    ],
-)
-def test_bad_stdin_is_one_line(content: bytes, wanted: str) -> None:
-    assert wanted in refused(piped(content))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        (["--file", "missing.txt"], "missing.txt"),
-        (["--file", "docs"], "docs is no file"),
-        (["a", "--lexicon", "missing.tsv"], "cannot read the lexicon"),
-        ([""], "the text is empty"),
-    ],
-)
-def test_bad_arguments_are_one_line(arguments: list[str], wanted: str) -> None:
-    assert wanted in refused(piped(b"", *arguments))
-
-
 def test_text_and_file_together(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["a", "--file", "b"])
     assert stop.value.code == 2
     assert "not both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "wanted"),
+    [
+        (b"", [], "the text is empty"), (b" \n ", [], "the text is empty"), ("привет".encode(), [], "only 6 script Cyrillic"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", [], "not UTF-8"), (b"caf\xe9 au lait", [], "not UTF-8"),
+        ("héllo".encode("utf-16"), [], "not UTF-8"), (b"ELF\x00\x01", [], "binary"),
+        (b"", ["--file", "missing.txt"], "missing.txt"), (b"", ["--file", "docs"], "docs is no file"),
+        (b"", ["a", "--lexicon", "missing.tsv"], "cannot read the lexicon"), (b"", [""], "the text is empty"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(content: bytes, arguments: list[str], wanted: str) -> None:
+    assert wanted in refused(piped(content, *arguments))

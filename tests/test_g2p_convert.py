@@ -7,19 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from core.build import all_held, build
-from core.errors import EXIT_BAD_INPUT, EXIT_GOOD, CheckFailed, InputError
-from core.manifest import Manifest
-from g2p.alphabet import encode
-from g2p.check import check_words
-from g2p.model import LetterToSound
-from g2p.neural import NeuralG2P, torch_run
-from g2p.package import IDS, SHAPES, package_run, shape_for
-from g2p.sizes import Config
-from g2p.stage import G2PStage, matrix_count
-from g2p.weights import load_model, quantized, save_weights
+from kokoro_ane.core.builder import all_held, build
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, CheckFailed, InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.g2p.alphabet import encode
+from kokoro_ane.g2p.g2p_stage import IDS, SHAPES, G2PStage, check_words, matrix_count, package_run, shape_for
+from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
+from kokoro_ane.g2p.neural import Config, NeuralG2P
+from kokoro_ane.pipeline.build import main
 from mlprogram import Program
-from pipeline.build import main
 
 TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 

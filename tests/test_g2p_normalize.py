@@ -1,21 +1,34 @@
-"""The normalizer on its written cases and at its seams: numbers against num2words, offsets, drops, dialects, spaces, kinds."""
+"""The normalizer: written cases, numbers against num2words; of any text: it never raises, offsets are exact, nothing is lost in silence."""
 
+import re
+import unicodedata
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from num2words import num2words
 
-from bench.g2p_cases import Case, expected_tokens, read_cases, spoken_tokens
-from bench.misaki_stand_in import Misaki
-from g2p.normalize import analyse, normalize
-from g2p.normalize.number_words import cardinal, ordinal, plural, year
-from g2p.result import Dialect
+from bench.g2p_cases import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
+from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.normalize import analyse, normalize
+from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Token
 
-UNSEEN: tuple[str, ...] = ()
-CASES = [case for case in read_cases() if case.part not in UNSEEN]
+CASES = read_cases()
 KNOWN_MISSES = {"Chanel No. 5 and 7UP"}
+WORD = re.compile(r"[A-Za-zÀ-ÖØ-öø-ſ]+(?:['-]+[A-Za-zÀ-ÖØ-öø-ſ]+)*'?|'[A-Za-z]+'?")
+LETTERS = re.compile(r"[A-ZÀ-ÖØ-ÞĀ-ſ]+(?:'?s)?")
+ANYTHING = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
+PARTS = (Path(__file__).parent / "data" / "g2p" / "normalize_pieces.txt").read_text(encoding="utf-8").split()
+PARTS += ["\u200b", "\ud800", "\ue000", "\x00", "\xa0"]
+# Pieces the handlers look for, in any order and glued or apart.
+PIECES = st.lists(st.sampled_from(PARTS), max_size=14).flatmap(
+    lambda pieces: st.sampled_from(["", " "]).map(lambda joint: joint.join(pieces))
+)
+SAID = ["the", "quick", "it's", "well-known", "7", "21", "1,234", "1999", "3.5", "$5", "5kg", "50%", "1st", "10:30", "March", "May", "café"]
+DIALECTS = st.sampled_from(["us", "gb"])
 
 
 def by_category() -> dict[str, list[Case]]:
@@ -32,49 +45,6 @@ def test_written_cases(category: str, cases: list[Case]) -> None:
     assert not [(case.text, tokens) for case, tokens in judged if tokens != expected_tokens(case.spoken)], category
 
 
-@pytest.mark.parametrize(
-    ("text", "spoken"),
-    [
-        ("500mg twice/day", "five hundred milligrams twice per day"),
-        ("He's 6ft 2in tall, 6 ft in the air", "He's six feet two inches tall , six feet in the air"),
-        ("a 2in pipe and a 2 in 3 chance", "a two inch pipe and a two in three chance"),
-        ("11st 6lb, 12 st 4 lb, the 21st", "eleven stone six pounds , twelve stone four pounds , the twenty first"),
-        ("up 3% y/y, 1% Q/Q, 5 m/s", "up three percent year over year , one percent quarter over quarter , five meters per second"),
-        ("₹5 crore, ₹2 lakh", "five crore rupees , two lakh rupees"),
-        ("in km/h, per kg, 5 kg in mm", "in kilometers per hour , per kilogram , five kilograms in millimeters"),
-        ("40° N, 51°30' W", "forty degrees north , fifty-one degrees thirty minutes west"),
-        ("Mm, a kg; N is a letter", "Mm , a kg ; [N] is a letter"),
-        ("≈3 (≈4), x ≈ 3", "approximately three ( approximately four ) , [X] approximately equals three"),
-        ("ZIP 02139-4307, 10-20", "ZIP zero two one three nine , four three zero seven , ten to twenty"),
-        ("an A/B test", "an [AB] test"),
-        ("Fri.–Sun., 9-5; Mon.-Fri. Closed", "Friday to Sunday , nine to five ; Monday to Friday . Closed"),
-        ("a 220-lb. QB", "a two hundred twenty pound [QB]"),
-        ("58.3M, 10M users, gate 5B is", "fifty-eight point three million , ten million users , gate five [B] is"),
-        ("room 5B houses, a 50-50 split", "room five [B] houses , a fifty fifty split"),
-        ("Boeing 747-400, the early '00s", "Boeing seven forty-seven four hundred , the early two thousands"),
-        ("Wow :-) ok ;) I love it <3, five <3", "Wow ok I love it , five less than three"),
-        ("a 4 × 100 m relay, .NET 8", "a four by one hundred meter relay , dot net eight"),
-        ("a 500mg dose", "a five hundred milligram dose"),
-        ("3x a week", "three times a week"),
-        ("a 5¢ coin", "a five cent coin"),
-        ("It costs 5¢.", "It costs five cents."),
-        ("a.k.a. Slim", "[AKA] Slim"),
-        ("Chaps. 4 and 5", "chapters four and five"),
-        ("Ps. 23", "Psalm twenty three"),
-        ("Call 1-800-FLOWERS.", "Call one, eight hundred, FLOWERS."),
-        ("Malcolm X", "Malcolm [X]"),
-        ("Malcolm IV", "Malcolm the fourth"),
-        ("pp. xi–xv of vol. ii, p. mix", "pages eleven to fifteen of volume two , [P] . mix"),
-        ("the rev. ed., ed. by her; Ref. no. 12", "the revised edition , edited by her ; reference number twelve"),
-        ("the no. of days, no. Of 9 cu. in.", "the number of days , no . Of nine cubic inches ."),
-        ("Mme. Curie and Mlle Lenormand", "madame Curie and mademoiselle Lenormand"),
-        ("Boeing's 787 is late.", "Boeing's seven eighty seven is late."),
-    ],
-)
-def test_classes_found_in_ordinary_text(text: str, spoken: str) -> None:
-    assert spoken_tokens(normalize(text)) == expected_tokens(spoken)
-
-
 def test_there_are_enough_cases_and_misses_are_few() -> None:
     assert len(CASES) >= 400
     assert sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
@@ -85,11 +55,7 @@ def test_there_are_enough_cases_and_misses_are_few() -> None:
 
 
 def test_the_comparison_can_fail() -> None:
-    """A wrong reading is wrong in both measures."""
     assert spoken_tokens(normalize("in 1999")) != expected_tokens("in nineteen ninety eight")
-    voice = Misaki(british=False)
-    assert voice.is_right("I have 7 cats.", "I have seven cats.")
-    assert not voice.is_right("I have 7 cats.", "I have eight cats.")
 
 
 @given(st.integers(0, 10**18))
@@ -107,88 +73,10 @@ def test_years_agree_with_num2words(number: int) -> None:
     assert year(number, "gb").replace("-", " ") == num2words(number, to="year").replace("-", " ")
 
 
-def test_plurals() -> None:
-    assert [plural(word) for word in ("nineteen ninety", "two", "six", "eighteen hundred")] == [
-        "nineteen nineties",
-        "twos",
-        "sixes",
-        "eighteen hundreds",
-    ]
-
-
-def test_offsets_kinds_and_spaces() -> None:
-    text = "Dr. Smith paid $3.50 (FBI)."
-    tokens = normalize(text).tokens
-    assert [(token.text, text[token.start : token.end], token.kind, token.space) for token in tokens] == [
-        ("doctor", "Dr.", "word", True),
-        ("Smith", "Smith", "word", True),
-        ("paid", "paid", "word", True),
-        ("three", "$3.50", "word", True),
-        ("dollars", "$3.50", "word", True),
-        ("and", "$3.50", "word", True),
-        ("fifty", "$3.50", "word", True),
-        ("cents", "$3.50", "word", True),
-        ("(", "(", "punctuation", False),
-        ("FBI", "FBI", "letters", False),
-        (")", ")", "punctuation", False),
-        (".", ".", "punctuation", False),
-    ]
-
-
-def test_offsets_survive_characters_that_change_length() -> None:
-    text = "😀 cafe\u0301 costs ５ €!"
-    spans = [(token.text, text[token.start : token.end]) for token in normalize(text).tokens]
-    assert spans == [("café", "cafe\u0301"), ("costs", "costs"), ("five", "５ €"), ("euros", "５ €"), ("!", "!")]
-
-
-@pytest.mark.parametrize(
-    ("text", "dropped"),
-    [
-        ("plain words", {}),
-        ("Hi 😀😀 👨‍👩‍👧", {"emoji": 2}),
-        ("**bold** <b>x</b>", {"markup": 4}),
-        ("Привет мир", {"script Cyrillic": 9}),
-        ("a\ud800b", {"lone surrogate": 1}),
-        ("a\x00b", {"control character": 1}),
-        ("zero\u200bwidth", {"invisible character": 1}),
-        ("https://a.org", {"url scheme": 1}),
-        ("word¹", {"footnote mark": 1}),
-        ("done ✓ ™", {"emoji": 1, "symbol": 1}),
-        ("x\u0302y", {"combining mark": 1}),
-    ],
-)
-def test_what_is_left_out_is_counted(text: str, dropped: dict[str, int]) -> None:
-    assert normalize(text).dropped == dropped
-
-
 def test_drops_have_offsets() -> None:
     text = "one <b>two</b> 😀"
     _, drops = analyse(text)
     assert [(text[start:end], why) for start, end, why in drops] == [("<b>", "markup"), ("</b>", "markup"), ("😀", "emoji")]
-
-
-@pytest.mark.parametrize(
-    ("dialect", "spoken"),
-    [
-        ("us", "march fourth , twenty twenty six one hundred one kilometers"),
-        ("gb", "the third of april , twenty twenty six one hundred and one kilometres"),
-    ],
-)
-def test_dialects(dialect: Dialect, spoken: str) -> None:
-    assert " ".join(token.text for token in normalize("3/4/2026 101 km", dialect=dialect).tokens).lower() == spoken
-
-
-def test_letters_keep_their_ending() -> None:
-    assert [(token.text, token.kind) for token in normalize("CDs and the FBI's").tokens] == [
-        ("CDs", "letters"),
-        ("and", "word"),
-        ("the", "word"),
-        ("FBI's", "letters"),
-    ]
-
-
-def test_hyphenated_plain_words_stay_one_token() -> None:
-    assert [token.text for token in normalize("a state-of-the-art Blu-ray").tokens] == ["a", "state-of-the-art", "Blu-ray"]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +89,114 @@ def test_spoken_words_that_touch_are_said_apart(text: str) -> None:
     assert not tokens[-1].space
 
 
-def test_space_is_the_texts_own_beside_marks() -> None:
-    assert [token.space for token in normalize("a (b), c—d").tokens] == [True, False, False, False, True, False, False, False]
-    assert [(token.text, token.space) for token in normalize("120/80.").tokens[-2:]] == [("eighty", False), (".", False)]
-    assert [(token.text, token.space) for token in normalize("a 1/2.").tokens[-2:]] == [("half", False), (".", False)]
+def assert_tokens(text: str, tokens: tuple[Token, ...]) -> None:
+    """Spans in the text, not empty, in order, equal or apart; each kind with its own characters."""
+    previous = (0, 0)
+    for token in tokens:
+        span = (token.start, token.end)
+        assert 0 <= token.start < token.end <= len(text)
+        assert span == previous or token.start >= previous[1]
+        previous = span
+        if token.kind == "word":
+            assert WORD.fullmatch(token.text), token
+        elif token.kind == "letters":
+            assert LETTERS.fullmatch(token.text), token
+        elif token.kind == "punctuation":
+            assert token.text in PUNCTUATION and len(token.text) == 1, token
+        else:
+            assert token.kind == "override" and token.text == text[token.start], token
+
+
+def uncovered(text: str, dialect: Dialect) -> list[int]:
+    """Places of `text` in no token and in no drop, white space aside."""
+    tokens, drops = analyse(text, dialect=dialect)
+    covered = [character.isspace() for character in text]
+    for start, end in [(token.start, token.end) for token in tokens] + [(start, end) for start, end, _ in drops]:
+        covered[start:end] = [True] * (end - start)
+    return [place for place, is_covered in enumerate(covered) if not is_covered]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(ANYTHING, PIECES), DIALECTS)
+@example("", "us")
+@example("\ud800", "gb")
+def test_any_text_is_accounted_for(text: str, dialect: Dialect) -> None:
+    normalized = normalize(text, dialect=dialect)
+    assert_tokens(text, normalized.tokens)
+    assert uncovered(text, dialect) == []
+    assert all(count > 0 for count in normalized.dropped.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text("\u0300\u0301\u0308\u200b\u200d\ufe0f abcé½ﬁ２Ⅷ😀", max_size=30))
+def test_characters_that_change_length_keep_their_offsets(text: str) -> None:
+    tokens, _ = analyse(text)
+    assert_tokens(text, tokens)
+    for token in tokens:
+        if (
+            token.kind == "word"
+            and token.text.isascii()
+            and len(token.text) == token.end - token.start
+            and text[token.start : token.end].isascii()
+        ):
+            assert token.text == text[token.start : token.end]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(SAID), max_size=8), DIALECTS)
+def test_spoken_text_stays_as_it_is(pieces: list[str], dialect: Dialect) -> None:
+    spoken = " ".join(token.text for token in normalize(" ".join(pieces), dialect=dialect).tokens)
+    assert " ".join(token.text for token in normalize(spoken, dialect=dialect).tokens) == spoken
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text("абвгд", min_size=1, max_size=10), st.text("日本語", min_size=1, max_size=10))
+def test_other_scripts_are_named_and_counted(cyrillic: str, han: str) -> None:
+    normalized = normalize(f"one {cyrillic} two {han} three")
+    assert [token.text for token in normalized.tokens] == ["one", "two", "three"]
+    assert normalized.dropped == {"script Cyrillic": len(cyrillic), "script CJK": len(han)}
+
+
+@given(st.text(st.characters(min_codepoint=0xE000, max_codepoint=0xF8FF), min_size=1, max_size=5))
+def test_private_use_characters_are_overrides(text: str) -> None:
+    tokens = normalize(f"say {' '.join(text)} now").tokens
+    assert [token.text for token in tokens[1:-1]] == list(text)
+    assert {token.kind for token in tokens[1:-1]} == {"override"}
+
+
+def test_the_form_of_an_accent_does_not_matter() -> None:
+    text = "Zoë’s naïve café"
+    composed, decomposed = normalize(text).tokens, normalize(unicodedata.normalize("NFD", text)).tokens
+    assert [token.text for token in composed] == [token.text for token in decomposed] == ["Zoë's", "naïve", "café"]
+
+
+AMOUNTS = ["$20", "£2.50", "20 €", "€3,5", "USD 20", "20 USD", "-$5", "US$1,000", "$5-10", "25¢", "5p", "₹7", "$20-", "$5/"]
+GAPS = st.text(st.sampled_from(" \n\t\r\x0b\x0c\xa0\u2003\u2028.,;:-–()'\""), max_size=3)
+NEXT = ["M", "m", "B", "B. Jones", "K", "k", "bn", "mn", "tn", "cr", "mil", "million", "lakh", "€", "$5", "millones", "mila", "10", ""]
+
+
+@settings(max_examples=600, deadline=None)
+@given(GAPS, st.sampled_from(AMOUNTS), GAPS, st.sampled_from(NEXT), st.sampled_from(["us", "gb", "es", "it"]))
+@example("Total: ", "$20", "\n", "B. Jones", "us")
+@example("Shirt ", "$20", "\t", "M", "gb")
+def test_money_beside_any_white_space_and_marks(before: str, amount: str, gap: str, after: str, language: str) -> None:
+    """It never raises, and an abbreviated magnitude stands in the same line as its number."""
+    read = normalize if language in ("us", "gb") else NORMALIZERS[language]
+    text = before + amount + gap + after
+    tokens = read(text, dialect=language).tokens
+    assert_tokens(text, tokens)
+    if set(gap) & set("\n\t\r\x0b\x0c\u2028") and len(after.split(".")[0]) < 3:
+        assert not {"thousand", "million", "billion", "trillion", "crore"} & {token.text for token in tokens if "1,000" not in amount}
+
+
+def test_a_magnitude_in_full_may_begin_the_next_line() -> None:
+    for gap in (" ", "\n", "\r\n", "\t"):
+        assert [token.text for token in normalize(f"$20{gap}million").tokens] == ["twenty", "million", "dollars"]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
+    """Time on 100,000 characters of each is bench/g2p_normalize.py's; here only that nothing raises, nests or gets lost."""
+    text = (piece * 2000)[:2000]
+    assert_tokens(text, normalize(text).tokens)
+    assert uncovered(text, "us") == []

@@ -1,23 +1,22 @@
-"""The whole path: sentences judged by hand, sources, offsets, overrides, what is dropped."""
+"""The whole path: sentences judged by hand, as people use it, and random lines: no foreign symbol, no empty word, no lost word."""
 
+import random
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from g2p import G2P, phonemize
-from g2p.chunks import joined
-from g2p.lexicon import Lexicon
-from g2p.normalize import normalize
-from g2p.overrides import extract
-from g2p.result import Result
-
-SENTENCES = [
-    line.split("\t")
-    for line in (Path(__file__).parent / "data" / "g2p" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
-]
+from kokoro_ane.core.contract import MAX_PHONEMES
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p import G2P, phonemize
+from kokoro_ane.g2p.chunks import joined
+from kokoro_ane.g2p.lexicon import Lexicon
+from kokoro_ane.g2p.normalize import normalize
+from kokoro_ane.g2p.overrides import extract
+from kokoro_ane.g2p.phonemizer import LateHeteronyms
+from kokoro_ane.g2p.result import Dialect, Guess, Normalized, Result, timed
+from tests.g2p_lines import character, lines, problems
+from tests.g2p_names import rows
 
 
 class Verbs:
@@ -41,20 +40,12 @@ def sources(result: Result) -> list[str]:
     return [word.source for word in result.words]
 
 
-@pytest.mark.parametrize(("text", "phonemes"), SENTENCES, ids=[text for text, _ in SENTENCES])
+@pytest.mark.parametrize(("text", "phonemes"), rows("sentences"))
 def test_sentences(text: str, phonemes: str) -> None:
     result = plain().phonemize(text)
     assert result.phonemes == phonemes
     assert joined(result.words) == phonemes
     assert not result.dropped
-
-
-def test_there_are_sixty() -> None:
-    assert len(SENTENCES) >= 60
-
-
-def test_british() -> None:
-    assert plain("gb").phonemize("The path to the water.").phonemes == "ðə pˈɑːθ tə ðə wˈɔːtə."
 
 
 def test_every_source() -> None:
@@ -75,56 +66,6 @@ def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> 
     assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
 
 
-def test_loud_words_are_not_letters() -> None:
-    said = plain().phonemize
-    assert said("It IS true, OR else.").phonemes == "ˌɪt ˈɪz tɹˈu, ˈɔɹ ˈɛls."
-    assert said("DO NOT TOUCH ME").phonemes == "dˈu nˈɑt tˈʌʧ mˈi"
-    assert said("The I.T. man in IT.").phonemes == "ði ˌItˈi mˈæn ɪn ˌItˈi."
-
-
-@pytest.mark.parametrize(
-    ("text", "phonemes"),
-    [
-        ("[Kokoro](/kˈOkəɹO/) is it.", "kˈOkəɹO ɪz ɪt."),
-        ("the [apple](/ˈæpl/)", "ði ˈæpl"),  # an override is what follows, too
-        ("[Kokoro](/kˈOkəɹO/)'s and [Blorf](/blˈɔɹf/)’s", "kˈOkəɹOz ænd blˈɔɹfs"),
-        ("[New York](/nu jˈɔɹk/) it is", "nu jˈɔɹk ɪt ɪz"),
-        ("[slow](-1) [for](1) [for](2) [for](+1) [slow](-2) [slow](0)", "slˌO fˌɔɹ fˈɔɹ fˌɔɹ slO slˌO"),
-        ("[for](0.5) [slow](-0.5)", "fˌɔɹ slˌO"),
-        ("[very slow](-1) dog", "vˌɛɹi slˌO dˈɔɡ"),
-        ("[1,001](#&#)", "wˈʌn θˈWzᵊnd ænd wˈʌn"),
-        ("[1,001](#n#)", "wˈʌn θˈWzᵊndən wˈʌn"),
-        ("[100](#a#) dogs", "ɐ hˈʌndɹəd dˈɔɡz"),
-        ("[2,345](#&#)", "tˈu θˈWzᵊnd θɹˈi hˈʌndɹəd ænd fˈɔɹTi fˈIv"),
-        ("[2,300](#&#)", "tˈu θˈWzᵊnd θɹˈi hˈʌndɹəd"),
-    ],
-)
-def test_overrides(text: str, phonemes: str) -> None:
-    result = plain().phonemize(text)
-    assert result.phonemes == phonemes
-    assert not result.dropped
-    assert all(text[word.start : word.end] == word.text for word in result.words)
-    assert "(" not in "".join(word.text for word in result.words)
-
-
-@pytest.mark.parametrize(
-    ("text", "said", "dropped"),
-    [
-        ("[dog](https://a.b/c)", ["dog"], {"link target": 1}),
-        ("[dog](/#/)", ["dog"], {"override with unknown symbol": 1}),
-        ("[dog](//)", ["dog"], {"override without phonemes": 1}),
-        ("a\ue000b", ["a\ue000b"], {"private use": 1}),
-        ("[dog](/dˈɔɡ cat", ["dog", "cat"], {"unclosed override": 1}),
-        ("[[dog](/dˈɔɡ/)](/kˈæt/) cat", ["dog", "cat"], {"unclosed override": 1}),
-    ],
-)
-def test_what_is_no_override_stays_text_and_is_counted(text: str, said: list[str], dropped: dict[str, int]) -> None:
-    result = plain().phonemize(text)
-    assert [word.text for word in result.words if word.text in said] == said
-    assert dropped.items() <= result.dropped.items()
-    assert all(text[word.start : word.end] == word.text for word in result.words)
-
-
 def test_offsets_across_overrides() -> None:
     text = "x [a b](/A bˈi/) y [c](2) z"
     marked = extract(text)
@@ -134,13 +75,6 @@ def test_offsets_across_overrides() -> None:
     assert marked.original(4, 5) == (17, 18)
     assert marked.original(6, 7) == (20, 21)
     assert marked.original(0, 9) == (0, len(text))
-
-
-def test_words_of_one_number_share_its_offsets() -> None:
-    text = "In 2026, yes."
-    words = [word for word in plain().phonemize(text).words if word.text == "2026"]
-    assert len(words) > 1
-    assert {(word.start, word.end) for word in words} == {(3, 7)}
 
 
 def test_the_whole_text_is_its_sentences() -> None:
@@ -168,3 +102,138 @@ def test_nothing_to_say(text: str) -> None:
 
 def test_the_function_of_the_package() -> None:
     assert phonemize("Hello, world.").phonemes == "həlˈO, wˈɜɹld."
+
+
+class Unruly:
+    """Guesses with foreign symbols, without phonemes, and good ones."""
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        return [Guess(("blˈɔɹf", "", "g#", "\ue000")[len(word) % 4], 0.5) for word in words]
+
+
+@cache
+def g2p(dialect: Dialect) -> G2P:
+    return G2P(normalize, Lexicon.load(dialect), LateHeteronyms(), Unruly())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "count", "seed"), [("us", 1000, 7), ("gb", 500, 8), pytest.param("us", 5000, 9, marks=pytest.mark.slow)]
+)
+def test_lines(dialect: Dialect, count: int, seed: int) -> None:
+    wrong = [(found, line) for line in lines(count, seed) if (found := problems(g2p(dialect), line))]
+    assert not wrong, [(found, ascii(line)) for found, line in wrong[:5]]
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_word_of_any_length(seed: int) -> None:
+    """Nothing is too long: letters, digits, marks, one override, each thousands of characters long."""
+    generator = random.Random(seed)
+    letters = "".join(generator.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(6000))
+    for line in (
+        letters,
+        letters.upper(),
+        "7" * 5000,
+        "a." * 3000,
+        "!?" * 3000,
+        "[" * 5000,
+        "[a](/" + "h" * 390 + "/)" * 9,
+        "-" * 5000 + "a",
+        "a'" * 2000,
+    ):
+        assert not problems(g2p("us"), line), line[:20]
+        assert all(len(part.phonemes) <= MAX_PHONEMES for part in g2p("us").sentences(line))
+
+
+def test_the_check_can_fail() -> None:
+    """A normalizer that loses words, one that lies about offsets, and phonemes nobody knows are all caught."""
+    whole = Lexicon.load("us")
+
+    def losing(text: str, dialect: Dialect) -> Normalized:
+        return Normalized(normalize(text, dialect=dialect).tokens[1:])
+
+    def lying(text: str, dialect: Dialect) -> Normalized:
+        return Normalized(tuple(reversed(normalize(text, dialect=dialect).tokens)))
+
+    assert problems(G2P(losing, whole), "one two three") == ["lost ['one']"]
+    assert "order" in problems(G2P(lying, whole), "one two three")
+    assert "symbols ['#']" in problems(G2P(normalize, Lexicon.load("us", {"two": "t#"})), "one two three")
+    assert problems(G2P(normalize, whole), "one two three") == []
+
+
+def test_the_lines_are_those_of_the_seed() -> None:
+    assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4))
+    assert character(random.Random(1)) == character(random.Random(1))
+
+
+@pytest.fixture(scope="module")
+def us() -> G2P:
+    return G2P.load("a")
+
+
+def test_the_call_gives_phonemes_and_tokens(us: G2P) -> None:
+    text = "Dr. Smith's dog barked, loudly."
+    phonemes, tokens = us(text)
+    assert "".join(token.phonemes + token.whitespace for token in tokens).strip() == phonemes
+    assert all(text[token.start : token.end] == token.text for token in tokens)
+    assert [token.tag for token in tokens if token.text in (",", ".")] == [",", "."]
+    assert {token.text: token.tag for token in tokens}["dog"] == "NN"
+    assert all(token.start_ts is None for token in tokens) and us("") == ("", [])
+
+
+def test_tokens_get_times_from_durations(us: G2P) -> None:
+    phonemes, tokens = us("Hello, world.")
+    spoken = timed(tokens, [2.0] * (len(phonemes) + 2), seconds_per_frame=0.025)
+    assert spoken[0].start_ts == pytest.approx(0.05) and spoken[-1].end_ts == pytest.approx(0.05 * (len(phonemes) + 1))
+    assert all(one.end_ts <= other.start_ts for one, other in zip(spoken, spoken[1:], strict=False))
+    with pytest.raises(InputError, match="durations"):
+        timed(tokens, [1.0], 0.025)
+
+
+@pytest.mark.parametrize("text", [None, b"bytes", 5, 1.5, ["a"]])
+def test_what_is_no_text_is_one_line(us: G2P, text: object) -> None:
+    for call in (us, us.phonemize):
+        with pytest.raises(InputError, match="the text is") as told:
+            call(text)  # type: ignore[operator]
+        assert "\n" not in str(told.value)
+
+
+def test_a_mapping_with_phrases_and_camel_case() -> None:
+    g2p = G2P.load("us", {"new york": "nˈu jˈɔɹk", "zorb": "zˈɔɹb", "camelCase": "kˈæməlkˌAs", "Q&A": "kjˈu"})
+    result = g2p.phonemize("New  York has zorbs and camelCase.")
+    assert result.phonemes == "nˈu jˈɔɹk hæz zˈɔɹbz ænd kˈæməlkˌAs."
+    assert [word.source for word in result.words[:1]] == ["user"] and result.words[0].text == "New  York"
+    assert "user" not in [word.source for word in g2p.phonemize("a new yorker").words]
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "told"),
+    [
+        ({"x": "ж"}, "entry 1: 'ж'"), ({"a b!": "x"}, "never matches"), ({1: "x"}, "entry 1"), ({"x": ""}, "no phonemes"),
+        ({"5": "x"}, "letters"),
+    ],
+)  # fmt: skip
+def test_bad_lexicons_are_one_line(lexicon: dict, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        G2P.load("us", lexicon)
+
+
+def test_fallback_and_unk() -> None:
+    assert G2P.load("us", fallback=lambda word: "blˈɔɹ").phonemize("A blorfkin.").words[1].source == "fallback"
+    assert G2P.load("us", fallback=lambda word: None, unk="❓").phonemize("A blorfkin.").phonemes == "ɐ ❓."
+    with pytest.raises(InputError, match="the fallback says 'blorfkin'"):
+        G2P.load("us", fallback=lambda word: "ж").phonemize("A blorfkin.")
+    with pytest.raises(InputError, match="unk"):
+        G2P.load("us", unk="ж")
+
+
+def test_pauses_and_say_as(us: G2P) -> None:
+    result = us.phonemize("Wait [pause 300ms] now [pause 1.5s] [NASA](characters) [2026](say-as digits).")
+    assert [word.pause_s for word in result.words if word.source == "pause"] == [0.3, 1.5]
+    said = {word.text: word.phonemes for word in result.words}
+    assert said["NASA"] == "ˌɛnˌAˌɛsˈA" and said["2026"].startswith("tˌuzˌɪɹO")
+    assert us.phonemize("[pause soon] and [pause 3").dropped == {} or us.phonemize("[pause 3").words
+
+
+def test_a_lexicon_keeps_mixed_case_whole() -> None:
+    assert [token.text for token in normalize("a fooBar", known={"fooBar"}.__contains__).tokens] == ["a", "fooBar"]
+    assert [token.text for token in normalize("a fooBar").tokens] == ["a", "foo", "Bar"]

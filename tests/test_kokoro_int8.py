@@ -7,12 +7,11 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from core.errors import InputError
-from core.kokoro_int8 import parts
-from core.kokoro_int8.cache import WEIGHTS_SHA256
-from core.kokoro_int8.decode import decode, module_of, off_the_grid, torch_gates, weight_norm
-from core.kokoro_int8.parts import Part, read_parts
-from vocoder.decoder import Vocoder
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8 import packages
+from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
+from kokoro_ane.core.kokoro_int8.packages import Part, decode, module_of, off_the_grid, read_parts, torch_gates, weight_norm
+from kokoro_ane.vocoder.decoder import Vocoder
 
 HIDDEN = 2
 
@@ -150,14 +149,14 @@ def two_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, 
         path = tmp_path / package.replace("-", "_") / "part.bin"
         path.parent.mkdir()
         path.write_bytes(content)
-        found[package] = Installed(tmp_path, parts.VERSION)
+        found[package] = Installed(tmp_path, packages.VERSION)
 
     def distribution(package: str) -> Installed:
         if package not in found:
-            raise parts.PackageNotFoundError(package)
+            raise packages.PackageNotFoundError(package)
         return found[package]
 
-    monkeypatch.setattr(parts, "distribution", distribution)
+    monkeypatch.setattr(packages, "distribution", distribution)
     given = tuple(Part(package, hashlib.sha256(content).hexdigest()) for package, content in contents.items())
     return found, given, hashlib.sha256(b"onetwo").hexdigest()
 
@@ -189,13 +188,13 @@ def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
 @pytest.mark.slow
 def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> None:
     """Every tensor of upstream's five parts, 81,763,410 numbers, one SHA-256; the strict loader takes all of them."""
-    if not parts.installed():
+    if not packages.installed():
         pytest.skip("the extra kokoro-int8 is not installed")
     from safetensors.numpy import save
 
-    from core.checkpoint import open_checkpoint
-    from encoder.model import PARTS as ENCODER_PARTS
-    from encoder.model import Encoder
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.encoder.functions import PARTS as ENCODER_PARTS
+    from kokoro_ane.encoder.functions import Encoder
 
     state = decode(read_parts())
     assert len(state) == 548 and sum(array.size for array in state.values()) == 81_763_410

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.errors import InputError
-from core.kokoro_int8.archive import LARGEST_MEMBER_BYTES, add_voices
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8.cache import LARGEST_MEMBER_BYTES, add_voices
 
 GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()
 

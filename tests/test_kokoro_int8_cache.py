@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -12,16 +13,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from core.checkpoint import open_checkpoint
-from core.errors import InputError
-from core.kokoro_int8 import cache, decode
-from core.kokoro_int8.cache import CACHE_VARIABLE, CHECKED, WEIGHTS, cache_folder, cache_root, cached
+from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8 import cache, packages
+from kokoro_ane.core.kokoro_int8.cache import CACHE_VARIABLE, CHECKED, WEIGHTS, cache_folder, cache_root, cached
 
 STATE = {"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": np.ones((2, 3), np.float32)}
 SHA256 = hashlib.sha256(save(STATE)).hexdigest()
 STAND_IN = f"""
 import time
-from core.kokoro_int8 import cache, decode
+from kokoro_ane.core.kokoro_int8 import cache, packages
 import numpy as np
 cache.WEIGHTS_SHA256 = {SHA256!r}
 cache.installed = lambda: True
@@ -29,7 +30,7 @@ cache.read_parts = lambda: b""
 def slowly(_):
     time.sleep(0.5)
     return {{"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": np.ones((2, 3), np.float32)}}
-decode.decode = slowly
+packages.decode = slowly
 print(cache.cached())
 """
 
@@ -42,7 +43,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     monkeypatch.setattr(cache, "WEIGHTS_SHA256", SHA256)
     monkeypatch.setattr(cache, "installed", lambda: True)
     monkeypatch.setattr(cache, "read_parts", lambda: b"onnx")
-    monkeypatch.setattr(decode, "decode", lambda content: decoded.append(content) or STATE)
+    monkeypatch.setattr(packages, "decode", lambda content: decoded.append(content) or STATE)
     return decoded
 
 
@@ -63,7 +64,7 @@ def test_decoded_once_and_opened_like_any_checkpoint(small: list[bytes], capsys:
 
 
 def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    from core import checkpoint as module
+    from kokoro_ane.core import checkpoint as module
 
     def no_hub() -> Path:
         raise InputError("the hub did not answer")
@@ -162,7 +163,7 @@ def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
+    monkeypatch.setattr(packages, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
     with pytest.raises(InputError, match="decoded to SHA-256 .* is not one of constraints.txt"):
         cached()
     assert WEIGHTS not in names(cache_folder())
@@ -185,3 +186,22 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_root() == tmp_path / "xdg" / "kokoro-ane"
     monkeypatch.setattr(sys, "platform", "darwin")
     assert cache_root().parts[-3:] == ("Library", "Caches", "kokoro-ane")
+
+
+@pytest.mark.parametrize(
+    ("module", "flags"),
+    [
+        ("kokoro_ane.eval.quality", ["--method", "fp32", "--runtime", "torch"]),
+        ("kokoro_ane.eval.release", ["--no-build", "--workers", "99"]),
+        ("kokoro_ane.pipeline.bundle", ["--runtime", "torch"]),
+    ],
+)
+def test_what_judges_or_ships_reads_the_weights(small: list[bytes], module: str, flags: list[str], tmp_path: Path) -> None:
+    """Altered weights behind an unchanged time; each command then ends at a flag that it refuses."""
+    weights = cached() / WEIGHTS
+    status = weights.stat()
+    flip(weights)
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+    command = importlib.import_module(module).main
+    assert command([*flags, "--checkpoint", "kokoro-int8", "--build", str(tmp_path / "build")]) == 2
+    assert len(small) == 2 and hashlib.sha256(weights.read_bytes()).hexdigest() == SHA256

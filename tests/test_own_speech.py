@@ -6,17 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core import sources
-from core.checkpoint import DEMO_FOLDER, Checkpoint
-from core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
-from core.corpus import letters, require_disjoint, speech_lines
-from core.errors import InputError
-from core.sealed import read_sealed_arrays
-from eval.corpus import judged_clips
-from quantize import speech
-from quantize.activations import calibration_inputs
-from quantize.speech import own_speech, speakers
-from vocoder.decoder import Vocoder
+from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint
+from kokoro_ane.core.checksummed import read_checksummed_arrays
+from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval.reference import judged_clips
+from kokoro_ane.quantize import sources, speech
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
+from kokoro_ane.quantize.speech import own_speech, speakers
+from kokoro_ane.vocoder.decoder import Vocoder
 
 
 @pytest.fixture
@@ -69,10 +68,10 @@ def test_an_altered_file_is_refused(demo: Checkpoint, tmp_path: Path) -> None:
 def test_what_is_judged_is_never_tuned_on(demo: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways: calibration refuses a tuning set with a judged text, and the judge refuses it too."""
     shared = own_speech(demo, JUDGED)
-    monkeypatch.setattr("quantize.activations.own_speech", lambda *_: shared)
+    monkeypatch.setattr("kokoro_ane.quantize.activations.own_speech", lambda *_: shared)
     with pytest.raises(InputError, match="tune on other text"):
         next(calibration_inputs(demo, Vocoder.of(demo), 3))
-    monkeypatch.setattr("eval.corpus.own_speech", lambda *_: shared)
+    monkeypatch.setattr("kokoro_ane.eval.reference.own_speech", lambda *_: shared)
     with pytest.raises(InputError, match="tune on other text"):
         judged_clips(demo)
 
@@ -92,10 +91,10 @@ def test_the_speed_comes_with_them(demo: Checkpoint, tmp_path: Path, monkeypatch
 
 
 def test_other_code_has_another_file(demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six worktrees shared the cache: a file sealed by one's core/sealed.py was read by another's, under the same name."""
+    """Six worktrees shared the cache: a file checksummed by one's core/checksummed.py was read by another's, under the same name."""
     monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
     own_speech(demo, JUDGED)
-    assert {"core/sealed.py", "core/voices.py", "encoder/alignment.py", "quantize/speech.py"} <= {
+    assert {"core/checksummed.py", "core/voices.py", "encoder/functions.py", "quantize/speech.py"} <= {
         path.relative_to(sources.ROOT).as_posix() for path in sources.files_behind(("quantize/speech.py",))
     }
     monkeypatch.setattr(speech, "sha256_of_files", lambda files: "another")
@@ -108,7 +107,7 @@ def test_code_that_changed_under_a_process_keeps_nothing(
 ) -> None:
     """What runs is older than what stands on disk and names the file."""
     monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
-    monkeypatch.setattr(speech, "LOADED_NS", 1)
+    monkeypatch.setattr(speech, "STARTED_NS", 1)
     own_speech(demo, JUDGED)
     assert not (tmp_path / "speech").exists() and "features are neither taken from" in capsys.readouterr().err
 
@@ -120,7 +119,7 @@ def test_processes_at_once_leave_one_whole_file(demo: Checkpoint, tmp_path: Path
     def keeps() -> None:
         for _ in range(25):
             speech._keep(path, stand_in())
-            read_sealed_arrays(path, {"set": path.stem}, "")
+            read_checksummed_arrays(path, {"set": path.stem}, "")
 
     processes = [multiprocessing.get_context("fork").Process(target=keeps) for _ in range(3)]
     for process in processes:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,17 +13,18 @@ import pytest
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from core import identity
-from core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, HUB_REVISION, HUB_SHA256, Checkpoint, open_checkpoint
-from core.config import KokoroConfig
-from core.errors import InputError
-from core.identity import Identity, config_sha256, released, voice_sha256, withheld
-from core.kokoro_int8 import cache
-from core.sealed import read_sealed, read_sealed_arrays, sealed, sealed_arrays
-from core.staging import write_json
-from core.voices import read_pack
-from eval import provenance
-from eval.metrics.registry import METRICS
+from kokoro_ane.core import commit, identity
+from kokoro_ane.core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, HUB_REVISION, HUB_SHA256, Checkpoint, open_checkpoint
+from kokoro_ane.core.checksummed import checksummed, checksummed_arrays, read_checksummed, read_checksummed_arrays
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.identity import Identity, config_sha256, released, voice_sha256, withheld
+from kokoro_ane.core.kokoro_int8 import cache
+from kokoro_ane.core.staging import write_json
+from kokoro_ane.core.voices import read_pack
+from kokoro_ane.eval import provenance
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.quantize.sources import changed_since
 
 DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
 
@@ -95,6 +98,13 @@ class TestReleasable:
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
         assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
 
+    def test_an_edited_list_releases_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        (hub,) = released()
+        who = Identity(hub["weights"], hub["config"], {"af_heart": hub["voices"]["af_heart"]})
+        assert withheld(who) is None
+        monkeypatch.setattr(identity, "held", lambda: {identity.LIST: "0" * 40})
+        assert withheld(who) == "core/data/releasable.json is not as the commit of this checkout holds it"
+
     def test_a_copy_of_the_demo_voice_without_its_two_fields_is_refused(self, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "copy"))
         with pytest.raises(InputError, match='holds the weights of demo, but its config.json gives the name kokoro-82m.*"name": "demo"'):
@@ -114,7 +124,7 @@ class TestReleasable:
             open_checkpoint(str(Path(shutil.copytree(good, tmp_path / "int8"))))
 
 
-class TestSealed:
+class TestChecksummed:
     ABOUT = {"clip": "a"}
 
     @pytest.mark.parametrize(
@@ -123,35 +133,35 @@ class TestSealed:
             lambda data: data.update({"pesq": 4.64}),
             lambda data: data.update({"more": 1}),
             lambda data: data.pop("mcd_db"),
-            lambda data: data.pop("sealed_sha256"),
+            lambda data: data.pop("checksum_sha256"),
         ],
     )
     def test_an_edited_file_is_found(self, tmp_path: Path, edit: Callable[[dict], object]) -> None:
-        data, path = sealed({"pesq": 3.1, "mcd_db": 1.0}, self.ABOUT), tmp_path / "a.json"
+        data, path = checksummed({"pesq": 3.1, "mcd_db": 1.0}, self.ABOUT), tmp_path / "a.json"
         write_json(path, data)
-        assert read_sealed(path, self.ABOUT, "", "; again") == {"pesq": 3.1, "mcd_db": 1.0}
+        assert read_checksummed(path, self.ABOUT, "", "; again") == {"pesq": 3.1, "mcd_db": 1.0}
         edit(data)
         write_json(path, data)
         with pytest.raises(InputError, match="; again"):
-            read_sealed(path, self.ABOUT, "", "; again")
+            read_checksummed(path, self.ABOUT, "", "; again")
 
     def test_a_file_about_something_else_is_found(self, tmp_path: Path) -> None:
-        write_json(tmp_path / "b.json", sealed({"pesq": 3.1}, self.ABOUT))
+        write_json(tmp_path / "b.json", checksummed({"pesq": 3.1}, self.ABOUT))
         with pytest.raises(InputError, match="edited or copied here"):
-            read_sealed(tmp_path / "b.json", {"clip": "b"}, "", "")
+            read_checksummed(tmp_path / "b.json", {"clip": "b"}, "", "")
 
     def test_arrays(self, tmp_path: Path) -> None:
         arrays, path = {"x": np.arange(4.0), "y": np.float64(3)}, tmp_path / "x.npz"
-        np.savez(path, **sealed_arrays({name: np.asarray(value) for name, value in arrays.items()}, self.ABOUT))
-        kept = read_sealed_arrays(path, self.ABOUT, "; again")
+        np.savez(path, **checksummed_arrays({name: np.asarray(value) for name, value in arrays.items()}, self.ABOUT))
+        kept = read_checksummed_arrays(path, self.ABOUT, "; again")
         assert set(kept) == {"x", "y"} and np.array_equal(kept["x"], arrays["x"])
         with np.load(path) as stored:
             np.savez(path, **{name: stored[name] for name in stored.files} | {"x": np.arange(4.0) + 1e-9})
         with pytest.raises(InputError, match="it was edited.*; again"):
-            read_sealed_arrays(path, self.ABOUT, "; again")
+            read_checksummed_arrays(path, self.ABOUT, "; again")
         path.write_bytes(path.read_bytes()[:100])
         with pytest.raises(InputError, match="cannot be read as arrays.*; again"):
-            read_sealed_arrays(path, self.ABOUT, "; again")
+            read_checksummed_arrays(path, self.ABOUT, "; again")
 
 
 class TestKey:
@@ -159,10 +169,10 @@ class TestKey:
         files = {path.relative_to(provenance.ROOT).as_posix() for path in provenance.code_files()}
         functions = [getattr(metric.function, "func", metric.function) for metric in METRICS.values()]  # a partial's own
         modules = {function.__module__ for function in functions}
-        assert {f"{name.replace('.', '/')}.py" for name in modules} <= files
-        assert {"core/layers.py", "core/voices.py", "quantize/features.py", "mlprogram/ops/conv.py", "eval/judge.py"} <= files
+        assert {f"{name.removeprefix('kokoro_ane.').replace('.', '/')}.py" for name in modules} <= files
+        assert {"core/layers.py", "core/voices.py", "quantize/speech.py", "mlprogram/ops/conv.py", "eval/judge.py"} <= files
         assert not files & {"eval/gates.py", "eval/verdict.py", "eval/report.py", "eval/release.py"}
-        assert not files & {"quantize/build.py", "core/build.py"}  # named for types only, by the rooms' __init__
+        assert not files & {"quantize/compress.py"} and not any("benches" in name for name in files)
         assert all(any(provenance.ROOT.glob(pattern)) for pattern in provenance.READ)
 
     def test_every_library_that_makes_a_figure_is_in_the_versions(self) -> None:
@@ -173,8 +183,15 @@ class TestKey:
         assert wanted <= set(versions)
         assert "pytest" not in versions
 
+    def test_a_time_that_was_put_back_does_not_hide_a_change(self, tmp_path: Path) -> None:
+        path, began = tmp_path / "a.py", time.time_ns()
+        path.write_text("x = 1\n", encoding="utf-8")
+        os.utime(path, (0, 0))
+        assert changed_since((path,), began - 10**9) and not changed_since((path,), began + 10**10)
+
     def test_another_comment_in_the_limits_is_not_another_limit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(provenance, "ROOT", tmp_path)
+        monkeypatch.setattr(commit, "ROOT", tmp_path)
         monkeypatch.setattr(provenance, "LIMITS", ("gates.py",))
         hashes = []
         for text in ("LIMIT = 4.0\n", "LIMIT = 4.0  # why\n", "LIMIT = 3.9\n"):

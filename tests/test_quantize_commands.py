@@ -7,25 +7,24 @@ from pathlib import Path
 import pytest
 
 from bench.random_checkpoint import write_checkpoint
-from core.checkpoint import Checkpoint
-from eval import workers
-from eval.judge import ClipResult
-from eval.metrics.registry import METRICS as METRICS_JUDGED
-from eval.packages import build_arguments
-from eval.quality import main as quality
-from quantize import measure
-from quantize.activations import calibration_inputs
-from quantize.apply import main as apply
-from quantize.layers import program_layers
-from quantize.measure import LayerTrials
-from quantize.methods import METHODS, method_named
-from quantize.plan import plan_for
-from quantize.recipe import load_recipe
-from quantize.sensitivity import main as sensitivity
-from quantize.speech import own_speech
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
+from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.pipeline.apply import main as apply
+from kokoro_ane.quantize import measure
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.layer_plan import plan_for, program_layers
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.measure import LayerTrials
+from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.quantize.recipe import load_recipe
+from kokoro_ane.quantize.sensitivity import main as sensitivity
+from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.vocoder.decoder import Vocoder
 from tests.builds import small_config
 from tests.quantize_build import manifest_of, program_of
-from vocoder.decoder import Vocoder
 
 
 class TestApplyCommand:
@@ -40,7 +39,7 @@ class TestApplyCommand:
 
     def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert apply(["--method", "w8a8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
-        assert "the fp16 package is not built; `kokoro-ane build vocoder` builds it" in capsys.readouterr().err
+        assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
         assert not list(tmp_path.iterdir())
 
     def test_unknown_method_lists_the_methods(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,9 +51,9 @@ class TestApplyCommand:
     @pytest.mark.parametrize(
         ("more", "message"),
         [
-            (["--method", "mixed"], "there is no recipe for this checkpoint; `python -m quantize.sensitivity` finds one"),
+            (["--method", "mixed"], "there is no recipe for this checkpoint; `kokoro-ane sensitivity` finds one"),
             (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
-            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, columns, exponent, float_inputs"),
+            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
         ],
     )
     def test_one_clear_line(
@@ -70,11 +69,11 @@ class TestSensitivityCommand:
         """Layers measured so far; the figure is the number of characters of their names. Calibration takes two sentences."""
         layers: list[str] = []
 
-        def damage_db2(_: LayerTrials, levels: dict[str, str]) -> float:
+        def distance_db2(_: LayerTrials, levels: dict[str, str]) -> float:
             layers.append(next(iter(levels)) if len(levels) == 1 else "together")
             return len(layers[-1]) / 1000
 
-        monkeypatch.setattr(LayerTrials, "damage_db2", damage_db2)
+        monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
         two = lambda checkpoint, vocoder, _, **more: calibration_inputs(checkpoint, vocoder, 2, **more)  # noqa: E731
         monkeypatch.setattr(measure, "calibration_inputs", two)
         return layers
@@ -115,10 +114,6 @@ class TestSensitivityCommand:
         assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {"fp16", "w8", "p6", "p4"}
         assert measured_layers[-1] == "together"
 
-    def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert sensitivity(["--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
-        assert "the fp16 package is not built; `kokoro-ane build vocoder` builds it" in capsys.readouterr().err
-
     def test_a_budget_that_is_no_share(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             sensitivity(["--size", "1.5"])
@@ -133,8 +128,8 @@ class TestQualityCommand:
         self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         two_seconds = min((clip for clip in own_speech(copied[0]) if clip.frames >= 80), key=lambda clip: clip.frames)
-        monkeypatch.setattr("eval.corpus.judged_clips", lambda *_: [two_seconds])
-        monkeypatch.setattr("eval.metrics.baseline.words_heard", lambda _: ("nothing",))  # slow where random weights speak
+        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [two_seconds])
+        monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))  # slow where random weights speak
         assert self.run(copied, "--clips", "1") == 3
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])
@@ -144,7 +139,7 @@ class TestQualityCommand:
         assert data["verdict"] == record["verdict"] == "UNDECIDED"
         assert data["releasable"] is False
         assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(data["summary"]["snr_db"]["mean"], abs=1e-4)
-        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_floor"]["pesq"]
+        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_variation"]["pesq"]
         assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
 
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
@@ -154,11 +149,11 @@ class TestQualityCommand:
         self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Clips are measured as perfect, and then as silent: SHIP and REJECT reach the exit code."""
-        monkeypatch.setattr(workers, "judge_clip", measured_as(None))
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run(copied) == 0
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
         shutil.rmtree(copied[1] / "release" / "cache")  # what was measured is not measured again
-        monkeypatch.setattr(workers, "judge_clip", measured_as("is silent"))
+        monkeypatch.setattr(execution, "judge_clip", measured_as("is silent"))
         assert self.run(copied) == 1
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert data["verdict"] == "REJECT"
@@ -170,23 +165,22 @@ class TestQualityCommand:
         """w8 where nothing is built: its parent, then itself, by the commands that a user would type; then it is judged."""
         asked = []
 
-        def build(arguments: list[str]) -> None:  # stands for the child process
-            asked.append(arguments[0])
-            manifest = manifest_of(built, "w8" if arguments[0] == "quantize.apply" else "fp16")
+        def build(command: str) -> None:  # stands for the child process
+            asked.append(command.split()[1])
+            manifest = manifest_of(built, "w8" if asked[-1] == "quantize" else "fp16")
             shutil.copytree(manifest.package_path, tmp_path / manifest.package)
             shutil.copy(manifest.path, tmp_path)
 
-        monkeypatch.setattr("eval.packages._run", build)
-        monkeypatch.setattr(workers, "judge_clip", measured_as(None))
+        monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", build)
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run((built[0], tmp_path)) == 0
-        assert asked == ["pipeline.build", "quantize.apply"]
+        assert asked == ["build", "quantize"]
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
 
-    def test_a_form_is_built_under_its_name(self) -> None:
-        fp16, w8a8 = method_named("fp16"), method_named("w8a8")
-        given = ["--form", "windowed-poly", "--checkpoint", "demo"]
-        assert build_arguments(fp16, "windowed-poly", "demo", Path("b")) == ["pipeline.build", "vocoder", "--out", "b", *given]
-        assert build_arguments(w8a8, "windowed-poly", "demo", Path("b"))[1:] == ["--method", "w8a8", "--build", "b", *given]
+    def test_a_layout_is_built_under_its_name(self) -> None:
+        fp16, w8a8 = (Request(open_checkpoint("demo"), Path("a b"), level, "tiled-poly") for level in ("fp16", "w8a8"))
+        assert fp16.command(fp16.vocoder) == "kokoro-ane build vocoder --layout tiled-poly --checkpoint demo --out 'a b'"
+        assert w8a8.command(w8a8.vocoder) == "kokoro-ane quantize --method w8a8 --layout tiled-poly --checkpoint demo --build 'a b'"
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
@@ -210,7 +204,7 @@ def measured_as(defect):
     """A judge_clip that finds every clip perfect, or without audio."""
     perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
-    def judge_clip(_truth, _subject, utterance, _seed_floor, **_: object) -> ClipResult:
+    def judge_clip(_truth, _subject, utterance, _seed_variation, **_: object) -> ClipResult:
         return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)
 
     return judge_clip

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import InputError
-from quantize.layers import Layer
-from quantize.methods import (
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.quantize.layer_plan import Layer, int8_share, plan_for
+from kokoro_ane.quantize.locator import command_of
+from kokoro_ane.quantize.methods import (
     METHODS,
     SCHEMES,
     Activations,
@@ -17,9 +18,7 @@ from quantize.methods import (
     method_named,
     with_settings,
 )
-from quantize.packages import command_of
-from quantize.plan import int8_share, plan_for
-from quantize.recipe import Recipe, load_recipe
+from kokoro_ane.quantize.recipe import Recipe, load_recipe
 
 LARGE = Layer("generator.resblocks.0.convs1.0", "x_1", "conv", "in_1", "w_1", 12_288, 64, 64, macs=900, is_style=False, is_tail=False)
 SMALL = Layer("generator.noise_convs.0", "x_2", "conv", "in_2", "w_2", 704, 22, 32, macs=60, is_style=False, is_tail=False)
@@ -58,10 +57,10 @@ def test_unknown_method_lists_the_known() -> None:
         (BlockWeights, {"bits": 8}, "block weights of 8 bits"),
         (BlockWeights, {"block": 4}, "block is 4"),
         (PaletteWeights, {"bits": 5}, "palette of 5 bits: 4, 6 or 8"),
-        (Activations, {"exponent": 1.5}, "equalization exponent is 1.5"),
+        (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"),
         (Activations, {"clips": 0}, "clips is 0"),
         (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
-        (Activations, {"exponent": 0.0}, "follow needs an exponent above 0"),
+        (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0"),
     ],
 )
 def test_impossible_configurations(kind: type, options: dict[str, float], message: str) -> None:
@@ -71,7 +70,7 @@ def test_impossible_configurations(kind: type, options: dict[str, float], messag
 
 def test_commands_build_what_they_name() -> None:
     assert command_of(METHODS["fp16"]) == "kokoro-ane build vocoder"
-    assert command_of(METHODS["w8a8"], "windowed") == "kokoro-ane quantize --method w8a8 --form windowed"
+    assert command_of(METHODS["w8a8"], "tiled") == "kokoro-ane quantize --method w8a8 --layout tiled"
 
 
 @pytest.mark.parametrize(("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)])
@@ -86,36 +85,36 @@ def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
 
 
 class TestForms:
-    @pytest.mark.parametrize(("form", "upsampler"), [("literal", False), ("host", False), ("windowed", True), ("windowed-poly-host", True)])
-    def test_the_literal_form_keeps_its_first_upsampler_in_float(self, form: str, upsampler: bool) -> None:
-        activations = METHODS["w8a8"].in_form(form).int8_activations()
+    @pytest.mark.parametrize(("layout", "upsampler"), [("padded", False), ("host", False), ("tiled", True), ("tiled-poly-host", True)])
+    def test_the_padded_layout_keeps_its_first_upsampler_in_float(self, layout: str, upsampler: bool) -> None:
+        activations = METHODS["w8a8"].in_layout(layout).int8_activations()
         assert activations.takes("generator.ups.0") is upsampler
         assert activations.takes("decode.0.conv1")
         assert activations.takes("generator.resblocks.0.convs1.0") and not activations.takes("encode.conv1")
-        assert activations.in_form("literal") == activations  # only once
+        assert activations.in_layout("padded") == activations  # only once
 
-    def test_what_reads_floats_has_one_form(self) -> None:
-        assert METHODS["w8"].in_form("literal") is METHODS["w8"]
+    def test_what_reads_floats_has_one_layout(self) -> None:
+        assert METHODS["w8"].in_layout("padded") is METHODS["w8"]
 
-    def test_what_the_literal_form_leaves_on_request(self) -> None:
-        method = with_settings(METHODS["w8a8"], ["literal_float="]).in_form("literal")
+    def test_what_the_padded_layout_leaves_on_request(self) -> None:
+        method = with_settings(METHODS["w8a8"], ["padded_float="]).in_layout("padded")
         assert method.int8_activations().takes("generator.ups.0")
 
 
 class TestSettings:
     def test_replace_what_they_name(self) -> None:
-        given = ["exponent=0.25", "clips=3", "follow=0", "columns=0", "float_inputs=a,b.*", "literal_float="]
-        method, wanted = with_settings(METHODS["w8a8"], given), Activations(0.25, follow=False, columns=False, clips=3)
-        assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"), literal_float=())
+        given = ["exponent=0.25", "clips=3", "time_varying_scale=0", "per_column_scale=0", "float_inputs=a,b.*", "padded_float="]
+        method, wanted = with_settings(METHODS["w8a8"], given), Activations(0.25, time_varying_scale=False, per_column_scale=False, clips=3)
+        assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"), padded_float=())
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
     @pytest.mark.parametrize(
         ("method", "setting", "message"),
         [
-            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, columns, exponent, float_inputs"),
+            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
             ("w8a8", "exponent", "give KEY=VALUE"),
             ("w8a8", "exponent=much", "'much' is not a number"),
-            ("w8a8", "follow=yes", "'yes' is not a number"),
+            ("w8a8", "time_varying_scale=yes", "'yes' is not a number"),
             ("w8", "exponent=1", "method 'w8' has no activations to set"),
         ],
     )
@@ -161,13 +160,13 @@ class TestPlan:
             plan_for(METHODS["mixed"], LAYERS, good | change)
         with pytest.raises(InputError, match=r"recipe does not name: .* \(1 in all\)"):
             plan_for(METHODS["mixed"], LAYERS, {name: level for name, level in good.items() if name != UPS.name})
-        with pytest.raises(InputError, match=r"method 'mixed' needs a recipe: `python -m quantize.sensitivity`"):
+        with pytest.raises(InputError, match=r"method 'mixed' needs a recipe: `kokoro-ane sensitivity`"):
             plan_for(METHODS["mixed"], LAYERS, None)
 
 
 class TestRecipeFile:
     def test_round_trip(self, tmp_path: Path) -> None:
-        recipe = Recipe("tiny", "00ff", {"int8_macs": 0.9}, {"damage_db2": 0.1}, {"a": "w8"})
+        recipe = Recipe("tiny", "00ff", {"int8_macs": 0.9}, {"spectral_distance_db2": 0.1}, {"a": "w8"})
         recipe.save(tmp_path / "r.json")
         assert load_recipe(tmp_path / "r.json") == recipe
 
@@ -181,5 +180,5 @@ class TestRecipeFile:
             load_recipe(tmp_path / "r.json")
 
     def test_missing_names_the_command(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"does not exist: there is no recipe .* `python -m quantize.sensitivity`"):
+        with pytest.raises(InputError, match=r"does not exist: there is no recipe .* `kokoro-ane sensitivity`"):
             load_recipe(tmp_path / "r.json")

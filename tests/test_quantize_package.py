@@ -1,23 +1,27 @@
-"""Tiny packages of every method: structure, bytes, refusal, exactness, and the command that builds them."""
+"""Tiny packages of every method, padded and tiled: structure, bytes, refusal, exactness, and the command that builds them."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from core.checkpoint import Checkpoint
-from core.errors import CheckFailed, InputError
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.apply import main as apply
+from kokoro_ane.pipeline.build import main as build_stage
+from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.layer_plan import ALL_STYLES, CONVOLUTIONS, Coverage, plan_for, program_layers
+from kokoro_ane.quantize.methods import METHODS, LinearWeights
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
 from mlprogram import Program
 from mlprogram.graph import Operation
-from quantize.build import build_compressed
-from quantize.coverage import Coverage
-from quantize.layers import CONVOLUTIONS, program_layers
-from quantize.methods import METHODS
-from quantize.plan import plan_for
+from tests.builds import checkpoint_once, speaking_config
 from tests.quantize_build import COMPRESSED, QUICK, manifest_of, program_of, quantize_ops, quick, recipe_of
-from vocoder.decoder import Vocoder
 
 
 def storage(program: Program) -> dict[str, str]:
@@ -118,7 +122,7 @@ class TestW8A8:
 @pytest.mark.slow
 class TestW4:
     def test_blocks_a_warning_and_much_worse(self, copied: tuple[Checkpoint, Path]) -> None:
-        """The known-bad control, with one scale a block and the reason why it is not for the engine."""
+        """The negative control, with one scale a block and the reason why it is not for the engine."""
         manifest = build_compressed(METHODS["w4"], *copied)[1]
         found = storage(program_of(copied, "w4"))
         assert {op for op, stored in found.items() if stored == "constexpr_blockwise_shift_scale"} == large_layers(copied)
@@ -149,3 +153,80 @@ class TestBuild:
         other = dataclasses.replace(recipe_of(*built), checkpoint_sha256="00ff")
         with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
             build_compressed(quick("mixed"), *built, other)
+
+
+@pytest.fixture(scope="module")
+def tiled(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny engine variant in fp16 and W8A8."""
+    checkpoint, out = checkpoint_once(tmp_path_factory, speaking_config(), encoder=True), tmp_path_factory.mktemp("build")
+    given = ["--checkpoint", str(checkpoint.folder)]
+    assert build_stage(["vocoder", *given, "--layout", "tiled", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
+    assert apply([*given, "--layout", "tiled", "--method", "w8a8", "--build", str(out), "--set", "clips=2"]) == 0
+    return checkpoint, out
+
+
+def tiled_program(tiled: tuple[Checkpoint, Path], method: str) -> Program:
+    return Program(tiled[1] / f"KokoroVocoder-tiny-tiled-{method}.mlpackage")
+
+
+def test_every_layer_of_the_variant_is_known(tiled: tuple[Checkpoint, Path]) -> None:
+    checkpoint, _ = tiled
+    layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+    names = [layer.name for layer in layers]
+    assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
+    assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
+    assert all(layer.is_fixed == layer.name.endswith((".outer", ".inner", "ones_2", "ones_10", "ones_6")) for layer in layers)
+
+
+def test_affines_of_all_norms_share_no_palette(tiled: tuple[Checkpoint, Path]) -> None:
+    checkpoint, _ = tiled
+    layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+    weights = {entry.layer.name: entry.weights for entry in plan_for(METHODS["p6"], layers, None) if entry.weights is not None}
+    assert {name for name, chosen in weights.items() if isinstance(chosen, LinearWeights)} == {ALL_STYLES} < set(weights)
+
+
+def test_snakes_are_read_in_int8_with_a_scale_a_channel(tiled: tuple[Checkpoint, Path]) -> None:
+    small = tiled_program(tiled, "w8a8")
+    scales = [np.asarray(small.constant(op.inputs["scale"][0])) for op in quantize_ops(small)]
+    along = [scale for scale in scales if scale.ndim == 1]
+    assert len(along) == 6 + 1 + 1 < len(scales)  # the first stage's wide dilations, the strided layer of the spectrum, the text's branch
+    assert all(scale.min() > 0 and np.ptp(scale) > 0 for scale in along)  # balanced: no two channels need be alike
+    dequantized = [op for op in small.operations if op.op_type == "dequantize"]
+    assert all(np.asarray(small.constant(op.inputs["scale"][0])).ndim == 0 for op in dequantized)
+
+
+def test_one_range_where_time_is_followed(tiled: tuple[Checkpoint, Path]) -> None:
+    """What is divided by its envelope has the range 1, whatever the sentences; its result is multiplied by the envelope."""
+    small = tiled_program(tiled, "w8a8")
+    made = {value.name: op for op in small.operations for value in op.outputs}
+    read = [
+        made[made[op.inputs["x"][0]].inputs["input"][0]]
+        for op in small.operations
+        if op.op_type in ("conv", "conv_transpose") and ".conv" not in op.name
+        if made.get(op.inputs["x"][0]) is not None and made[op.inputs["x"][0]].op_type == "dequantize"
+    ]
+    unit = [
+        op
+        for op in read
+        if np.ndim(small.constant(op.inputs["scale"][0])) == 0 and abs(float(small.constant(op.inputs["scale"][0])) - 1 / 127) < 1e-5
+    ]
+    assert len(unit) == 42 + 14  # the generator's of short reach; the decoder's fifteen but its first
+    assert all(made[op.inputs["input"][0]].op_type == "mul" for op in unit)
+
+
+def test_the_manifest_says_so_and_the_clip_is_near(tiled: tuple[Checkpoint, Path]) -> None:
+    manifest = Manifest.load(tiled[1] / "KokoroVocoder-tiny-tiled-w8a8.json")
+    assert manifest.level == "tiled-w8a8" and manifest.layout == "tiled"
+    exact, following, near = manifest.checks["figures"]
+    assert exact["value"] >= 100 and following["value"] >= 20 and near["value"] >= 15
+    assert manifest.compression["int8_macs_share"] > 0.5
+
+
+def test_a_variant_that_is_not_built(tiled: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, out = tiled
+    given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
+    assert apply([*given, "--layout", "tiled-poly", "--method", "w8a8"]) == 2
+    said = capsys.readouterr()
+    assert "tiled-poly-fp16" in said.err and "build vocoder --layout tiled-poly" in said.err and len(said.err.strip().splitlines()) == 1
+    assert apply([*given, "--layout", "tiled", "--method", "w8"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0

@@ -7,23 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from bench.finite import KINDS, broken, feature_sets
-from core.checkpoint import Checkpoint
-from core.errors import InputError
-from core.figures import snr_db
-from core.layers import AdaIN1d, Conv
-from core.manifest import Manifest
-from core.portable import PortableFunction
-from core.pte_file import PteProgram, by_name, write
-from encoder.albert import Layer
-from encoder.model import DurationFunction, Encoder
-from encoder.portable import plain
-from encoder.prefix_lstm import PrefixLSTM
-from encoder.scan_lstm import ScanLSTM
-from pipeline.build import main as build_stage
-from pipeline.runtimes import Request, open_runtime
-from vocoder.decoder import Vocoder
-from vocoder.portable import CenteredNorm, PartedConv, in_parts
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.layers import AdaIN1d, Conv
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.encoder.albert import Layer
+from kokoro_ane.encoder.functions import DurationFunction, Encoder
+from kokoro_ane.encoder.lstm import PrefixLSTM, ScanLSTM
+from kokoro_ane.pipeline.build import main as build_stage
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.executorch.pte_file import PteProgram, by_name, write
+from kokoro_ane.runtimes.exported import CenteredNorm, PartedConv, in_parts, plain
+from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.vocoder.decoder import Vocoder
 
 needs_executorch = pytest.mark.skipif(importlib.util.find_spec("executorch") is None, reason="executorch is an extra")
 
@@ -86,15 +84,6 @@ def test_values_go_by_name_where_a_file_knows_positions_only() -> None:
     assert [float(value) for value in function.module(*function.example)] == [3.0, -1.0]
 
 
-def test_feature_sets_are_of_every_kind_and_broken_as_they_say(tiny_checkpoint: Checkpoint) -> None:
-    sets = list(feature_sets(tiny_checkpoint, 10))
-    assert [kind for kind, _ in sets] == [KINDS[index % 4] for index in range(10)]
-    for kind, inputs in sets:
-        assert np.any(inputs.f0_hz) == (kind == "speech") and np.any(inputs.spectrum) == (kind != "silence")
-    assert sets[9][1].frames > 2 * sets[0][1].frames
-    assert broken("silence", "energy", np.ones(2)).tolist() == [-10.0, -10.0]
-
-
 def test_a_runtime_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "executorch" else find(name, *rest))
@@ -133,7 +122,7 @@ def test_a_norm_of_ours_lowers_and_runs_at_any_length(tmp_path: Path) -> None:
 def test_the_chain_in_executorch(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
     for stage in ("encoder", "vocoder"):
         assert build_stage([stage, "--runtime", "executorch", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(tmp_path)]) == 0
-    from eval.file_facts import facts_of
+    from kokoro_ane.eval.levels import facts_of
 
     manifest = Manifest.load(next(tmp_path.glob("KokoroVocoder-*.json")))
     facts_of(manifest.package_path, 80).require_told(manifest)

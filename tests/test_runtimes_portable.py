@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import soundfile
 
-from core.checkpoint import Checkpoint
-from core.errors import InputError
-from core.figures import snr_db
-from core.onnx_file import OnnxProgram
-from core.steps import run
-from pipeline.build import main as build_stage
-from pipeline.runtimes import RUNTIMES, Request, check_runtime, default_runtime, open_runtime
-from pipeline.steps import STEPS, Chain, begin
-from pipeline.synthesize import main
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.steps import run_steps
+from kokoro_ane.pipeline.build import main as build_stage
+from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.pipeline.speak import main
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.onnx.onnx_file import OnnxProgram
+from kokoro_ane.runtimes.registry import RUNTIMES, check_runtime, default_runtime, open_runtime
 from tests.builds import once
 
 pytest.importorskip("onnxruntime")
@@ -34,7 +35,7 @@ sys.meta_path.insert(0, Blocked())
 from importlib import util
 find = util.find_spec
 util.find_spec = lambda name, *rest: None if name in ("torch", "coremltools", "onnx") else find(name, *rest)
-from pipeline.synthesize import main
+from kokoro_ane.pipeline.speak import main
 code = main(sys.argv[1:])
 assert "torch" not in sys.modules
 raise SystemExit(code)
@@ -60,7 +61,7 @@ def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory)
 def spoken(checkpoint: Checkpoint, build: Path, runtime: str, phonemes: str) -> dict[str, np.ndarray]:
     opened = open_runtime(runtime, Request(checkpoint, build))
     chain = Chain(checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy(), opened.encoder, opened.vocoder)
-    return run(STEPS, chain, begin(phonemes, 1.0, 0))
+    return run_steps(STEPS, chain, begin(phonemes, 1.0, 0))
 
 
 @pytest.mark.parametrize("phonemes", ["a", "abt de, fɡh.", "abt de, fɡh. " * 8])
@@ -129,7 +130,7 @@ def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.M
     ("flags", "message"),
     [
         (["--method", "p6"], "--method p6 is a package: ONNX Runtime has only fp32, w8, w8a8"),
-        (["--form", "windowed"], "--form windowed is a package: ONNX Runtime has only literal"),
+        (["--layout", "tiled"], "--layout tiled is a package: ONNX Runtime has only padded"),
         (["--runtime", "onyx"], "unknown runtime 'onyx'; did you mean onnx?"),
     ],
 )
@@ -174,7 +175,7 @@ def test_an_unreadable_file_is_one_line(tmp_path: Path) -> None:
         OnnxProgram(tmp_path / "x.onnx", ("waveform",))
 
 
-def test_longer_than_the_longest_is_split_by_the_conductor(tiny_checkpoint: Checkpoint, build: Path) -> None:
+def test_longer_than_the_longest_is_split_by_synthesis(tiny_checkpoint: Checkpoint, build: Path) -> None:
     vocoder = open_runtime("onnx", Request(tiny_checkpoint, build)).vocoder
     assert vocoder.longest == 1200 and not RUNTIMES["onnx"].packages
 
@@ -183,7 +184,7 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint: Checkpoint
     """A graph whose norm has lost the style's gain."""
     from torch import Tensor
 
-    from vocoder.portable import StyledNorm
+    from kokoro_ane.runtimes.exported import StyledNorm
 
     true = StyledNorm.forward
 
@@ -196,5 +197,5 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint: Checkpoint
 
 
 def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
-    assert build_stage(["vocoder", "--runtime", "onnx", "--form", "windowed", "--checkpoint", "demo"]) == 2
-    assert "--form belongs to a package" in capsys.readouterr().err
+    assert build_stage(["vocoder", "--runtime", "onnx", "--layout", "tiled", "--checkpoint", "demo"]) == 2
+    assert "--layout belongs to a package" in capsys.readouterr().err

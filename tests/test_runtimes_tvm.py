@@ -13,18 +13,18 @@ import pytest
 import torch
 from torch import nn
 
-from core.checkpoint import Checkpoint
-from core.errors import InputError
-from core.figures import snr_db
-from core.layers import NORM_EPSILON, Conv
-from core.manifest import Manifest
-from core.portable import PortableFunction
-from core.tvm_file import TARGET, TvmProgram, processor, write
-from encoder.operator_lstm import OperatorLSTM, with_operators
-from encoder.prefix_lstm import PrefixLSTM
-from pipeline.build import main as build_stage
-from pipeline.runtimes import Request, open_runtime
-from pipeline.synthesize import main as synthesize
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.layers import NORM_EPSILON, Conv
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, with_operators
+from kokoro_ane.pipeline.build import main as build_stage
+from kokoro_ane.pipeline.speak import main as synthesize
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.runtimes.tvm.library import TARGET, TvmProgram, processor, write
 from tests.builds import once
 from tests.test_runtimes_portable import spoken
 
@@ -143,9 +143,9 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
 
 @needs_tvm
 def test_the_kernels_norm_is_the_layers() -> None:
-    from core import tvm_rows
+    from kokoro_ane.runtimes.tvm import tvm_kernels
 
-    assert tvm_rows.EPSILON == NORM_EPSILON
+    assert tvm_kernels.EPSILON == NORM_EPSILON
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_tvm_says_what_pytorch_says(tiny_checkpoint: Checkpoint, build: Path, ph
 
 @needs_tvm
 def test_facts_of_a_library_are_its_own(tiny_checkpoint: Checkpoint, build: Path) -> None:
-    from eval.file_facts import facts_of
+    from kokoro_ane.eval.levels import facts_of
 
     manifest = Manifest.load(next(build.glob("KokoroVocoder-*.json")))
     facts = facts_of(manifest.package_path, 80)

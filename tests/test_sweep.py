@@ -1,4 +1,7 @@
-"""The two harnesses of `make fuzz`, for two minutes (slow): bad invocations and kills; and the controls that they must catch."""
+"""The two harnesses of `make fuzz`, for two minutes (slow): bad invocations and kills; and the controls that they must catch.
+
+main(["FILE", "in place" | "careful"]) is a writer with every fault that tests.kill looks for, or with none.
+"""
 
 import json
 import os
@@ -9,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from kokoro_ane.cli import COMMANDS
+from kokoro_ane.core.staging import write_json
 from tests.kill import FAULTS as KILL_FAULTS
-from tests.kill import Counts, run_writer
+from tests.kill import run_writer
 from tests.kill_writers import Writer
-from tests.sweep_calls import CALLS, Case, actions_of, drawn, other_commands
+from tests.sweep_calls import CALLS, Case, actions_of, drawn
 from tests.sweep_child import HANG, TRACEBACK, Ended
 from tests.sweep_judge import FAULTS, judged
 from tests.sweep_world import World
@@ -20,24 +25,24 @@ from tests.sweep_world import World
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def ran(*command: str) -> dict[str, int]:
+def ran(place: Path, *command: str) -> dict[str, int]:
     """The harness in a process of its own, since it puts stand-ins in place for good; its JSON line."""
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    environment = os.environ | {"TMPDIR": str(place)}
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
 def test_bad_invocations(tmp_path: Path) -> None:
-    found = ran("tests.sweep", "--count", "120", "--fresh", "4", "--seed", "1", "--place", str(tmp_path))
-    assert found["cases"] >= 120 and not any(found[fault] for fault in FAULTS)
+    found = ran(tmp_path, "tests.sweep", "--count", "120", "--seed", "1")
+    assert found["cases"] == 120 and not any(found[fault] for fault in FAULTS)
 
 
 @pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
-    writers = [word for name in ("rules", "assemble", "speak") for word in ("--command", name)]
-    found = ran("tests.kill", *writers, "--others", "2", "--moments", "1", "--signals", "2", "--pairs", "2", "--place", str(tmp_path))
-    assert found["renames"] >= 12 and found["kills"] >= 24 and found["signals"] >= 4 and found["pairs"] == 12
+    found = ran(tmp_path, "tests.kill", "--command", "rules", "--command", "speak", "--others", "2", "--signals", "2")
+    assert found["renames"] >= 12 and found["kills"] >= 20 and found["signals"] >= 4
     assert not any(found[fault] for fault in KILL_FAULTS)
 
 
@@ -45,10 +50,9 @@ def test_every_command_is_drawn(tmp_path: Path) -> None:
     """From a few hundred numbers: every command, with one to three things wrong, the same again for the same number."""
     flags = {name: actions_of(Case(0, name, ()).module) for name in CALLS}
     cases = [drawn(0, number, flags, tmp_path) for number in range(600)]
-    assert {case.command for case in cases} == set(CALLS)
-    assert sum(case.spoilt != () for case in cases) == 600 and sum(case.damage != () for case in cases) > 150
+    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS)
+    assert sum(case.damage != () for case in cases) > 150
     assert cases[::50] == [drawn(0, number, flags, tmp_path) for number in range(0, 600, 50)]
-    assert "bench.chain" in other_commands() and "demo.train" in other_commands()
 
 
 def test_security_names_tests_that_exist() -> None:
@@ -76,7 +80,6 @@ CONTROLS = [
     ("lost", Ended(0), {"user/thesis/chapter.tex": FILE}, {"user/thesis/chapter.tex": OTHER}),
     ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}),
     ("outside", Ended(0), {}, {"escaped": FILE}),
-    ("outside", Ended(0), {}, {"repository/x.json": FILE}),
     ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}),
     ("direct", Ended(0, direct="user/new.json"), {}, {}),
     ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}),
@@ -92,19 +95,32 @@ def test_the_sweep_sees_each_fault(fault: str, ended: Ended, before: dict, after
 def test_the_sweep_sees_no_fault_where_there_is_none(tmp_path: Path) -> None:
     case = Case(1, "quality", ("--out", str(tmp_path / "user" / "new.json")))
     assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path, 0.1).faults
-    unheard = Ended(2, "[reader] error: the reader of the output went away")
-    assert not judged(case, unheard, {}, {"user/new.json": FILE}, tmp_path, 0.1).faults
-    assert list(judged(case, unheard, {}, {"user/other.json": FILE}, tmp_path, 0.1).faults) == ["leftover"]
     assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path, 0.1).faults
 
 
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="no os.waitid")
+def main(argv: list[str]) -> int:
+    """Write FILE: in place it loses the old one, shows half of the new one and leaves a file behind."""
+    target, text = Path(argv[0]), json.dumps({"a": [1] * 1000})
+    if argv[1] == "careful":
+        write_json(target, {"a": [1] * 1000})
+        return 0
+    left = target.with_name(f".staged-{os.getpid()}")
+    left.write_text("x")
+    target.unlink(missing_ok=True)
+    with target.open("w", encoding="utf-8") as stream:
+        stream.write(text[:50])
+        stream.flush()
+        target.with_name("other").open("w").close()
+        stream.write(text[50:])
+    left.rename(target.with_name("gone"))
+    return 0
+
+
 @pytest.mark.parametrize(("how", "wrong"), [("careful", False), ("in place", True)])
 def test_the_kills_see_each_fault(how: str, wrong: bool, tmp_path: Path) -> None:
     world = World(tmp_path / "w")
-    for name in ("user", "tmp", "cwd", "cache/speech", "repository", "template/user", "template/cache/speech"):
+    for name in ("user", "tmp", "cwd", "cache", "template/user", "template/cache"):
         (world.root / name).mkdir(parents=True)
-    writer = Writer("control", "tests.kill_control", ("{user}/x.json", how), ("x.json",))
-    counts: Counts = run_writer(world, writer, others=9, moments=1, seed=0)
+    counts = run_writer(world, Writer("control", "tests.test_sweep", ("{user}/x.json", how), ("x.json",)), others=9, signals=0)
     assert counts.kills > 2
-    assert bool(counts.lost or counts.half) == bool(counts.left) == wrong
+    assert bool(counts.faults["lost"] or counts.faults["half"]) == bool(counts.faults["left"]) == wrong

@@ -1,4 +1,4 @@
-"""The form for PyTorch is the vocoder's function: same samples at any length, frozen, and its statistics hold at 30 s."""
+"""The layout for PyTorch is the vocoder's function: same samples at any length, frozen, and its statistics hold at 30 s."""
 
 import copy
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from bench.comparison import random_inputs
 from bench.random_checkpoint import kokoro_config, random_vocoder, tiny_config
-from core.config import KokoroConfig
-from core.figures import snr_db
-from core.layers import StyleAffine
-from vocoder.decoder import Vocoder
-from vocoder.eager import EagerVocoder, last_channels, moments
-from vocoder.package import render_reference
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.layers import StyleAffine
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.eager import EagerVocoder, last_channels, moments
+from kokoro_ane.vocoder.render import render_reference
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def tiny() -> tuple[Vocoder, EagerVocoder, int]:
     return vocoder, EagerVocoder(vocoder), config.hidden_dim
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(frames=st.integers(2, 90))
 def test_same_samples_at_any_length(tiny: tuple, frames: int) -> None:
     vocoder, fast, hidden = tiny
@@ -99,7 +99,7 @@ def test_every_kind_of_weight_is_heard(tiny: tuple, name: str) -> None:
         changed.get_parameter(name).mul_(1.3).add_(0.01)
     x = random_inputs(vocoder, 9, hidden)
     expected, old, new = (
-        render_reference(form, x, torch.float64) for form in (wide(changed), EagerVocoder(wide(vocoder)), EagerVocoder(wide(changed)))
+        render_reference(layout, x, torch.float64) for layout in (wide(changed), EagerVocoder(wide(vocoder)), EagerVocoder(wide(changed)))
     )
     assert snr_db(expected, old) < 150
     assert snr_db(expected, new) >= 250

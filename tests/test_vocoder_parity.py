@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from bench.comparison import both_renders
+from bench.comparison import both_renders, upstream_decoder
 from bench.random_checkpoint import kokoro_config
-from bench.upstream import upstream_decoder
-from core.config import KokoroConfig
-from core.figures import snr_db
-from core.layers import upstream_state
-from vocoder.decoder import Vocoder
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.layers import upstream_state
+from kokoro_ane.vocoder.decoder import Vocoder
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,178 @@
 """The vocoder: features, style and harmonic spectrum to a waveform, equal to upstream's Decoder at any padding.
 
     waveform = Vocoder(config)(asr, f0, energy, style, spectrum, mask)
+    waveform = PackedVocoder(vocoder, PackedLayout(hidden_dim))(features, style)       # as it is exported
 
 Source: upstream kokoro/istftnet.py, Decoder, in (B, C, 1, S) with the source outside.
 """
 
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.blocks import AdainResBlk1d, concatenate
-from core.checkpoint import Checkpoint
-from core.config import KokoroConfig
-from core.layers import Conv, Mask, masked
-from core.modules import Modules
-from vocoder.generator import Generator
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import COLUMNS_PER_FRAME, HARMONICS, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
+from kokoro_ane.core.layers import AdaIN1d, AdainResBlk1d, Conv, ConvTranspose, Mask, Modules, Snake, SnakeList, concatenate, masked
+from kokoro_ane.vocoder.source import HarmonicSource
+
+BINS = N_FFT // 2 + 1
+STAGE_SLOPE, POST_SLOPE = 0.1, 0.01  # upstream uses leaky_relu's default slope before conv_post
+# AdaIN's scales by what real Kokoro shows there. The spectrum's branch begins with deviations from 0.0024, whose squares fp16 hardly
+# holds; its convolutions and the trunk peak at 30 and 218, and 256 squared is infinite.
+QUIET_SCALE, PLAIN_SCALE, LOUD_SCALE = 8.0, 1.0, 0.25
+
+
+def synthesis_kernel() -> Tensor:
+    """Windowed inverse real DFT [2 * bins, 1, 1, n_fft] in float64: rows of cosines, then of sines."""
+    bins = torch.arange(BINS, dtype=torch.float64)[:, None]
+    angle = 2 * torch.pi * bins * torch.arange(N_FFT, dtype=torch.float64) / N_FFT  # [bins, n_fft]
+    one_sided = torch.full_like(bins, 2 / N_FFT)
+    one_sided[0] = one_sided[-1] = 1 / N_FFT
+    basis = torch.cat([one_sided * torch.cos(angle), -one_sided * torch.sin(angle)])
+    basis[BINS] = basis[-1] = 0.0  # DC and Nyquist have no imaginary part
+    return (basis * hann()).view(2 * BINS, 1, 1, N_FFT)
+
+
+def hann() -> Tensor:
+    """Periodic Hann window [n_fft] in float64."""
+    return torch.hann_window(N_FFT, periodic=True, dtype=torch.float64)
+
+
+class InverseStft(nn.Module):
+    """[B, 22, 1, S] log-magnitudes and phase arguments -> [B, 1, 1, 5 (S - 1)] samples."""
+
+    kernel: Tensor
+    window_power: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kernel", synthesis_kernel().float(), persistent=False)
+        self.register_buffer("window_power", hann().square().float().view(1, 1, 1, N_FFT), persistent=False)
+
+    def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
+        inside = torch.ones_like(x[:, :1]) if mask is None else mask.values.to(x.dtype)
+        magnitude = torch.exp(x[:, :BINS]) * inside  # [B, 11, 1, S]
+        phase = torch.sin(x[:, BINS:])
+        spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)  # [B, 22, 1, S]
+        stride, trim = (1, HOP_SAMPLES), (0, N_FFT // 2)
+        signal = F.conv_transpose2d(spectrum, self.kernel, stride=stride, padding=trim)
+        envelope = F.conv_transpose2d(inside, self.window_power, stride=stride, padding=trim)
+        return signal / envelope.clamp(min=1.0)  # inside the utterance the envelope is 1.25 to 1.5; outside it only avoids 0 / 0
+
+
+class AdaINResBlock1(nn.Module):
+    """Three residual pairs of (AdaIN, Snake, convolution), the first of each pair dilated. `scales`: of the norms of a pair."""
+
+    def __init__(
+        self, channels: int, kernel: int, dilations: tuple[int, ...], style_dim: int, scales: tuple[float, float] = (LOUD_SCALE, LOUD_SCALE)
+    ) -> None:
+        super().__init__()
+        self.convs1 = Modules(Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2) for d in dilations)
+        self.convs2 = Modules(Conv(channels, channels, kernel, padding=(kernel - 1) // 2) for _ in dilations)
+        self.adain1, self.adain2 = (Modules(AdaIN1d(style_dim, channels, scale) for _ in dilations) for scale in scales)
+        self.alpha1 = SnakeList(Snake(channels) for _ in dilations)
+        self.alpha2 = SnakeList(Snake(channels) for _ in dilations)
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+        """x [B, C, 1, S] -> the same shape."""
+        pairs = zip(self.convs1, self.convs2, self.adain1, self.adain2, self.alpha1, self.alpha2, strict=True)
+        for conv1, conv2, norm1, norm2, snake1, snake2 in pairs:
+            h = conv1(masked(snake1(norm1(x, style, mask)), mask))
+            h = conv2(masked(snake2(norm2(h, style, mask)), mask))
+            x = h + x
+        return x
+
+
+class SourceLayer(nn.Module):
+    """The ten weights of the harmonic source under upstream's key. It runs on the host (vocoder/source.py) and is in no graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l_linear = nn.Linear(HARMONICS, 1)
+
+    @property
+    def host(self) -> HarmonicSource:
+        """For NumPy."""
+        return HarmonicSource(self.l_linear.weight.detach().numpy().reshape(HARMONICS), float(self.l_linear.bias.detach()))
+
+    def spectrum(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
+        """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F + 1] in F0's dtype."""
+        return torch.from_numpy(self.host.spectrum(f0_hz.numpy(), noise)).to(f0_hz.dtype)
+
+
+class Generator(nn.Module):
+    """Responsibilities: 1. two upsampling stages that mix in the harmonic spectrum; 2. the fp32 tail. The source is outside."""
+
+    def __init__(self, config: KokoroConfig) -> None:
+        super().__init__()
+        net, style_dim = config.istftnet, config.style_dim
+        widths = [net.upsample_initial_channel // 2**i for i in range(len(net.upsample_rates) + 1)]
+        self.m_source = SourceLayer()
+        self.ups: Modules[ConvTranspose] = Modules()
+        self.noise_convs: Modules[Conv] = Modules()
+        self.noise_res: Modules[AdaINResBlock1] = Modules()
+        self.resblocks: Modules[AdaINResBlock1] = Modules()
+        for i, (rate, kernel) in enumerate(zip(net.upsample_rates, net.upsample_kernel_sizes, strict=True)):
+            width = widths[i + 1]
+            self.ups.append(ConvTranspose(widths[i], width, kernel, stride=rate, padding=(kernel - rate) // 2))
+            stride = math.prod(net.upsample_rates[i + 1 :])  # spectrum columns to one step of this stage
+            last = i + 1 == len(net.upsample_rates)
+            self.noise_convs.append(
+                Conv(SPECTRUM_CHANNELS, width, 1, weight_norm=False)
+                if last
+                else Conv(SPECTRUM_CHANNELS, width, 2 * stride, stride=stride, padding=(stride + 1) // 2, weight_norm=False)
+            )
+            self.noise_res.append(AdaINResBlock1(width, 11 if last else 7, (1, 3, 5), style_dim, (QUIET_SCALE, PLAIN_SCALE)))
+            for k, d in zip(net.resblock_kernel_sizes, net.resblock_dilation_sizes, strict=True):
+                self.resblocks.append(AdaINResBlock1(width, k, d, style_dim))
+        self.blocks_per_stage = len(net.resblock_kernel_sizes)
+        self.rates = net.upsample_rates
+        self.conv_post = Conv(widths[-1], SPECTRUM_CHANNELS, 7, padding=3)
+        self.stft = InverseStft()
+
+    def forward(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
+        """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1, 600F]."""
+        masks = self._stage_masks(mask)
+        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))  # [B, 22, 1, 120F + 1]
+        return self.stft(x, masks[-1])
+
+    def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
+        """As forward, up to what conv_post reads: [B, C, 1, 120F + 1]. The tail behind it may run on the host (vocoder/host_tail.py)."""
+        return self._trunk(x, style, spectrum, self._stage_masks(mask))
+
+    def _trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]) -> Tensor:
+        spectrum = masked(spectrum, masks[-1])
+        for i, mask in enumerate(masks):
+            x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [B, C / 2, 1, rate * S]
+            if i + 1 == len(masks):
+                x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [B, C, 1, 120F + 1]
+            source = self.noise_res[i](masked(self.noise_convs[i](spectrum), mask), style, mask)
+            x = masked(x + source, mask)
+            x = masked(self._averaged_blocks(i, x, style, mask), mask)
+        return F.leaky_relu(x, POST_SLOPE)
+
+    def _averaged_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+        """Mean of the stage's parallel residual blocks."""
+        first, *others = self.resblocks[stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage]
+        total = first(x, style, mask)
+        for block in others:
+            total = total + block(x, style, mask)
+        return total * (1 / self.blocks_per_stage)
+
+    def _stage_masks(self, mask: Mask | None) -> list[Mask | None]:
+        """The mask after each upsampling, the last one with the reflection pad's column."""
+        if mask is None:
+            return [None] * len(self.rates)
+        masks: list[Mask | None] = []
+        for rate in self.rates:
+            mask = mask.upsampled(rate)
+            masks.append(mask)
+        masks[-1] = Mask.of(torch.cat([mask.values[..., :1], mask.values], dim=3))  # [B, 1, 1, 120F + 1]
+        return masks
 
 
 class Vocoder(nn.Module):
@@ -67,3 +227,38 @@ class Vocoder(nn.Module):
         for block in self.decode:
             x, mask_out = block(masked(concatenate(x, residual, f0, energy), mask), style, mask)
         return masked(x, mask_out), style, spectrum, mask_out
+
+
+def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """features [1, channels, 1, B + 1] -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask [1, 1, 1, B], the spectrum.
+
+    The spectrum is [1, 22, 1, 120B + 1].
+    """
+    asr, f0, energy, mask, spectrum = features.split(sizes, dim=1)
+    f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
+    energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
+    return asr[..., :-1], f0, energy, mask[..., :-1], spectrum
+
+
+class PackedVocoder(nn.Module):
+    """The exported graph: unpack, then Vocoder. No shape, gather or transpose; every length is known when it is traced."""
+
+    def __init__(self, vocoder: Vocoder, layout: PackedLayout) -> None:
+        super().__init__()
+        self.vocoder = vocoder
+        self.sizes = layout.sizes
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
+        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
+        return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))
+
+
+class PackedTrunk(PackedVocoder):
+    """The exported graph of a host tail: it ends before conv_post."""
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As PackedVocoder -> trunk [1, C, 1, 120B + 1]; the host cuts it at 120F + 1."""
+        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
+        return self.vocoder.trunk(asr, f0, energy, style, spectrum, Mask.of(mask))

@@ -1,7 +1,7 @@
 """The vocoder for PyTorch on a processor, one utterance at exact length: Vocoder's function in fewer passes over memory.
 
     fast = EagerVocoder(vocoder)
-    waveform = fast(asr, f0, energy, style, spectrum)       # as Vocoder(...) without a mask; vocoder.package.render_reference takes either
+    waveform = fast(asr, f0, energy, style, spectrum)       # as Vocoder(...) without a mask; vocoder.render.render_reference takes either
 
 For speed only: Vocoder stays the definition and is what is exported. What differs, all of it exact up to rounding:
 channels are the contiguous axis, which oneDNN's convolutions read without reordering; AdaIN is one batch norm whose affine is the style's;
@@ -9,15 +9,26 @@ Snake is u + sin(u)^2 on u = alpha x, alpha folded into the norm's affine and 1 
 the mean over parallel blocks); the style affines of all norms are one product. Figures: `python -m bench.vocoder_speed`.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.blocks import HALF_POWER, LEAKY_SLOPE, AdainResBlk1d, concatenate
-from core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Snake
-from core.modules import Modules
-from vocoder.decoder import Vocoder
-from vocoder.generator import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator
+from kokoro_ane.core.layers import (
+    HALF_POWER,
+    LEAKY_SLOPE,
+    NORM_EPSILON,
+    AdaIN1d,
+    AdainResBlk1d,
+    Conv,
+    ConvTranspose,
+    Modules,
+    Snake,
+    concatenate,
+)
+from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 
 GROUPS = 32
 
@@ -74,7 +85,7 @@ def last_channels(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-class ScaledConv(nn.Module):
+class FrozenConv(nn.Module):
     """A convolution with frozen weights: `inner` [in] or [1] divides its input, `outer` multiplies its result."""
 
     weight: Tensor
@@ -94,7 +105,7 @@ class ScaledConv(nn.Module):
         return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
 
 
-class ScaledConvTranspose(nn.Module):
+class FrozenConvTranspose(nn.Module):
     """A transposed convolution with frozen weights; `inner` divides its input."""
 
     weight: Tensor
@@ -118,7 +129,7 @@ class SnakeConv(nn.Module):
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, rows: StyleRows) -> None:
         super().__init__()
         alpha = snake.alpha.detach().flatten()
-        self.norm, self.conv = Norm(norm, rows, alpha), ScaledConv(conv, inner=alpha)
+        self.norm, self.conv = Norm(norm, rows, alpha), FrozenConv(conv, inner=alpha)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         u = self.norm(x, affines)  # alpha times AdaIN's result
@@ -149,9 +160,9 @@ class LeakyBlock(nn.Module):
     def __init__(self, block: AdainResBlk1d, rows: StyleRows) -> None:
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
-        self.conv1, self.conv2 = ScaledConv(block.conv1), ScaledConv(block.conv2, outer=HALF_POWER)
-        self.shortcut = None if block.conv1x1 is None else ScaledConv(block.conv1x1, outer=HALF_POWER)
-        self.pool = None if block.pool is None else ScaledConvTranspose(block.pool)
+        self.conv1, self.conv2 = FrozenConv(block.conv1), FrozenConv(block.conv2, outer=HALF_POWER)
+        self.shortcut = None if block.conv1x1 is None else FrozenConv(block.conv1x1, outer=HALF_POWER)
+        self.pool = None if block.pool is None else FrozenConvTranspose(block.pool)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, inner, 1, S] -> [1, out, 1, S or 2S]."""
@@ -170,12 +181,12 @@ class EagerGenerator(nn.Module):
         super().__init__()
         count = generator.blocks_per_stage
         # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the stage divides by `count`.
-        self.ups = Modules(ScaledConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups))
-        self.noise_convs = Modules(ScaledConv(conv) for conv in generator.noise_convs)
+        self.ups = Modules(FrozenConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups))
+        self.noise_convs = Modules(FrozenConv(conv) for conv in generator.noise_convs)
         self.noise_res = Modules(SnakeBlock(block, rows) for block in generator.noise_res)
         blocks = [SnakeBlock(block, rows) for block in generator.resblocks]
         self.stages = Modules(Modules(blocks[i : i + count]) for i in range(0, len(blocks), count))
-        self.conv_post, self.stft = ScaledConv(generator.conv_post, inner=torch.tensor([float(count)])), generator.stft
+        self.conv_post, self.stft = FrozenConv(generator.conv_post, inner=torch.tensor([float(count)])), generator.stft
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""
@@ -192,7 +203,7 @@ class EagerGenerator(nn.Module):
 
 
 class EagerVocoder(nn.Module):
-    """A frozen copy of a Vocoder's weights in the form above; a change of the vocoder afterwards does not reach it."""
+    """A frozen copy of a Vocoder's weights in the layout above; a change of the vocoder afterwards does not reach it."""
 
     style_weight: Tensor
     style_bias: Tensor
@@ -202,8 +213,8 @@ class EagerVocoder(nn.Module):
         rows = StyleRows()
         self.encode = LeakyBlock(vocoder.encode, rows)
         self.decode = Modules(LeakyBlock(block, rows) for block in vocoder.decode)
-        self.f0_conv, self.energy_conv = ScaledConv(vocoder.F0_conv), ScaledConv(vocoder.N_conv)
-        self.residual = ScaledConv(vocoder.residual_conv)
+        self.f0_conv, self.energy_conv = FrozenConv(vocoder.F0_conv), FrozenConv(vocoder.N_conv)
+        self.residual = FrozenConv(vocoder.residual_conv)
         self.generator = EagerGenerator(vocoder.generator, rows)
         dtype = vocoder.F0_conv.weight.dtype
         self.register_buffer("style_weight", torch.cat(rows.weights).to(dtype))  # [rows, style_dim]
@@ -223,3 +234,46 @@ class EagerVocoder(nn.Module):
         for block in self.decode:
             x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
         return self.generator(x, affines, spectrum)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """`path`: of the Vocoder's convolution. `alpha` [in] of the Snake before it, by which the weights are divided; `outer` multiplies its
+    result. `centred`: AdaIN alone reads the result and takes any constant off it again."""
+
+    path: str
+    alpha: Tensor | None = None
+    outer: float = 1.0
+    centred: bool = False
+
+
+def places(vocoder: Vocoder) -> dict[str, Place]:
+    """By the name in EagerVocoder; transposed convolutions, F0_conv, N_conv and conv_post left out."""
+    found = {"residual": Place("asr_res.0")}
+    for block in ("encode", *(f"decode.{index}" for index in range(len(vocoder.decode)))):
+        found[f"{block}.conv1"] = Place(f"{block}.conv1", centred=True)
+        found[f"{block}.conv2"] = Place(f"{block}.conv2", outer=HALF_POWER)
+        found[f"{block}.shortcut"] = Place(f"{block}.conv1x1", outer=HALF_POWER)
+    generator = vocoder.generator
+    for index in range(len(generator.noise_res)):
+        found[f"generator.noise_convs.{index}"] = Place(f"generator.noise_convs.{index}")
+        found |= _snakes(vocoder, f"generator.noise_res.{index}", f"generator.noise_res.{index}")
+    for index in range(len(generator.resblocks)):
+        stage, member = divmod(index, generator.blocks_per_stage)
+        found |= _snakes(vocoder, f"generator.stages.{stage}.{member}", f"generator.resblocks.{index}")
+    return {name: place for name, place in found.items() if _is_there(vocoder, place.path)}
+
+
+def _snakes(vocoder: Vocoder, name: str, path: str) -> Iterator[tuple[str, Place]]:
+    """The convolutions of an AdaINResBlock1."""
+    block = vocoder.get_submodule(path)
+    for which, convs, snakes in (("first", "convs1", "alpha1"), ("second", "convs2", "alpha2")):
+        for index, snake in enumerate(block.get_submodule(snakes).children()):
+            alpha = snake.get_parameter("alpha").detach().flatten()  # [in]
+            yield f"{name}.{which}.{index}.conv", Place(f"{path}.{convs}.{index}", alpha, centred=which == "first")
+
+
+def _is_there(vocoder: Vocoder, path: str) -> bool:
+    """A block as wide as what it reads has no shortcut's convolution."""
+    parent, _, name = path.rpartition(".")
+    return getattr(vocoder.get_submodule(parent), name) is not None

@@ -4,7 +4,7 @@
     samples = tail(trunk)            # [C, 120F + 1] -> [600F]
 
 A package that ends before conv_post has no fp32 operation: nothing of it has to leave the Neural Engine for Core ML's CPU library. The
-weights stand in the manifest (22 C 7 + 22 numbers, base64 of little-endian float32). For Accelerate: docs/conductor.md.
+weights stand in the manifest (22 C 7 + 22 numbers, base64 of little-endian float32). For Accelerate: docs/synthesis.md.
 """
 
 import base64
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.contract import HOP_SAMPLES, N_FFT, SPECTRUM_CHANNELS
-from core.errors import InputError
-from vocoder.harmonics import WINDOW
+from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, SPECTRUM_CHANNELS
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.vocoder.source import WINDOW
 
 if TYPE_CHECKING:
-    from vocoder.decoder import Vocoder
+    from kokoro_ane.vocoder.decoder import Vocoder
 
 BINS, HOPS = N_FFT // 2 + 1, N_FFT // HOP_SAMPLES
 
@@ -59,7 +59,7 @@ class HostTail:
             "weight": weight,
             "bias": bias,
             "encoding": "base64 of float32, little-endian",
-            "steps": "convolution, exp, sin, inverse STFT in float32: docs/conductor.md",
+            "steps": "convolution, exp, sin, inverse STFT in float32: docs/synthesis.md",
         }
 
     def __call__(self, trunk: np.ndarray) -> np.ndarray:

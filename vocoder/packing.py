@@ -1,58 +1,83 @@
-"""One flexible input: pack the five seam tensors on the host, unpack them in the graph without a transpose.
+"""What the vocoder reads: five tensors of one utterance, checked; and their packing into the package's one flexible input, in NumPy.
 
-    features = pack(inputs, bucket=80)            # [1, channels, 1, 81] float32
-    waveform = PackedVocoder(vocoder)(features, style)
+    inputs = VocoderInputs(asr, f0_hz, energy, style, spectrum)
+    features = pack(inputs, bucket=80)            # [1, channels, 1, 81]
 
-Before iOS 18 only one input of a program may have enumerated shapes, so everything that grows with time shares one tensor. A seam tensor
-of R rows and n columns is padded to a multiple of bucket + 1 columns; reading it back is a slice of channels, a reshape, a slice of time.
+Before iOS 18 only one input of a program may have enumerated shapes, so everything that grows with time shares one tensor. A tensor of R
+rows and n columns is padded to a multiple of bucket + 1 columns; the graph reads it back by `vocoder.decoder.unpack`.
 """
 
-import torch
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import Any
 
-from core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
-from core.layers import Mask
-from vocoder.decoder import Vocoder
-from vocoder.inputs import VocoderInputs, packed
+import numpy as np
 
-__all__ = ["PackedTrunk", "PackedVocoder", "VocoderInputs", "pack", "unpack"]
+from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from kokoro_ane.core.errors import InputError
 
-
-def pack(inputs: VocoderInputs, bucket: int) -> Tensor:
-    """vocoder.inputs.packed, as a tensor: [1, channels, 1, bucket + 1]."""
-    return torch.from_numpy(packed(inputs, bucket))
+FIELDS = ("asr", "f0_hz", "energy", "style", "spectrum")
+Array = Any  # np.ndarray or torch.Tensor; all five of one kind
 
 
-def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """features [1, channels, 1, B + 1] -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask [1, 1, 1, B], the spectrum.
+def as_array(value: Array) -> np.ndarray:
+    """A NumPy view of either kind."""
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
-    The spectrum is [1, 22, 1, 120B + 1].
+
+def require_finite(name: str, value: Array, told: str = "features must be finite") -> None:
+    """Raise InputError for NaN or infinity, naming the tensor and the first place."""
+    bad = np.argwhere(~np.isfinite(as_array(value)))
+    if len(bad):
+        raise InputError(f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}: {told}")
+
+
+@dataclass(frozen=True)
+class VocoderInputs:
+    """One utterance at the vocoder's door.
+
+    asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim]; spectrum [1, 22, 120F + 1]. Checked for shape
+    and for NaN or infinity when it is made; InputError names the tensor and the first bad position.
     """
-    asr, f0, energy, mask, spectrum = features.split(sizes, dim=1)
-    f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
-    energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]
-    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
-    return asr[..., :-1], f0, energy, mask[..., :-1], spectrum
+
+    asr: Array
+    f0_hz: Array
+    energy: Array
+    style: Array
+    spectrum: Array
+
+    def __post_init__(self) -> None:
+        frames = self.asr.shape[-1]
+        expected = {
+            "asr": (1, self.asr.shape[1] if len(self.asr.shape) == 3 else -1, frames),
+            "f0_hz": (1, PROSODY_PER_FRAME * frames),
+            "energy": (1, PROSODY_PER_FRAME * frames),
+            "style": (1, self.style.shape[-1]),
+            "spectrum": (1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME * frames + 1),
+        }
+        for name, shape in expected.items():
+            value = getattr(self, name)
+            if tuple(value.shape) != shape:
+                raise InputError(f"{name} has shape {list(value.shape)}, but {frames} frames of asr need {list(shape)}")
+            require_finite(name, value)
+
+    @property
+    def frames(self) -> int:
+        """F: 40 per second."""
+        return int(self.asr.shape[-1])
 
 
-class PackedVocoder(nn.Module):
-    """The exported graph: unpack, then Vocoder. No shape, gather or transpose; every literal is known when it is traced."""
-
-    def __init__(self, vocoder: Vocoder, layout: PackedLayout) -> None:
-        super().__init__()
-        self.vocoder = vocoder
-        self.sizes = layout.sizes
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
-        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
-        return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))
+def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
+    """Lay the tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype, zeros in the padding."""
+    if inputs.frames > bucket:
+        raise InputError(f"features hold {inputs.frames} frames, bucket is {bucket}")
+    asr, f0_hz, energy, _, spectrum = (as_array(getattr(inputs, name)) for name in FIELDS)
+    mask = np.ones((1, 1, inputs.frames), asr.dtype)
+    parts = (asr, f0_hz[:, None], energy[:, None], mask, spectrum)
+    per_frame = (1, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, COLUMNS_PER_FRAME)
+    rows = [_rows(part, rate * (bucket + 1), bucket + 1) for part, rate in zip(parts, per_frame, strict=True)]
+    return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
 
 
-class PackedTrunk(PackedVocoder):
-    """The exported graph of a host tail: it ends before conv_post."""
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """As PackedVocoder -> trunk [1, C, 1, 120B + 1]; the host cuts it at 120F + 1."""
-        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
-        return self.vocoder.trunk(asr, f0, energy, style, spectrum, Mask.of(mask))
+def _rows(part: np.ndarray, length: int, width: int) -> np.ndarray:
+    # [1, R, n] -> [1, R, length] -> [1, R * length / width, width]
+    return np.pad(part, ((0, 0), (0, 0), (0, length - part.shape[-1]))).reshape(1, -1, width)

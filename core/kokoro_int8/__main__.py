@@ -1,21 +1,15 @@
 """Decode kokoro-int8 into the user's cache, check it in full, add voices to it.
 
-python -m core.kokoro_int8                                  # eight English voices
-python -m core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB: all 54
+python -m kokoro_ane.core.kokoro_int8                                  # eight English voices
+python -m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB: all 54
 """
-
-if __package__ in (None, ""):  # run as a file: put the repo root, not core/kokoro_int8/, first on sys.path
-    import pathlib
-    import sys
-
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
 
 import argparse
 import json
 import sys
 from pathlib import Path
 
-from core.errors import run_cli
+from kokoro_ane.core.errors import run_cli
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,9 +29,8 @@ def _main(argv: list[str] | None) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from core.checkpoint import open_checkpoint
-    from core.kokoro_int8.archive import add_voices
-    from core.kokoro_int8.cache import DATA, WEIGHTS, WEIGHTS_SHA256, cached, writing
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.kokoro_int8.cache import DATA, WEIGHTS, WEIGHTS_SHA256, add_voices, cached, writing
 
     folder = cached(thorough=True)
     added: tuple[str, ...] = ()
@@ -60,6 +53,4 @@ def _main(argv: list[str] | None) -> int:
 
 
 if __name__ == "__main__":
-    from core.kokoro_int8.__main__ import main  # one module identity, however it was started
-
     sys.exit(main())

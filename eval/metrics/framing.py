@@ -1,18 +1,31 @@
-"""Signals cut into frames, and what makes a signal unfit to be measured.
+"""What is computed of one signal [samples] at 24 kHz: frames, power spectra, 60 ms windows, pitch, mel-cepstrum; and what makes it unfit.
 
-power = power_spectrum(signal)  # [samples] -> [frames, 513]
+power = power_spectrum(signal)       # [frames, 513]
+track_pitch(signal).hz, windows_of(signal).level, mel_cepstrum(power)
 """
+
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.signal import resample_poly
 
-from core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 
 MODEL_RATE_HZ = 16_000  # of PESQ, the recognizer and every model that listens
 
 SHORTEST_SECONDS = 0.25  # PESQ refuses less
 SILENT_DBFS = -70.0
 FRAME_LENGTH, FRAME_HOP, FFT_SIZE = 600, 120, 1024  # 25 ms, 5 ms, samples
+WINDOW = 1440  # samples, 60 ms
+MEL_BANDS = 40
+PITCH_FRAME, PITCH_HOP, PITCH_FFT = 1200, 240, 4096  # 50 ms, 10 ms, samples
+LOWEST_HZ, HIGHEST_HZ = 60, 400
+VOICED_ABOVE = 0.55  # of the normalized autocorrelation
+OCTAVE_COST = 0.04  # a lag of twice the length must correlate better by this
+QUIET_DB = -40.0  # below the loudest frame nothing is voiced
+ORDER, ALPHA = 24, 0.466  # of the mel-cepstrum
+_MOST_STEPS, _STILL = 30, 1e-3  # Newton steps, and the relative change of the residual's gain that ends them
 
 
 def defect(signal: np.ndarray) -> str | None:
@@ -75,3 +88,127 @@ def alignment(reference: np.ndarray, test: np.ndarray, longest: int) -> tuple[in
     found = lags[np.argmax(np.abs(correlation[lags]))]
     power = np.sqrt(np.square(reference).sum() * np.square(test).sum())
     return int(found), float(correlation[found] / max(power, 1e-30))
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """mel [n, 40]: power by mel band (Slaney's scale); level [m]: mean square. Both of windows of 60 ms."""
+
+    mel: np.ndarray
+    level: np.ndarray
+
+
+def windows_of(signal: np.ndarray) -> Windows:
+    """signal [samples] at 24 kHz, at least 60 ms."""
+    mel = power_spectrum(signal) @ mel_bank(MEL_BANDS).T
+    level = np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1)
+    return Windows(running_mean(mel, (WINDOW - FRAME_LENGTH) // FRAME_HOP + 1), running_mean(level, WINDOW // FRAME_HOP))
+
+
+@cache
+def mel_bank(bands: int) -> np.ndarray:
+    """librosa's triangular mel filters [bands, 513] for 24 kHz, 0 to 12 kHz."""
+    from librosa.filters import mel
+
+    return mel(sr=SAMPLE_RATE_HZ, n_fft=FFT_SIZE, n_mels=bands, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class PitchTrack:
+    """Per 50 ms frame, 10 ms apart [frames]: F0 in Hz, how periodic the frame is (0 to 1), and whether it is loud enough to tell."""
+
+    hz: np.ndarray
+    strength: np.ndarray
+    loud: np.ndarray
+
+    @property
+    def voiced(self) -> np.ndarray:
+        """[frames] bool."""
+        return (self.strength > VOICED_ABOVE) & self.loud
+
+
+def track_pitch(signal: np.ndarray) -> PitchTrack:
+    """Track of signal [samples] at 24 kHz, at least 50 ms."""
+    windowed = np.lib.stride_tricks.sliding_window_view(signal - signal.mean(), PITCH_FRAME)[::PITCH_HOP] * np.hanning(PITCH_FRAME)
+    spectrum = np.square(np.abs(np.fft.rfft(windowed, PITCH_FFT, axis=1)))
+    correlation = np.fft.irfft(spectrum, axis=1)[:, : SAMPLE_RATE_HZ // LOWEST_HZ + 2]
+    power = np.maximum(correlation[:, 0], 1e-20)
+    normal = correlation / power[:, None] / _window_correlation()[: correlation.shape[1]]
+    lags = np.arange(SAMPLE_RATE_HZ // HIGHEST_HZ, SAMPLE_RATE_HZ // LOWEST_HZ + 1)
+    best = lags[np.argmax(normal[:, lags] - OCTAVE_COST * np.log2(lags / lags[0]), axis=1)]
+    rows = np.arange(len(power))
+    return PitchTrack(SAMPLE_RATE_HZ / _peak(normal, rows, best), normal[rows, best], power > power.max() * 10 ** (QUIET_DB / 10))
+
+
+def _peak(curve: np.ndarray, rows: np.ndarray, lags: np.ndarray) -> np.ndarray:
+    """Lag of the parabola through each peak and its neighbours."""
+    before, at, after = (curve[rows, lags + step] for step in (-1, 0, 1))
+    bend = before - 2 * at + after
+    return lags + np.clip(np.divide(before - after, 2 * bend, out=np.zeros_like(at), where=np.abs(bend) > 1e-12), -1.0, 1.0)
+
+
+@cache
+def _window_correlation() -> np.ndarray:
+    spectrum = np.square(np.abs(np.fft.rfft(np.hanning(PITCH_FRAME), PITCH_FFT)))
+    correlation = np.fft.irfft(spectrum)
+    return correlation / correlation[0]
+
+
+def mel_cepstrum(power: np.ndarray) -> np.ndarray:
+    """power [frames, bins], strictly positive -> mel-cepstrum c0..c24 [frames, 25]. Each frame leaves the iteration when it is still."""
+    bins = power.shape[1]
+    cepstrum = np.fft.irfft(np.log(power), axis=1)[:, :bins]
+    cepstrum[:, [0, -1]] /= 2
+    mel = cepstrum @ warping(bins, ORDER + 1, ALPHA).T
+    moving, gain = np.arange(len(power)), cepstrum[:, 0]
+    for step in range(_MOST_STEPS):
+        previous, (change, gain) = gain, _newton_step(mel[moving], power[moving])
+        mel[moving] += change
+        if step:
+            still = np.abs((gain - previous) / gain) < _STILL
+            moving, gain = moving[~still], gain[~still]
+        if not len(moving):
+            break
+    return mel
+
+
+def _newton_step(mel: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The correction [frames, 25] and the residual's power [frames] at the present estimate."""
+    bins = power.shape[1]
+    log_magnitude = np.fft.rfft(mel @ warping(ORDER + 1, bins, -ALPHA).T, 2 * (bins - 1), axis=1).real
+    residual = np.fft.irfft(power / np.exp(2 * log_magnitude), axis=1)[:, :bins]
+    r = residual @ correlation_warping(bins, 2 * ORDER + 1, ALPHA).T  # [frames, 49]
+    even = np.arange(2 * ORDER + 1) % 2 == 0
+    hankel = r - r[:, :1] * even
+    toeplitz = r[:, : ORDER + 1] + r[:, :1] * even[: ORDER + 1]
+    lags = np.arange(ORDER + 1)
+    system = toeplitz[:, np.abs(lags[:, None] - lags)] + hankel[:, lags[:, None] + lags]  # [frames, 25, 25]
+    target = r[:, : ORDER + 1] - (-ALPHA) ** lags
+    return np.linalg.solve(system, target[..., None])[..., 0], r[:, 0]
+
+
+@cache
+def warping(length: int, warped: int, alpha: float) -> np.ndarray:
+    """SPTK's `freqt` as a matrix [warped, length]: a cepstrum to the cepstrum on the frequency axis bent by alpha."""
+    out = np.zeros((warped, length))
+    for i in reversed(range(length)):
+        old = out.copy()
+        out[0] = alpha * old[0]
+        out[0, i] += 1
+        out[1] = (1 - alpha * alpha) * old[0] + alpha * old[1]
+        for j in range(2, warped):
+            out[j] = old[j - 1] + alpha * (old[j] - out[j - 1])
+    return out
+
+
+@cache
+def correlation_warping(length: int, warped: int, alpha: float) -> np.ndarray:
+    """SPTK's `frqtr` as a matrix [warped, length]: the same for an autocorrelation."""
+    out = np.zeros((warped, length))
+    for i in reversed(range(length)):
+        old = out.copy()
+        out[0] = 0
+        out[0, i] = 1
+        for j in range(1, warped):
+            out[j] = old[j - 1] + alpha * (old[j] - out[j - 1])
+    return out

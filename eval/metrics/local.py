@@ -1,4 +1,4 @@
-"""The worst 60 ms of a clip: spectrum, level and pitch there, less what other seeds do at the same place; and how far its level sways.
+"""Where a clip is worst: spectrum, level and pitch of 60 ms, a click of 5 ms, less what other seeds do there; how far the gain varies.
 
     local_spectrum_db(Trial(reference, test, other_seeds))
 
@@ -8,11 +8,9 @@ largest distance at a place is allowed there, but never more than ALLOWED: a noi
 
 import numpy as np
 
-from eval.metrics.framing import decibels, running_mean
-from eval.metrics.pitch import GROSS_SHARE
-from eval.metrics.pitch_tracker import PITCH_HOP, PitchTrack
-from eval.metrics.trial import Trial
-from eval.metrics.windows import WINDOW, Windows
+from kokoro_ane.eval.metrics.framing import PITCH_HOP, WINDOW, PitchTrack, Windows, decibels, frames, running_mean
+from kokoro_ane.eval.metrics.trial import Trial
+from kokoro_ane.eval.metrics.whole_clip import GROSS_SHARE
 
 MEL_FLOOR_DB, LEAST_BAND_DB = -30.0, -60.0  # of a band's own mean power over the reference, and of the mean over all bands
 LEVEL_FLOOR_DB = -25.0  # of the reference's mean power
@@ -20,6 +18,9 @@ SWAY_RANGE_DB, SWAY_FLOOR_DB = -25.0, -30.0  # of the reference's loudest window
 ALLOWED_DB, ALLOWED_CENTS = 3.0, 50.0
 GROSS_CENTS = 1200 * np.log2(1 + GROSS_SHARE)  # what a lost or wrong pitch counts as
 SURE_STRENGTH = 0.65  # periodicity from which a step's pitch is beyond doubt
+CLICK_FRAME, CLICK_HOP = 120, 60  # 5 ms, 2.5 ms
+CLICK_FLOOR_DB = -30.0  # of the power of the reference's loudest 5 ms
+CLICK_ALLOWED_DB = 6.0  # what another seed does to the same 5 ms is no jump, up to this
 
 
 def local_spectrum_db(trial: Trial) -> float:
@@ -45,12 +46,25 @@ def local_level_db(trial: Trial) -> float:
     return _excess(distance(trial.test_windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
 
 
-def level_sway_db(trial: Trial) -> float:
+def gain_variation_db(trial: Trial) -> float:
     """Standard deviation, over windows within 25 dB of the reference's loudest, of the level difference to it: a steady gain is 0."""
     reference, test = trial.baseline.windows.level, trial.test_windows.level
     floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
     heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
     return float(np.std(decibels((test[heard] + floor) / (reference[heard] + floor))))
+
+
+def click_db(trial: Trial) -> float:
+    """Largest |level difference| of any 5 ms, less the largest of other seeds there: dropouts and clicks.
+
+    All powers have 1e-3 of the reference's loudest 5 ms added. Without other seeds nothing is taken off.
+    """
+    signals = (trial.reference, trial.test, *trial.other_seeds)
+    reference, test, *seeds = (np.square(frames(signal, CLICK_FRAME, CLICK_HOP)).mean(axis=1) for signal in signals)
+    floor = reference.max() * 10 ** (CLICK_FLOOR_DB / 10)
+    jumps = [np.abs(decibels((power + floor) / (reference + floor))) for power in (test, *seeds)]
+    allowed = np.minimum(np.max(jumps[1:], axis=0), CLICK_ALLOWED_DB) if seeds else 0.0
+    return float(max(0.0, (jumps[0] - allowed).max()))
 
 
 def local_pitch_cents(trial: Trial) -> float:

@@ -11,17 +11,142 @@ A test of opposite polarity is turned over before it is measured: a sign cannot 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from core.errors import InputError
-from eval.metrics.baseline import Asked, Baseline
-from eval.metrics.framing import alignment, defect
-from eval.metrics.mel_cepstrum import mel_cepstrum
-from eval.metrics.p862 import pesq_positions
-from eval.metrics.pitch_tracker import PitchTrack, track_pitch
-from eval.metrics.windows import Windows, windows_of
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval.metrics.framing import (
+    PitchTrack,
+    Windows,
+    alignment,
+    defect,
+    frames,
+    mel_cepstrum,
+    power_spectrum,
+    track_pitch,
+    windows_of,
+)
+from kokoro_ane.eval.metrics.listeners import distillmos_of, dnsmos_of, pesq_positions, voiceprint_of, words_heard
+
+ACTIVE_RANGE_DB = 40.0
+POWER_FLOOR_DB = -50.0  # of the mean power per bin over the reference's active frames; added to both spectra
+
+
+class Heard:
+    """What the models make of one signal [samples] at 24 kHz; each is asked once, when it is needed."""
+
+    def __init__(self, signal: np.ndarray) -> None:
+        self._signal = signal
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """What the recognizer hears."""
+        return words_heard(self._signal)
+
+    @cached_property
+    def voiceprint(self) -> np.ndarray:
+        """[256]."""
+        return voiceprint_of(self._signal)
+
+    @cached_property
+    def dnsmos(self) -> float:
+        """MOS."""
+        return dnsmos_of(self._signal)
+
+    @cached_property
+    def distillmos(self) -> float:
+        """MOS."""
+        return distillmos_of(self._signal)
+
+    def plain(self) -> dict[str, Any]:
+        """For a file: all of them are asked."""
+        words = " ".join(self.words)
+        return {"words": words, "voiceprint": self.voiceprint, "dnsmos": self.dnsmos, "distillmos": self.distillmos}
+
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> Self:
+        """From a file: nobody is asked."""
+        heard = cls(np.zeros(0))
+        heard.__dict__ |= {"words": tuple(str(plain["words"]).split()), "voiceprint": np.asarray(plain["voiceprint"])}
+        heard.__dict__ |= {name: float(plain[name]) for name in ("dnsmos", "distillmos")}
+        return heard
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """Reference [samples], the same sentence under other seeds, its text; `kept`: what the models heard in the reference, if known."""
+
+    reference: np.ndarray
+    other_seeds: tuple[np.ndarray, ...] = ()
+    text: str | None = None
+    kept: Heard | None = None
+
+    @cached_property
+    def active(self) -> np.ndarray:
+        """[frames] bool: frames whose reference power is within 40 dB of the loudest."""
+        power = np.square(frames(self.reference)).mean(axis=1)
+        return power >= power.max() * 10 ** (-ACTIVE_RANGE_DB / 10)
+
+    @cached_property
+    def power_floor(self) -> float:
+        """Added to every bin of every spectrum of this sentence: a bin that holds nothing in either signal then differs by nothing."""
+        return float(power_spectrum(self.reference)[self.active].mean() * 10 ** (POWER_FLOOR_DB / 10))
+
+    def floored(self, signal: np.ndarray) -> np.ndarray:
+        """Floored power spectrum of a signal at the reference's active frames [active, 513]."""
+        return power_spectrum(signal)[self.active] + self.power_floor
+
+    @cached_property
+    def spectrum(self) -> np.ndarray:
+        """Of the reference [active, 513]."""
+        return self.floored(self.reference)
+
+    @cached_property
+    def cepstrum(self) -> np.ndarray:
+        """Mel-cepstrum of the reference [active, 25]."""
+        return mel_cepstrum(self.spectrum)
+
+    @cached_property
+    def seed_cepstra(self) -> tuple[np.ndarray, ...]:
+        """Mel-cepstra of the other seeds at the same frames, [active, 25] each."""
+        return tuple(mel_cepstrum(self.floored(signal)) for signal in self.other_seeds)
+
+    @cached_property
+    def pitch(self) -> PitchTrack:
+        """F0 of the reference."""
+        return track_pitch(self.reference)
+
+    @cached_property
+    def seed_pitches(self) -> tuple[PitchTrack, ...]:
+        """F0 of the other seeds."""
+        return tuple(track_pitch(signal) for signal in self.other_seeds)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """The reference in 60 ms windows."""
+        return windows_of(self.reference)
+
+    @cached_property
+    def seed_windows(self) -> tuple[Windows, ...]:
+        """The other seeds in 60 ms windows."""
+        return tuple(windows_of(signal) for signal in self.other_seeds)
+
+    def without(self, index: int) -> "Baseline":
+        """The same sentence with one other seed fewer: what that seed is held against. What is known is not computed again."""
+        kept = [i for i in range(len(self.other_seeds)) if i != index]
+        fewer = Baseline(self.reference, tuple(self.other_seeds[i] for i in kept), self.text, self.kept)
+        for name in ("active", "power_floor", "spectrum", "cepstrum", "pitch", "windows", "heard"):
+            fewer.__dict__[name] = getattr(self, name)
+        for name in ("seed_cepstra", "seed_pitches", "seed_windows"):
+            fewer.__dict__[name] = tuple(getattr(self, name)[i] for i in kept)
+        return fewer
+
+    @cached_property
+    def heard(self) -> Heard:
+        """What the models make of the reference."""
+        return self.kept or Heard(self.reference)
+
 
 LONGEST_LAG = 240  # samples, 10 ms
 TONE_WINDOW = 19_200  # samples, 0.8 s: whole periods of every pitch below
@@ -49,9 +174,9 @@ class Tone:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """`reference` is the truth, `test` is judged, `other_seeds` are the truth under other seeds (the scale), `tone` is a held vowel (for
-    THD+N), `text` what is said (for words), `known` the baseline of another trial of the same sentence, `clock` the truth rendered from the
-    features that the test was given, where these are not the reference's own: another F0 turns phases, and that is no delay.
+    """`reference` is right by definition, `test` is judged, `other_seeds` are the reference under other seeds (the scale), `tone` is a held
+    vowel (for THD+N), `text` what is said (for words), `known` the baseline of another trial of the same sentence, `clock` the reference
+    rendered from the features that the test was given, where these are not its own: another F0 turns phases, and that is no delay.
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at 24 kHz.
     """
@@ -116,9 +241,9 @@ class Trial:
         return pesq_positions(self.reference, self.upright)
 
     @cached_property
-    def heard(self) -> Asked:
+    def heard(self) -> Heard:
         """What the models make of the test."""
-        return Asked(self.upright)
+        return Heard(self.upright)
 
     @cached_property
     def test_windows(self) -> Windows:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from core.errors import InputError
-from g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 
 TABLE = Path(__file__).resolve().parents[1] / "data" / "italian.txt.gz"
 STRESS, EDGE = "'", "#"

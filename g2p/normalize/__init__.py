@@ -1,6 +1,6 @@
 """Written text to spoken words: numbers, dates, money, web addresses, abbreviations said as people say them; nothing lost in silence.
 
-    from g2p.normalize import normalize
+    from kokoro_ane.g2p.normalize import normalize
     normalize("Dr. Smith paid $3.50 on 3/15/2026.")
     normalize("Dr Smith paid £3.50 on 15/3/2026.", dialect="gb")
 
@@ -12,10 +12,10 @@ Words keep the case and the accents of the text (NFC); spoken words (`twenty`, `
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from g2p.normalize.characters import Cleaned, clean
-from g2p.normalize.scan import run
-from g2p.normalize.state import Drop, Scan
-from g2p.result import US, Dialect, Normalized, Token
+from kokoro_ane.g2p.normalize.characters import Cleaned, clean
+from kokoro_ane.g2p.normalize.scan import run
+from kokoro_ane.g2p.normalize.state import Drop, Scan
+from kokoro_ane.g2p.result import US, Dialect, Normalized, Token
 
 __all__ = ["analyse", "normalize"]
 

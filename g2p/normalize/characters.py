@@ -12,8 +12,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 
-from g2p.normalize.state import Drop
-from g2p.normalize.tables import GREEK
+from kokoro_ane.g2p.normalize.state import GREEK, Drop
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders

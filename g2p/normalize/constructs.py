@@ -1,17 +1,19 @@
-"""Constructs of law, kitchens, ratings, addresses and messages that no other file names: 5(b), 1/2 c., 8/10, N. Main St., E. coli, 2h 30m.
+"""Constructs that no other file names: of law, kitchens, ratings, addresses, messages, chess and chemistry (5(b), 1/2 c., 8/10, E. coli).
 
-    scan = Scan("Add 1/2 c. flour.", "us")
-    cups(scan, 8)
+    cups(Scan("Add 1/2 c. flour.", "us"), 8)
+    chess(Scan("He played Nf3.", "us"), 10)        # knight [F] three
+    formula(Scan("Rust is Fe2O3.", "us"), 8)       # [FE] two [O] three
 
 Each handler answers its own position where it does not apply.
 """
 
 import re
 
-from g2p.normalize.number_words import cardinal, decimal, ordinal, plural
-from g2p.normalize.state import Scan
-from g2p.normalize.tables import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES
-from g2p.result import GB
+from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, plural
+from kokoro_ane.g2p.normalize.short_forms import number_piece
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES, Scan
+from kokoro_ane.g2p.result import GB
+from kokoro_ane.g2p.word_lists import word_set
 
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 _ROADS = (
@@ -66,8 +68,7 @@ def direction(scan: Scan, position: int) -> int:
         if not match or scan.previous_word() not in ROADS:
             return position
         end = match.end(1)
-    scan.say(WAYS[match[1]], position, end)
-    return end
+    return scan.say(WAYS[match[1]], position, end)
 
 
 def cups(scan: Scan, position: int) -> int:
@@ -78,8 +79,7 @@ def cups(scan: Scan, position: int) -> int:
     many = scan.text[max(0, position - 4) : position].strip()[-1:].isdigit() and not ONE_BEFORE.search(
         scan.text[max(0, position - 8) : position]
     )
-    scan.say(SPOONS[match[1]] + "s" * many, position, match.end())
-    return match.end()
+    return scan.say(SPOONS[match[1]] + "s" * many, position, match.end())
 
 
 def century(scan: Scan, position: int) -> int:
@@ -88,8 +88,7 @@ def century(scan: Scan, position: int) -> int:
     if not match:
         return position
     end = match.end() - (scan.text[match.end() - 1] == "." and not scan.text[match.end() :].strip())
-    scan.say(f"{ordinal(int(match[1]), scan.dialect)} century", position, end)
-    return end
+    return scan.say(f"{ordinal(int(match[1]), scan.dialect)} century", position, end)
 
 
 def rating(scan: Scan, position: int) -> int:
@@ -99,8 +98,7 @@ def rating(scan: Scan, position: int) -> int:
         return position
     if "." not in match[1] and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position]):
         return position
-    scan.say(f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}", position, match.end())
-    return match.end()
+    return scan.say(f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}", position, match.end())
 
 
 def nths(scan: Scan, position: int) -> int:
@@ -109,8 +107,7 @@ def nths(scan: Scan, position: int) -> int:
     if not match:
         return position
     part = ordinal(int(match[2]), scan.dialect)
-    scan.say(f"{cardinal(int(match[1]), scan.dialect)} {part if match[1] == '1' else plural(part)}", position, match.end())
-    return match.end()
+    return scan.say(f"{cardinal(int(match[1]), scan.dialect)} {part if match[1] == '1' else plural(part)}", position, match.end())
 
 
 def rounded(scan: Scan, position: int) -> int:
@@ -118,8 +115,7 @@ def rounded(scan: Scan, position: int) -> int:
     match = ROUND.match(scan.text, position)
     if not match:
         return position
-    scan.say(ROUNDS[len(match[1])], position, match.end())
-    return match.end()
+    return scan.say(ROUNDS[len(match[1])], position, match.end())
 
 
 def lasting(scan: Scan, position: int) -> int:
@@ -133,8 +129,9 @@ def lasting(scan: Scan, position: int) -> int:
             return position
         numbers, names = match.groups(), ("minute", "second")
     pairs = [(int(number), name) for number, name in zip(numbers, names, strict=True) if number]
-    scan.say(" ".join(f"{cardinal(number, scan.dialect)} {name}{'s' * (number != 1)}" for number, name in pairs), position, match.end())
-    return match.end()
+    return scan.say(
+        " ".join(f"{cardinal(number, scan.dialect)} {name}{'s' * (number != 1)}" for number, name in pairs), position, match.end()
+    )
 
 
 def party(scan: Scan, position: int) -> int:
@@ -144,8 +141,7 @@ def party(scan: Scan, position: int) -> int:
     if not match or not state or scan.previous() not in ("(", ","):
         return position
     scan.letters(match[1], position, position + 2, True)
-    scan.word(state, position + 2, match.end())
-    return match.end()
+    return scan.word(state, position + 2, match.end())
 
 
 def genus(scan: Scan, position: int) -> int:
@@ -154,8 +150,7 @@ def genus(scan: Scan, position: int) -> int:
     before = scan.previous_word()
     if not match or match[2].capitalize() in STARTERS or before in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
         return position
-    scan.letters(match[1], position, position + 2)
-    return position + 2
+    return scan.letters(match[1], position, position + 2)
 
 
 def port(scan: Scan, position: int) -> int:
@@ -166,11 +161,10 @@ def port(scan: Scan, position: int) -> int:
     )
     if not match or not address:
         return position
-    from g2p.normalize.acronyms import number_piece
+    from kokoro_ane.g2p.normalize.short_forms import number_piece
 
     scan.space_last()
-    scan.say(f"port {number_piece(match[1], scan.dialect)}", position, match.end())
-    return match.end()
+    return scan.say(f"port {number_piece(match[1], scan.dialect)}", position, match.end())
 
 
 def hidden(scan: Scan, position: int) -> int:
@@ -178,8 +172,7 @@ def hidden(scan: Scan, position: int) -> int:
     match = HIDDEN.match(scan.text, position)
     if not match or not (scan.space_before(position) or scan.text[position - 1] in "(\"'`"):
         return position
-    scan.say("dot", position, position + 1, True)
-    return position + 1
+    return scan.say("dot", position, position + 1, True)
 
 
 def sections(scan: Scan, position: int) -> int:
@@ -188,8 +181,7 @@ def sections(scan: Scan, position: int) -> int:
     if not match:
         return position
     name = SYMBOL_NAMES["§"] if match[1][0] == "§" else "paragraph"
-    scan.say(name + "s" * (len(match[1]) == 2), position, match.end(1))
-    return match.end(1)
+    return scan.say(name + "s" * (len(match[1]) == 2), position, match.end(1))
 
 
 def compared(scan: Scan, position: int) -> int:
@@ -198,8 +190,7 @@ def compared(scan: Scan, position: int) -> int:
     if not match or scan.text[position - 1 : position].isalnum():
         return position
     period = PERIODS[match[1].lower()]
-    scan.say(f"{period} {'on' if scan.dialect == GB else 'over'} {period}", position, match.end())
-    return match.end()
+    return scan.say(f"{period} {'on' if scan.dialect == GB else 'over'} {period}", position, match.end())
 
 
 def noon(scan: Scan, position: int) -> int:
@@ -208,8 +199,7 @@ def noon(scan: Scan, position: int) -> int:
     if not match:
         return position
     scan.word(match[1], position, match.end(1), True)
-    scan.say("to", match.end(1), match.end(), True)
-    return match.end()
+    return scan.say("to", match.end(1), match.end(), True)
 
 
 def zone(scan: Scan, position: int) -> int:
@@ -219,8 +209,7 @@ def zone(scan: Scan, position: int) -> int:
         return position
     minutes = f" {cardinal(int(match[4]), scan.dialect)}" if match[4] else ""
     sign = "plus" if match[2] == "+" else "minus"
-    scan.say(f"~{match[1]} {sign} {cardinal(int(match[3]), scan.dialect)}{minutes}", position, match.end())
-    return match.end()
+    return scan.say(f"~{match[1]} {sign} {cardinal(int(match[3]), scan.dialect)}{minutes}", position, match.end())
 
 
 def verse(scan: Scan, position: int) -> int:
@@ -229,8 +218,7 @@ def verse(scan: Scan, position: int) -> int:
     if not match:
         return position
     numbers = [cardinal(int(group), scan.dialect) for group in match.groups()[2:] if group]
-    scan.say(f"{BOOKS[match[1]]} {' '.join(numbers[:2])}" + (f" to {numbers[2]}" if len(numbers) > 2 else ""), position, match.end())
-    return match.end()
+    return scan.say(f"{BOOKS[match[1]]} {' '.join(numbers[:2])}" + (f" to {numbers[2]}" if len(numbers) > 2 else ""), position, match.end())
 
 
 def letter(scan: Scan, position: int) -> int:
@@ -238,5 +226,75 @@ def letter(scan: Scan, position: int) -> int:
     match = LETTER_BOOK.match(scan.text, position)
     if not match:
         return position
-    scan.say(ordinal(int(match[1]), scan.dialect), position, match.end(1))
-    return match.end(1)
+    return scan.say(ordinal(int(match[1]), scan.dialect), position, match.end(1))
+
+
+PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
+MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])")
+CASTLING = re.compile(r"O-O(-O)?(?![\w-])")
+ELEMENTS = word_set(
+    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Ag Cd In Sn Sb "
+    "Te I Xe Cs Ba La Ce W Pt Au Hg Pb Bi U"
+)
+FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
+ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")
+PLAIN_FORMULAS = word_set("NaCl NaOH KCl KBr HCl NaF LiCl AgCl CaO MgO ZnO FeO CuO NaHCO LiF HBr KOH TiN GaAs GaN SiC")
+ENUMERATED = re.compile(r"([A-HJ-Za-z])(?=\)\s)")
+HOST_PORT = re.compile(r"localhost:(\d{2,5})(?!\d)")
+
+
+def chess(scan: Scan, position: int) -> int:
+    """Nf3, Qxd5+, Rad1: piece, file and row, check or mate."""
+    match = MOVE.match(scan.text, position)
+    if not match:
+        return position
+    piece, own_file, own_row, takes, file, row, sign = match.groups()
+    own = (f" ~{own_file.upper()}" if own_file else "") + (f" {cardinal(int(own_row), scan.dialect)}" if own_row else "")
+    end = {"+": " check", "#": " mate", "": ""}[sign]
+    spoken = f"{PIECES[piece]}{own}{' takes' * bool(takes)} ~{file.upper()} {cardinal(int(row), scan.dialect)}{end}"
+    return scan.say(spoken, position, match.end())
+
+
+def castling(scan: Scan, position: int) -> int:
+    """O-O and O-O-O."""
+    match = CASTLING.match(scan.text, position)
+    if not match:
+        return position
+    return scan.say("castles queenside" if match[1] else "castles kingside", position, match.end())
+
+
+def formula(scan: Scan, position: int) -> int:
+    """Fe2O3, NaCl: letters run up to a number; only where an element of two letters makes other rules fail."""
+    match = FORMULA.match(scan.text, position)
+    if not match or not any(character.islower() for character in match[0]):
+        return position
+    atoms = ATOM.findall(match[0])
+    if not all(symbol in ELEMENTS for symbol, _ in atoms) or (match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)):
+        return position
+    said, letters = [], ""
+    for symbol, count in atoms:
+        letters += symbol.upper()
+        if count:
+            said += [f"~{letters}", cardinal(int(count), scan.dialect)]
+            letters = ""
+    return scan.say(" ".join([*said, *([f"~{letters}"] if letters else [])]), position, match.end())
+
+
+def enumerated(scan: Scan, position: int) -> int:
+    """a), (b) before the points of a list: the letter."""
+    match = ENUMERATED.match(scan.text, position)
+    before = scan.text[position - 1 : position]
+    if not match or not (before == "" or before in " \t\n("):
+        return position
+    return scan.letters(match[1].upper(), position, position + 1, False)
+
+
+def local_host(scan: Scan, position: int) -> int:
+    """localhost:8080: the port in pairs."""
+    match = HOST_PORT.match(scan.text, position)
+    if not match:
+        return position
+    colon = match.start(1) - 1
+    scan.say("local host", position, colon, True)
+    scan.say("colon", colon, colon + 1, True)
+    return scan.say(number_piece(match[1], scan.dialect), colon + 1, match.end())

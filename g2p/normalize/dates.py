@@ -8,11 +8,84 @@ Named months are spoken where they stand, so only the day beside one is special:
 
 import re
 
-from g2p.normalize.number_words import cardinal, ordinal, plural, year
-from g2p.normalize.state import Scan
-from g2p.normalize.tables import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, alternation
-from g2p.normalize.times import spoken_time
-from g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, Scan, alternation
+from kokoro_ane.g2p.result import GB, US, Dialect
+
+CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
+HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])")
+DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
+HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$))")
+AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
+RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
+TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
+
+
+def half_day(scan: Scan, position: int) -> int:
+    """am, pm, a.m., P.M. after a time; its dot ends the sentence too where the text does."""
+    match = HALF_DAY.match(scan.text, position)
+    if not match:
+        return position
+    start, end = match.start(1), match.end()
+    stops = scan.text[end - 1] == "." and TEXT_END.match(scan.text, end) is not None
+    scan.letters(f"{match[1].upper()}M", start, end - stops, False if stops else None)
+    if stops:
+        scan.mark(".", end - 1, end)
+    return end
+
+
+def spoken_clock(hour: int, minute: int, twelve: bool, dialect: Dialect) -> str:
+    """Hours and minutes; `twelve`: am or pm follows."""
+    hours = cardinal(hour, dialect)
+    if minute:
+        return f"{hours} {'oh ' if minute < 10 else ''}{cardinal(minute, dialect)}"
+    if twelve:
+        return hours
+    return f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
+
+
+def counted(number: int, noun: str, dialect: Dialect) -> str:
+    """one hour, two hours."""
+    return f"{cardinal(number, dialect)} {noun}{'' if number == 1 else 's'}"
+
+
+def spoken_time(hour: int, minute: int, second: int, dialect: Dialect) -> str:
+    """A time of day with its seconds, where there are any."""
+    if not second:
+        return spoken_clock(hour, minute, False, dialect)
+    hours = f"{cardinal(hour, dialect)} {'oh ' if minute < 10 else ''}{cardinal(minute, dialect)}"
+    return f"{hours} and {counted(second, 'second', dialect)}"
+
+
+def lasting(hour: int, minute: int, second: int, dialect: Dialect) -> str:
+    """2:05:13 without a sign of the day is how long something took; what is zero is not said."""
+    parts = ((hour, "hour"), (minute, "minute"), (second, "second"))
+    return " ".join(counted(number, noun, dialect) for number, noun in parts if number) or "zero seconds"
+
+
+def clock(scan: Scan, position: int) -> int:
+    """A time of day at `position`."""
+    text, dialect = scan.text, scan.dialect
+    match = CLOCK.match(text, position) or DOTTED.match(text, position)
+    if (
+        match
+        and not RATIO_WORDS.match(text, match.end())
+        and not (scan.previous_word() == "of" and scan.previous(2) in ("ratio", "odds", "scale"))
+    ):
+        twelve = HALF_DAY.match(text, match.end()) is not None
+        spoken = spoken_clock(int(match[1]), int(match[2]), twelve, dialect)
+        if match.re is CLOCK and match[3]:
+            hour, minute, second = (int(match[group]) for group in (1, 2, 3))
+            of_day = twelve or match[1][0] == "0" or hour > 9 or scan.previous_word() in AT
+            spoken = (spoken_time if of_day else lasting)(hour, minute, second, dialect)
+        scan.say(spoken, position, match.end())
+        return half_day(scan, match.end())
+    match = HOUR.match(text, position)
+    if match:
+        scan.say(cardinal(int(match[1]), dialect), position, match.end())
+        return half_day(scan, match.end())
+    return position
+
 
 ISO = re.compile(r"(\d{4})[-/](\d{2})[-/](\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
@@ -38,8 +111,7 @@ def say_date(scan: Scan, parts: tuple[int, int, int], start: int, end: int) -> i
     number, month, day = parts
     name, nth = MONTHS[month - 1], ordinal(day, scan.dialect)
     date = f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}"
-    scan.say(f"{date} , {year(number, scan.dialect)}", start, end)
-    return end
+    return scan.say(f"{date} , {year(number, scan.dialect)}", start, end)
 
 
 def full_year(text: str) -> int:
@@ -86,8 +158,7 @@ def time_of_day(scan: Scan, position: int) -> int:
         spoken += " ~UTC" + (zone + (f" {cardinal(minutes, scan.dialect)}" if minutes else "") if hours or minutes else "")
     elif match[4]:
         spoken += " ~UTC"
-    scan.say(f", {spoken}", position, match.end())
-    return match.end()
+    return scan.say(f", {spoken}", position, match.end())
 
 
 def after_weekday(scan: Scan, position: int) -> int:
@@ -100,8 +171,7 @@ def after_weekday(scan: Scan, position: int) -> int:
     if not pair:
         return position
     name, nth = MONTHS[pair[0] - 1], ordinal(pair[1], scan.dialect)
-    scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
-    return match.end()
+    return scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
 
 
 def day(scan: Scan, position: int) -> int:
@@ -111,13 +181,11 @@ def day(scan: Scan, position: int) -> int:
         return position
     nth, end = ordinal(int(match[1]), scan.dialect), match.end()
     if MONTH_BEFORE.search(scan.text[max(0, position - LOOK_BACK) : position]):
-        scan.say(nth, position, end)
-        return end
+        return scan.say(nth, position, end)
     if MONTH_AFTER.match(scan.text, end) or (not match[2] and MONTH_AFTER_RANGE.match(scan.text, end)):
         article = "" if scan.previous_word() in ("the", "to", "and") and scan.previous() != "to" else "the "
         joint = "" if re.match(r"\s+of\b", scan.text[end : end + 8]) or MONTH_AFTER_RANGE.match(scan.text, end) else " of"
-        scan.say(f"{article}{nth}{joint}", position, end)
-        return end
+        return scan.say(f"{article}{nth}{joint}", position, end)
     return position
 
 
@@ -128,8 +196,7 @@ def month(scan: Scan, position: int) -> int:
         before = scan.text[max(0, position - 5) : position]
         beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(r"\d(?:st|nd|rd|th)?[\s-]+$", before)
         if beside or (match[2] and match[1] not in ("Mar", "Jun", "Jul", "May")):
-            scan.say(MONTH_FORMS[match[1]], position, match.end())
-            return match.end()
+            return scan.say(MONTH_FORMS[match[1]], position, match.end())
     return position
 
 
@@ -145,8 +212,7 @@ def weekday(scan: Scan, position: int) -> int:
         follows or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())
     ):
         return position
-    scan.say(full, position, match.end())
-    return match.end()
+    return scan.say(full, position, match.end())
 
 
 def decade(scan: Scan, position: int) -> int:
@@ -155,11 +221,9 @@ def decade(scan: Scan, position: int) -> int:
     if match:
         number = int(match[1] or match[2])
         words = year(number, scan.dialect) if number >= 100 and match[1] else cardinal(number or 2000, scan.dialect)  # '00s
-        scan.say(plural(words), position, match.end())
-        return match.end()
+        return scan.say(plural(words), position, match.end())
     match = APOSTROPHE_YEAR.match(scan.text, position)
     if match:
         number = int(match[1])
-        scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
-        return match.end()
+        return scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
     return position

@@ -6,17 +6,17 @@ amount(scan, 0)
 
 import re
 
-from g2p.normalize.number_words import cardinal, decimal
-from g2p.normalize.quantities import NUMBER, PER_NAMES, attributive, per_name
-from g2p.normalize.state import Scan
-from g2p.normalize.tables import MONEY, UNITS, alternation
-from g2p.result import GB, Dialect
+from kokoro_ane.g2p.normalize.number_words import cardinal, decimal
+from kokoro_ane.g2p.normalize.quantities import NUMBER, PER_NAMES, attributive, per_name
+from kokoro_ane.g2p.normalize.state import MONEY, UNITS, Scan, alternation
+from kokoro_ane.g2p.result import GB, Dialect
 
 SIGNS, SCALES, CODES, NATIONS, PLURALS = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural"))
-SCALE = rf"(?P<scale>\s(?:thousand|million|billion|trillion)\b|-(?:thousand|million|billion|trillion)\b|\s?(?:{alternation(SCALES)})(?!\w))"
+SCALE_WORDS = alternation(tuple(name for name in SCALES if len(name) > 3))  # over the end of a line too, where a B or M begins what is new
+SCALE = rf"(?:(?P<joint>\r\n|[\s-])(?P<scale_word>{SCALE_WORDS})\b|[ ]?(?P<scale>{alternation(SCALES)})(?!\w))"
 PREFIXED = re.compile(
     rf"(?P<minus>[-−])?(?P<nation>{alternation(NATIONS)})?(?P<sign>[{''.join(SIGNS)}])\s?(?P<minus2>[-−])?(?P<number>{NUMBER})"
-    rf"(?:\s?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?"
+    rf"(?:[ ]?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?"
 )
 CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCALE}?(?!\w)")
 AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
@@ -47,7 +47,7 @@ def exact(text: str, names: tuple[str, str], dialect: Dialect) -> str:
 
 def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str | None, single: bool) -> str:
     """The amount of `match`; `single`: it qualifies a noun (a $20 bill)."""
-    number, scale = match["number"], (match["scale"] or "").strip(" -")
+    number, scale = match["number"], match["scale_word"] or match["scale"]
     low = decimal(number, scan.dialect)
     if upper:
         low = f"{low} to {decimal(upper, scan.dialect)}"
@@ -67,14 +67,13 @@ def amount(scan: Scan, position: int) -> int:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = SIGNS[match["sign"]]
         names = (f"{nation} {unit}".strip(), part)
-        single = attributive(scan, match.end()) or "-" in (match["scale"] or "") or ADJECTIVE.match(scan.text, match.end()) is not None
+        single = attributive(scan, match.end()) or match["joint"] == "-" or ADJECTIVE.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""
         scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())
         return per(scan, match.end())
     match = CODED.match(scan.text, position)
     if match:
-        scan.say(spoken(scan, match, (CODES[match["code"]], "cent"), None, False), position, match.end())
-        return match.end()
+        return scan.say(spoken(scan, match, (CODES[match["code"]], "cent"), None, False), position, match.end())
     return position
 
 
@@ -100,8 +99,7 @@ def amount_after(scan: Scan, position: int) -> int:
     if match and (match["name"] == "¢" or scan.dialect == GB):
         name = "cent" if match["name"] == "¢" else "penny"
         name = name if match["number"] == "1" or attributive(scan, match.end()) else many(name)
-        scan.say(f"{decimal(match['number'], scan.dialect)} {name}", position, match.end())
-        return match.end()
+        return scan.say(f"{decimal(match['number'], scan.dialect)} {name}", position, match.end())
     return position
 
 
@@ -110,13 +108,10 @@ def per(scan: Scan, position: int) -> int:
     unit = PER_UNIT.match(scan.text, position)
     if unit:
         scan.say("per", position, position + 1, True)
-        scan.say(per_name(unit[1], scan.dialect), position + 1, unit.end())
-        return unit.end()
+        return scan.say(per_name(unit[1], scan.dialect), position + 1, unit.end())
     if scan.text.startswith(("/each", "/ea"), position):
         scan.silent(position, position + 1)
-        scan.say("each", position + 1, position + (5 if scan.text.startswith("/each", position) else 3))
-        return position + (5 if scan.text.startswith("/each", position) else 3)
+        return scan.say("each", position + 1, position + (5 if scan.text.startswith("/each", position) else 3))
     if PER.match(scan.text, position):
-        scan.say("per", position, position + 1, True)
-        return position + 1
+        return scan.say("per", position, position + 1, True)
     return position

@@ -1,37 +1,18 @@
 """Numbers as words: cardinals, ordinals, years, digits, decimals, plurals. American without `and`, British with it.
 
-from g2p.normalize.number_words import cardinal, ordinal, year
+from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
 cardinal(1234, "gb")   # one thousand two hundred and thirty-four
 """
 
+import re
 from functools import lru_cache
 
-from g2p.result import GB, Dialect
+from kokoro_ane.g2p.result import GB, Dialect
 
-ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+ONES = _ONES.split()
 TENS = [".", ".", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-SCALES = ["", "thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]
+SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]]
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
 IRREGULAR = {
     "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth", "twelve": "twelfth",
@@ -124,3 +105,15 @@ def signed(text: str, dialect: Dialect) -> str:
     """A leading hyphen or minus sign is `minus`, a plus sign `plus`."""
     name = {"-": "minus ", "−": "minus ", "–": "minus ", "+": "plus "}.get(text[0], "")
     return name + decimal(text[1:] if name else text, dialect)
+
+
+ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+NUMERAL = r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
+
+
+def roman_value(numeral: str) -> int | None:
+    """XIV -> 14; None for what is no numeral below 4000."""
+    if not numeral or not re.fullmatch(NUMERAL, numeral):
+        return None
+    numbers = [ROMAN[letter] for letter in numeral]
+    return sum(-low if low < high else low for low, high in zip(numbers, [*numbers[1:], 0], strict=True))

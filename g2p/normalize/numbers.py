@@ -6,12 +6,23 @@ number(scan, 0)
 
 import re
 
-from g2p.normalize.acronyms import number_piece, say_pieces
-from g2p.normalize.number_words import cardinal, decimal, digits, plural, year
-from g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, say_unit
-from g2p.normalize.state import Scan
-from g2p.normalize.tables import COUNTED_NOUNS, DIAL, NO_NOUNS, NO_PLURALS, PAIRED, SCORE, VERSIONED, YEAR_BEFORE
-from g2p.result import GB, Dialect
+from kokoro_ane.g2p.normalize.number_words import NUMERAL, ONES, cardinal, decimal, digits, ordinal, plural, roman_value, year
+from kokoro_ane.g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, say_unit
+from kokoro_ane.g2p.normalize.short_forms import number_piece, say_pieces
+from kokoro_ane.g2p.normalize.state import (
+    COUNTED,
+    COUNTED_NOUNS,
+    DIAL,
+    NO_NOUNS,
+    NO_PLURALS,
+    PAIRED,
+    REGNAL,
+    SCORE,
+    VERSIONED,
+    YEAR_BEFORE,
+    Scan,
+)
+from kokoro_ane.g2p.result import GB, Dialect
 
 PLAIN = re.compile(NUMBER)
 DOTTED = re.compile(r"\d{1,9}(?:\.\d{1,9}){2,9}(?![\w]|\.\d)")
@@ -43,15 +54,12 @@ def dotted(scan: Scan, position: int) -> int:
     match = DOTTED.match(scan.text, position)
     groups = match[0].split(".") if match else []
     if match and len(groups) == 4 and all(int(group) < 256 for group in groups):
-        scan.say(" dot ".join(digits(group) for group in groups), position, match.end())
-        return match.end()
+        return scan.say(" dot ".join(digits(group) for group in groups), position, match.end())
     if match:
-        scan.say(" point ".join(version_part(group, scan.dialect) for group in groups), position, match.end())
-        return match.end()
+        return scan.say(" point ".join(version_part(group, scan.dialect) for group in groups), position, match.end())
     match = TWO_PART.match(scan.text, position)
     if match and (scan.previous() in VERSIONED or scan.previous() == "OS"):
-        scan.say(" point ".join(version_part(group, scan.dialect) for group in match.groups()), position, match.end())
-        return match.end()
+        return scan.say(" point ".join(version_part(group, scan.dialect) for group in match.groups()), position, match.end())
     return position
 
 
@@ -64,12 +72,10 @@ def pair(scan: Scan, position: int) -> int:
     """50-50 as people say it; the two numbers of an aircraft (Boeing 747-400), which are no range."""
     match = PAIR.match(scan.text, position)
     if match and match[0] in EVEN:
-        scan.say(EVEN[match[0]], position, match.end())
-        return match.end()
+        return scan.say(EVEN[match[0]], position, match.end())
     if not match or scan.previous() not in AIRCRAFT:
         return position
-    scan.say(" ".join(number_piece(part, scan.dialect) for part in match.groups()), position, match.end())
-    return match.end()
+    return scan.say(" ".join(number_piece(part, scan.dialect) for part in match.groups()), position, match.end())
 
 
 def score(scan: Scan, position: int) -> int:
@@ -91,8 +97,7 @@ def ratio(scan: Scan, position: int) -> int:
     match = RATIO.match(scan.text, position)
     if not match:
         return position
-    scan.say(" to ".join(cardinal(int(group), scan.dialect) for group in match.groups() if group), position, match.end())
-    return match.end()
+    return scan.say(" to ".join(cardinal(int(group), scan.dialect) for group in match.groups() if group), position, match.end())
 
 
 def reads_as_year(scan: Scan, value: int, end: int) -> bool:
@@ -146,8 +151,7 @@ def number(scan: Scan, position: int) -> int:
     text, end = match[0], match.end()
     scale = SHORT_SCALE.match(scan.text, end)
     if scale and scan.previous_word() not in NUMBERED:  # gate 5B
-        scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}", position, scale.end())
-        return scale.end()
+        return scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}", position, scale.end())
     unit = has_unit(scan, end)
     dotted_end = unit.end() + (scan.text[unit.end() : unit.end() + 1] == ".") if unit else end
     singular = text == "1" or attributive_unit(scan, end) or (unit is not None and attributive(scan, dotted_end))
@@ -166,12 +170,10 @@ def hanging(scan: Scan, end: int) -> int:
     by = TIMES_SIGN.match(scan.text, end)
     if by:
         product = (by["sign"] == "×" or by["gap"]) and EQUALS_NEAR.match(scan.text, end) is not None
-        scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
-        return by.end("sign")
+        return scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
     if TIMES_MORE.match(scan.text, end):
         scan.space_last()
-        scan.say("times", end, end + 1)
-        return end + 1
+        return scan.say("times", end, end + 1)
     match = LETTERS.match(scan.text, end)
     if match and match[0] == "s":
         text, start, _, kind, _ = scan.tokens.pop()
@@ -182,11 +184,110 @@ def hanging(scan: Scan, end: int) -> int:
         say_pieces(scan, end, match.end(), True)
         return match.end()
     if TO_NOW.match(scan.text, end):
-        scan.say("to", end, end + 1, True)
-        return end + 1
+        return scan.say("to", end, end + 1, True)
     match = HYPHEN_WORD.match(scan.text, end)
     if match:
         scan.space_last()
         scan.silent(end, match.end())
         return match.end()
     return end
+
+
+END = r"(?![\w]|[-.]\d)"
+FORMS = (
+    re.compile(rf"\+(?=(?:[ ().-]{{0,2}}\d){{7}})\d{{1,3}}(?:[ .-]?\(\d{{1,4}}\))?(?:[ .-]\d{{1,6}}){{1,6}}{END}"),  # +44 20 7946 0958
+    re.compile(rf"\+\d{{8,15}}{END}"),
+    re.compile(rf"(?:1[ .-])?\(\d{{3}}\) ?\d{{3}}[ .-]\d{{4}}{END}"),  # (555) 123-4567
+    re.compile(rf"(?:1[ .-])?\d{{3}}([.-])\d{{3}}\1\d{{4}}{END}"),  # 555-123-4567, 1-800-555-0199
+    re.compile(rf"\d{{3}}-\d{{4}}{END}"),  # 555-0123
+    re.compile(rf"\(?0\d{{2,4}}\)? \d{{3,4}}(?: \d{{3,4}}|\d{{2,3}})?{END}"),  # 020 7946 0958, 07700 900123
+    re.compile(rf"\d{{5}}-\d{{4}}{END}"),  # 02139-4307, a ZIP code
+)
+HUNDREDS = re.compile(r"(0?)([1-9])00")
+THREE_WAY = re.compile(r"\d{1,6}(?:-\d{1,6}){2,8}(?![\w-])")  # 123-45-6789, an ISBN
+
+
+VANITY = re.compile(r"1-8(?:00|33|44|55|66|77|88)-(?=[A-Z]{2,12}\b)")  # 1-800-FLOWERS
+
+
+def hundreds(group: str, zero: str) -> str:
+    """800 -> eight hundred, 0800 -> oh eight hundred; other groups digit by digit."""
+    match = HUNDREDS.fullmatch(group)
+    return f"{zero if match[1] else ''} {ONES[int(match[2])]} hundred" if match else digits(group, zero)
+
+
+def grouped(scan: Scan, start: int, end: int) -> int:
+    """Say text[start:end]: each run of digits, a comma between them."""
+    zero = "oh" if scan.dialect == GB else "zero"
+    groups = re.findall(r"\d+", scan.text[start:end])
+    spoken = [hundreds(group, zero) if index + 2 < len(groups) else digits(group, zero) for index, group in enumerate(groups)]
+    return scan.say(("plus " if scan.text[start] == "+" else "") + " , ".join(spoken), start, end)
+
+
+def phone(scan: Scan, position: int) -> int:
+    """A telephone number or another number in three groups at `position`."""
+    for form in FORMS:
+        match = form.match(scan.text, position)
+        if match:
+            return grouped(scan, position, match.end())
+    vanity = VANITY.match(scan.text, position)
+    if vanity:
+        return scan.say(f"one , {hundreds(vanity[0][2:5], 'zero')} ,", position, vanity.end())
+    match = THREE_WAY.match(scan.text, position)
+    return grouped(scan, position, match.end()) if match else position
+
+
+ROMAN = re.compile(rf"({NUMERAL})('s)?(?![\w'&-]|\.\w)")
+LOWER = re.compile(r"(?=[ivx])(x{0,3}(?:ix|iv|v?i{0,3}))(?![\w']|-(?![ivx]))")
+LAST = re.compile(r"[–-](?=[ivx])(x{0,3}(?:ix|iv|v?i{0,3}))(?![\w'-])")
+CENTURY = re.compile(r"(?:st|nd|rd|th)?\s+(?:century|centuries|dynasty|Corps)")
+# After `Elizabeth I` alone: what does not go on with the pronoun I.
+NO_PRONOUN = re.compile(
+    r"\s*(?:$|[,;:.!?)\"”—-]|'s\b|(?:of|and|was|is|had|died|became|ruled|reigned|in|to|the|who|did|made|came|at|signed|or|with)\b)"
+)
+ENDS_COUNT = re.compile(r"\s*(?:$|[,;:.!?)\"”—-]|of\b)")
+LARGEST_PLAIN = 39  # beyond I, V and X a word of the list must stand before
+
+
+def said(scan: Scan, numeral: str, end: int) -> str:
+    """How the numeral is said here, empty where it is none."""
+    before, number = scan.previous(), roman_value(numeral) or 0
+    if (before, numeral) == ("Malcolm", "X"):
+        return ""
+    if CENTURY.match(scan.text, end):
+        return ordinal(number, scan.dialect)
+    if numeral == "I" and before in COUNTED and before.islower() and not ENDS_COUNT.match(scan.text, end):
+        return ""  # the book I bought
+    if before in COUNTED or (before in ("War", "II") and scan.previous(2) == "World"):
+        return cardinal(number, scan.dialect)
+    if before in REGNAL or (scan.previous(2) in REGNAL | {"Pope", "King", "Queen", "Emperor", "Tsar"} and before[:1].isupper()):
+        return f"the {ordinal(number, scan.dialect)}" if len(numeral) > 1 or NO_PRONOUN.match(scan.text, end) else ""
+    if len(numeral) >= 5 and numeral[0] == "M":
+        return year(number, scan.dialect)
+    name = before[:1].isupper() and before[1:].islower() and len(before) > 2
+    return cardinal(number, scan.dialect) if name and 1 < number <= LARGEST_PLAIN and len(numeral) > 1 and numeral != "XL" else ""
+
+
+def roman(scan: Scan, position: int) -> int:
+    """A numeral at `position`."""
+    if not scan.tokens and position:
+        return position
+    match = ROMAN.match(scan.text, position)
+    if match and match[1]:
+        spoken = said(scan, match[1], match.end(1))
+        if spoken:
+            return scan.say(spoken + (match[2] or ""), position, match.end())
+    match = LOWER.match(scan.text, position)
+    if match and match[1] and scan.previous() in COUNTED:
+        scan.say(cardinal(roman_value(match[1].upper()) or 0, scan.dialect), position, match.end())
+        return to_last(scan, match.end())
+    return position
+
+
+def to_last(scan: Scan, position: int) -> int:
+    """Behind the first page of a preface: the dash and the last one, pp. xi-xv."""
+    match = LAST.match(scan.text, position)
+    if not match:
+        return position
+    scan.say("to", position, match.start(1))
+    return scan.say(cardinal(roman_value(match[1].upper()) or 0, scan.dialect), match.start(1), match.end())

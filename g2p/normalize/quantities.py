@@ -1,6 +1,6 @@
 """Numbers with what stands beside them: fractions, units, feet and inches, scientific notation, dimensions, ordinals, counts and years.
 
-    scan = Scan("3 3/4 cups, 5kg, 6'2\\", 1.5e-10, 1999 people, in 1999", "us")
+    scan = Scan("3 3/4 cups, 5kg, 6'2\", 1.5e-10, 1999 people, in 1999", "us")
     quantity(scan, 0)
 
 A range needs no rule of its own: `to` is said for the dash (symbols.py), and each number for itself.
@@ -8,30 +8,28 @@ A range needs no rule of its own: `to` is said for the dash (symbols.py), and ea
 
 import re
 
-from g2p.normalize.constructs import WAY_BEFORE
-from g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
-from g2p.normalize.state import Scan
-from g2p.normalize.tables import ARTICLES, BEFORE_DEGREES, NO_NOUNS, NUMERIC, SPACED_UNITS, UNIT_PLURALS, UNITS, VERSIONED, alternation
-from g2p.result import GB, Dialect
+from kokoro_ane.g2p.normalize.constructs import WAY_BEFORE, WAYS
+from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
+from kokoro_ane.g2p.normalize.state import (
+    ARTICLES,
+    BEFORE_DEGREES,
+    NO_NOUNS,
+    NUMERIC,
+    SPACED_UNITS,
+    UNIT_PLURALS,
+    UNITS,
+    VERSIONED,
+    Scan,
+    alternation,
+)
+from kokoro_ane.g2p.result import GB, Dialect
+from kokoro_ane.g2p.word_lists import word_set
 
 NUMBER = r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 VULGAR = {
-    "½": (1, 2),
-    "⅓": (1, 3),
-    "⅔": (2, 3),
-    "¼": (1, 4),
-    "¾": (3, 4),
-    "⅕": (1, 5),
-    "⅖": (2, 5),
-    "⅗": (3, 5),
-    "⅘": (4, 5),
-    "⅙": (1, 6),
-    "⅚": (5, 6),
-    "⅛": (1, 8),
-    "⅜": (3, 8),
-    "⅝": (5, 8),
-    "⅞": (7, 8),
-}
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6),
+    "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
+}  # fmt: skip
 FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/]|[.,]\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
 DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000}
@@ -62,19 +60,17 @@ _PER = "day week month year hour minute second person night head user"
 PER_NAMES = {name: name for name in _PER.split()} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
-_NUMBERED = (
+NUMBERED = word_set(
     "exit section apartment apt gate route row room platform seat flat suite building number figure fig table chapter part article "
     "appendix paragraph clause rule form schedule bus line grade class block floor lot unit highway terminal hall door house bay "
     "stand track question item"
-)
-NUMBERED = frozenset(_NUMBERED.split())  # nouns whose numbers take letters
+)  # nouns whose numbers take letters
 JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|in|ml|mL)$")
-_BEHIND = (
+BEHIND_MEASURES = word_set(
     "north south east west thick thicker heavier taller longer lighter wider faster slower daily total each weekly onwards further ahead "
     "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among "
     "twice once thrice every again apart ago each"
 )
-BEHIND_MEASURES = frozenset(_BEHIND.split())
 ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
 COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
@@ -101,8 +97,7 @@ def fraction(scan: Scan, position: int) -> int:
     """1/2, 3 3/4, ½, 2½; 120/80 is `over`; 24/7 and 9/11 as people say them; after a product's name none."""
     match = FRACTION.match(scan.text, position)
     if match and match[0] in FIXED:
-        scan.say(FIXED[match[0]], position, match.end())
-        return match.end()
+        return scan.say(FIXED[match[0]], position, match.end())
     if match and (scan.previous() in VERSIONED or "0" in (match[2][0], match[3][0])):
         return position
     if match and not match[1] and int(match[2]) >= int(match[3]):
@@ -127,8 +122,7 @@ def fraction(scan: Scan, position: int) -> int:
 def fraction_unit(scan: Scan, position: int) -> int:
     """½ lb, 3/4 in.: the unit of a bare fraction is singular."""
     if scan.text[position : position + 1] == '"' and not scan.double_open:
-        scan.say("inch", position, position + 1)
-        return position + 1
+        return scan.say("inch", position, position + 1)
     return unit_after(scan, position, many=False)
 
 
@@ -173,8 +167,7 @@ def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
     inside = DOT_WITHIN if match["gap"] == "-" else DOT_INSIDE  # a 220-lb. QB
     if match["unit"] in DOTTED_UNITS and inside.match(scan.text, end):
         end += 1
-    scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)
-    return end
+    return scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)
 
 
 def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
@@ -203,8 +196,7 @@ def scientific(scan: Scan, position: int) -> int:
     match = POWER.match(scan.text, position)
     if match:
         name = {"2": "squared", "3": "cubed"}.get(match[2]) or f"to the power of {signed(match[2], scan.dialect)}"
-        scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
-        return match.end()
+        return scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
     return position
 
 
@@ -213,20 +205,17 @@ def feet(scan: Scan, position: int) -> int:
     arc = ARC.match(scan.text, position) if scan.text[position - 1 : position] == "°" else None
     if arc:
         spoken = f"{cardinal(int(arc[1]), scan.dialect)} minutes"
-        scan.say(spoken + (f" {decimal(arc[2], scan.dialect)} seconds" if arc[2] else ""), position, arc.end(), True)
-        return arc.end()
+        return scan.say(spoken + (f" {decimal(arc[2], scan.dialect)} seconds" if arc[2] else ""), position, arc.end(), True)
     match = FEET.match(scan.text, position)
     if match:
         foot, inch = ("foot" if match[1] == "1" else "feet"), ("inch" if match[2] == "1" else "inches")
         inches = match[2].replace("½", ".5")
-        scan.say(f"{cardinal(int(match[1]), scan.dialect)} {foot} {decimal(inches, scan.dialect)} {inch}", position, match.end())
-        return match.end()
+        return scan.say(f"{cardinal(int(match[1]), scan.dialect)} {foot} {decimal(inches, scan.dialect)} {inch}", position, match.end())
     match = PRIME.match(scan.text, position)
     if match and not (match[2] == '"' and scan.double_open):
         single = match[1] == "1" or attributive(scan, match.end())
         name = ("inch" if single else "inches") if match[2] == '"' else ("foot" if single else "feet")
-        scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
-        return match.end()
+        return scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
     return position
 
 
@@ -235,8 +224,7 @@ def stone(scan: Scan, position: int) -> int:
     match = STONE_POUNDS.match(scan.text, position) or STONE_ALONE.match(scan.text, position)
     if not match or (match.re is STONE_ALONE and ordinal(int(match[1]), scan.dialect).endswith("first")):
         return position
-    scan.say(f"{cardinal(int(match[1]), scan.dialect)} stone", position, match.end())
-    return match.end()
+    return scan.say(f"{cardinal(int(match[1]), scan.dialect)} stone", position, match.end())
 
 
 def nth(scan: Scan, position: int) -> int:
@@ -244,8 +232,7 @@ def nth(scan: Scan, position: int) -> int:
     match = ORDINAL.match(scan.text, position)
     if not match:
         return position
-    scan.say(ordinal(int(match[1].replace(",", "")), scan.dialect), position, match.end())
-    return match.end()
+    return scan.say(ordinal(int(match[1].replace(",", "")), scan.dialect), position, match.end())
 
 
 def thousands(scan: Scan, position: int) -> int:
@@ -282,10 +269,47 @@ def per_unit(scan: Scan, position: int) -> int:
     if not any(counted):
         return position
     scan.say("per", position, position + 1, True)
-    scan.say(per_name(match[1], scan.dialect), position + 1, match.end())
-    return match.end()
+    return scan.say(per_name(match[1], scan.dialect), position + 1, match.end())
 
 
 def per_name(unit: str, dialect: str) -> str:
     """What stands behind `per`: the unit, or a longer span of time by its short form."""
     return PER_NAMES.get(unit) or unit_name(unit, False, dialect)
+
+
+RATES = tuple(name for name in UNITS if re.fullmatch(r"[A-Za-z]+/[a-z]+", name))
+RATE = re.compile(rf"(?:{alternation(RATES)})(?![\w/^'])")
+MEASURES = frozenset(("kg", "km", "cm", "mm", "mg", "mL", "ml", "kWh", "lb", "lbs", "oz"))
+MEASURE = re.compile(rf"(?:{alternation(MEASURES)})(?![\w/^'])")
+ONE_BEFORE = frozenset(("per", "each"))
+MANY_BEFORE = frozenset(("in", "into"))
+SIDE = re.compile(r"[NSEW](?![\w'])")
+ANGLE_BEFORE = re.compile(r"(?:°|\d['\"′″])\s?$")
+
+
+def unit(scan: Scan, position: int) -> int:
+    """km/h, m/s; per kg, in mm."""
+    if scan.text[position - 1 : position].isalnum():
+        return position
+    match, many = RATE.match(scan.text, position), True
+    if not match:
+        match = MEASURE.match(scan.text, position)
+        many = scan.previous_word() in MANY_BEFORE
+        if not match or not (many or scan.previous_word() in ONE_BEFORE):
+            return position
+    return scan.say(unit_name(match[0], many, scan.dialect), position, match.end())
+
+
+def side(scan: Scan, position: int) -> int:
+    """40° N: north."""
+    match = SIDE.match(scan.text, position)
+    if not match or not ANGLE_BEFORE.search(scan.text, max(0, position - 4), position):
+        return position
+    return scan.say(WAYS[match[0]], position, match.end(), True)
+
+
+def about(scan: Scan, position: int) -> int:
+    """≈3 with nothing on its left is no equation."""
+    if scan.previous_word():
+        return position
+    return scan.say("approximately", position, position + 1, True)

@@ -9,28 +9,21 @@ A handler that does not apply answers its own position; the first that moves on 
 
 import re
 
-import g2p.normalize.abbreviations as abbreviations
-import g2p.normalize.bare_units as bare_units
-import g2p.normalize.constructs as constructs
-import g2p.normalize.dates as dates
-import g2p.normalize.markup as markup
-import g2p.normalize.money as money
-import g2p.normalize.notation as notation
-import g2p.normalize.numbers as numbers
-import g2p.normalize.phones as phones
-import g2p.normalize.quantities as quantities
-import g2p.normalize.roman as roman
-import g2p.normalize.symbols as symbols
-import g2p.normalize.times as times
-import g2p.normalize.web as web
-import g2p.normalize.words as words
-from g2p.normalize.characters import LATIN
-from g2p.normalize.state import Handler, Scan
-from g2p.normalize.tables import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS
+import kokoro_ane.g2p.normalize.compounds as compounds
+import kokoro_ane.g2p.normalize.constructs as constructs
+import kokoro_ane.g2p.normalize.dates as dates
+import kokoro_ane.g2p.normalize.marks as marks
+import kokoro_ane.g2p.normalize.money as money
+import kokoro_ane.g2p.normalize.numbers as numbers
+import kokoro_ane.g2p.normalize.quantities as quantities
+import kokoro_ane.g2p.normalize.short_forms as short_forms
+import kokoro_ane.g2p.normalize.web as web
+from kokoro_ane.g2p.normalize.characters import LATIN
+from kokoro_ane.g2p.normalize.state import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS, Handler, Scan
 
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(
-    rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{words.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+    rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
 )
 SPACES = re.compile(r"\s*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
@@ -38,107 +31,47 @@ FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.
 TRIGGERS = (
-    abbreviations.KNOWN
+    short_forms.KNOWN
     | SINGLE
     | LOWER_ROMAN
     | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES
     | frozenset(RESPELLED)
     | frozenset(constructs.BOOKS)
-    | bare_units.MEASURES
+    | quantities.MEASURES
     | frozenset(("UTC", "GMT"))
 )
 
 LETTER: tuple[Handler, ...] = (
-    notation.port,
-    notation.enumerated,
-    notation.chess,
-    notation.castling,
-    notation.formula,
-    words.chat,
-    constructs.compared,
-    bare_units.unit,
-    bare_units.side,
-    constructs.noon,
-    constructs.zone,
-    constructs.verse,
-    constructs.direction,
-    constructs.cups,
-    constructs.party,
-    constructs.genus,
-    web.address,
-    web.path,
-    words.word_range,
-    abbreviations.abbreviation,
-    dates.month,
-    dates.weekday,
-    roman.roman,
-    words.sharp,
-    words.initial,
-    money.amount,
-    words.word,
-)
+    constructs.local_host, constructs.enumerated, constructs.chess, constructs.castling, constructs.formula, compounds.chat,
+    constructs.compared, quantities.unit, quantities.side, constructs.noon, constructs.zone, constructs.verse, constructs.direction,
+    constructs.cups, constructs.party, constructs.genus, web.address, web.path, compounds.word_range, short_forms.abbreviation,
+    dates.month, dates.weekday, numbers.roman, compounds.sharp, compounds.initial, money.amount, compounds.word,
+)  # fmt: skip
 DIGIT: tuple[Handler, ...] = (
-    web.address,
-    web.path,
-    dates.numeric_date,
-    dates.after_weekday,
-    quantities.scientific,
-    phones.phone,
-    constructs.letter,
-    constructs.lasting,
-    constructs.century,
-    constructs.nths,
-    constructs.rating,
-    constructs.rounded,
-    times.clock,
-    quantities.fraction,
-    dates.decade,
-    quantities.feet,
-    dates.day,
-    quantities.stone,
-    quantities.nth,
-    money.with_comma,
-    money.amount_after,
-    quantities.thousands,
-    quantities.with_comma,
-    numbers.number,
-)
+    web.address, web.path, dates.numeric_date, dates.after_weekday, quantities.scientific, numbers.phone, constructs.letter,
+    constructs.lasting, constructs.century, constructs.nths, constructs.rating, constructs.rounded, dates.clock, quantities.fraction,
+    dates.decade, quantities.feet, dates.day, quantities.stone, quantities.nth, money.with_comma, money.amount_after,
+    quantities.thousands, quantities.with_comma, numbers.number,
+)  # fmt: skip
 SIGN: dict[str, tuple[Handler, ...]] = {
-    "+": (phones.phone, markup.markup),
-    "(": (phones.phone,),
-    "$": (money.amount,),
-    "£": (money.amount,),
+    **dict.fromkeys("$£¥₹₩₽₿−", (money.amount,)),
+    **dict.fromkeys("[]!*_`|>=", (marks.markup,)),
+    **dict.fromkeys("§¶", (constructs.sections,)),
+    **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
     "€": (money.with_comma, money.amount),
-    "¥": (money.amount,),
-    "₹": (money.amount,),
-    "₩": (money.amount,),
-    "₽": (money.amount,),
-    "₿": (money.amount,),
-    "-": (markup.markup, money.amount),
-    "−": (money.amount,),
+    "-": (marks.markup, money.amount),
+    "+": (numbers.phone, marks.markup),
+    "(": (numbers.phone,),
     "'": (dates.decade,),
-    "#": (markup.markup, web.hashtag),
+    "#": (marks.markup, web.hashtag),
     "@": (web.hashtag,),
     "/": (quantities.per_unit, web.path),
-    "~": (web.path, markup.markup),
-    ":": (markup.emoticon, constructs.port),
-    ";": (markup.emoticon,),
-    "§": (constructs.sections,),
-    "¶": (constructs.sections,),
+    "~": (web.path, marks.markup),
+    ":": (marks.emoticon, constructs.port),
+    ";": (marks.emoticon,),
     ".": (web.path, constructs.hidden, web.extension, numbers.number),
-    "<": (markup.emoticon, markup.markup),
-    "[": (markup.markup,),
-    "]": (markup.markup,),
-    "!": (markup.markup,),
-    "*": (markup.markup,),
-    "_": (markup.markup,),
-    "`": (markup.markup,),
-    "|": (markup.markup,),
-    ">": (markup.markup,),
-    "=": (markup.markup,),
-    "≈": (bare_units.about,),
-    "½": (quantities.fraction,),
-    **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
+    "<": (marks.emoticon, marks.markup),
+    "≈": (quantities.about,),
 }
 IS_LETTER = re.compile(f"[{LATIN}]")
 
@@ -156,7 +89,7 @@ def special(scan: Scan, position: int) -> int:
         end = handler(scan, position)
         if end > position:
             return end
-    return symbols.symbol(scan, position)
+    return marks.symbol(scan, position)
 
 
 def run(scan: Scan) -> None:

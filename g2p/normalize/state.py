@@ -6,10 +6,13 @@
 Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION stands alone, hyphens part words (`‑`, U+2011, joins them).
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from g2p.result import PUNCTUATION, Dialect, Kind
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind
 
 # text, start, end, kind, whether white space follows (None: look at the text)
 Raw = tuple[str, int, int, Kind, bool | None]
@@ -28,30 +31,35 @@ class Scan:
     double_open: bool = False  # a double one does
     known: Callable[[str], bool] | None = None  # whether a lexicon lists a mixed-case string whole
 
-    def word(self, text: str, start: int, end: int, space: bool | None = None) -> None:
-        """One word as the text writes it."""
+    def word(self, text: str, start: int, end: int, space: bool | None = None) -> int:
+        """One word as the text writes it. Answers `end`."""
         self.tokens.append((text, start, end, "word", space))
+        return end
 
-    def letters(self, text: str, start: int, end: int, space: bool | None = None) -> None:
-        """An acronym, to be said letter by letter."""
+    def letters(self, text: str, start: int, end: int, space: bool | None = None) -> int:
+        """An acronym, to be said letter by letter. Answers `end`."""
         self.tokens.append((text, start, end, "letters", space))
+        return end
 
-    def mark(self, text: str, start: int, end: int) -> None:
-        """One mark of PUNCTUATION."""
+    def mark(self, text: str, start: int, end: int) -> int:
+        """One mark of PUNCTUATION. Answers `end`."""
         self.tokens.append((text, start, end, "punctuation", None))
+        return end
 
-    def drop(self, start: int, end: int, category: str) -> None:
-        """text[start:end] is not spoken."""
+    def drop(self, start: int, end: int, category: str) -> int:
+        """text[start:end] is not spoken. Answers `end`."""
         self.drops.append((start, end, category))
+        return end
 
-    def say(self, spoken: str, start: int, end: int, space: bool | None = None) -> None:
-        """Words that share one span."""
+    def say(self, spoken: str, start: int, end: int, space: bool | None = None) -> int:
+        """Words that share one span. Answers `end`."""
         pieces = spoken.replace("-", " ").split()
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
             after = space if last else pieces[index + 1] not in PUNCTUATION
             kind: Kind = "letters" if piece[0] == "~" else "punctuation" if piece in PUNCTUATION else "word"
             self.tokens.append((piece.lstrip("~").replace("‑", "-"), start, end, kind, after))
+        return end
 
     def silent(self, start: int, end: int) -> None:
         """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a symbol left out."""
@@ -84,3 +92,51 @@ class Scan:
 
 # A handler looks at scan.text from a position, writes tokens or drops, and answers where it stopped; the same position: not mine.
 Handler = Callable[[Scan, int], int]
+
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "normalize"
+
+
+def read(name: str) -> dict[str, Any]:
+    """One file of the package's own data."""
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+ABBREVIATIONS, MONEY, WEB, NAMES = read("abbreviations"), read("money"), read("web"), read("names")
+_UNITS, _ACRONYMS = read("units"), read("acronyms")
+
+MONTHS: tuple[str, ...] = tuple(NAMES["months"])
+# Every form of a month's name -> its full name.
+MONTH_FORMS = {name: name for name in MONTHS} | {key: value for key, value in ABBREVIATIONS["plain"].items() if value in MONTHS}
+WEEKDAY_NAMES = {key: value for key, value in ABBREVIATIONS["plain"].items() if value.endswith("day")}
+WEEKDAYS = frozenset(NAMES["weekdays"].split())
+REGNAL, COUNTED, VERSIONED, PAIRED, SCORE, DIAL = (
+    frozenset(NAMES[key].split()) for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
+)
+YEAR_BEFORE = frozenset(NAMES["year_before"].split())
+
+READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
+PREFIXES = frozenset(_ACRONYMS["prefixes"].split())
+RESPELLED: dict[str, str] = _ACRONYMS["respelled"]
+
+LETTERED = frozenset(NAMES["lettered"].split())
+STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
+    frozenset(NAMES[key].split())
+    for key in ("starters", "counted_nouns", "no_plurals", "articles", "no_nouns", "before_degrees", "numeric")
+)
+SYMBOL_NAMES: dict[str, str] = read("symbols")["names"]
+GREEK: dict[str, str] = read("symbols")["greek"]
+
+DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters"))
+BARE_DOMAINS = frozenset(WEB["bare"].split())
+
+UNIT_PLURALS: dict[str, str] = _UNITS["plural"]
+UNITS: dict[str, str] = _UNITS["always"] | _UNITS["letter"]
+SPACED_UNITS: dict[str, str] = _UNITS["spaced"]  # only with white space between number and unit
+
+
+def alternation(words: "frozenset[str] | dict[str, Any] | tuple[str, ...]") -> str:
+    """A regex alternation of literal words, longest first."""
+    import re
+
+    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))

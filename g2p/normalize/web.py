@@ -9,11 +9,21 @@ The scheme (https://) is left out and counted.
 
 import re
 
-from g2p.normalize.acronyms import LOWER, UPPER, acronym, lower_piece, number_piece
-from g2p.normalize.characters import LATIN
-from g2p.normalize.number_words import digits
-from g2p.normalize.state import Scan
-from g2p.normalize.tables import BARE_DOMAINS, DOMAINS, EXTENSIONS, KEEP, RESPELLED, WEB, WEB_LETTERS, WEB_WORDS, alternation
+from kokoro_ane.g2p.normalize.characters import LATIN
+from kokoro_ane.g2p.normalize.number_words import digits
+from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, acronym, lower_piece, number_piece
+from kokoro_ane.g2p.normalize.state import (
+    BARE_DOMAINS,
+    DOMAINS,
+    EXTENSIONS,
+    KEEP,
+    RESPELLED,
+    WEB,
+    WEB_LETTERS,
+    WEB_WORDS,
+    Scan,
+    alternation,
+)
 
 MARKS: dict[str, str] = WEB["marks"]
 NAMES: dict[str, str] = WEB["respelled"]
@@ -168,8 +178,7 @@ def hashtag(scan: Scan, position: int) -> int:
             say_name(scan, position + 1, end)
             return end
     if NUMBER_SIGN.match(text, position):
-        scan.say("number", position, position + 1, True)
-        return position + 1
+        return scan.say("number", position, position + 1, True)
     return position
 
 

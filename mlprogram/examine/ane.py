@@ -9,36 +9,37 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from mlprogram.errors import ProgramError
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
+from mlprogram.examine.describe import last_line, mega, new_table, percent, shape_text, show, span
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
 from mlprogram.examine.forecast import MEASURES, Forecast, Reading, forecast_residency
 from mlprogram.examine.latency import Band, Bands, latency_bands
 from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
-from mlprogram.examine.report import last_line, mega, new_table, percent, shape_text, show, span
 from mlprogram.examine.rules import Rules, load_rules
 from mlprogram.files import aside, check_target
 
-EXIT_GOOD, EXIT_MISSED = 0, 1
 LABEL = "forecast, not a measurement"
+_COLOURS = {True: "#2a7f62", False: "#c8553d"}  # of segments on the engine, and elsewhere
+_LANES = {True: 0.25, False: -0.25}
+_FORMATS = (".png", ".svg", ".pdf")
 Row = tuple[Forecast, Bands, "Facts | None"]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The command: tables, files asked for, then one JSON line."""
+    for target in filter(None, (arguments.json, arguments.plot)):
+        check_target(target, vars(arguments))
+    if arguments.plot:
+        check_format(arguments.plot)  # before the other file is written
     rules = load_rules(arguments.rules)
     chips = [c.lower() for c in arguments.chip] or list(rules.chips)
     for chip in chips:
         rules.chip(chip)
     if arguments.all_shapes and arguments.shape:
         raise ProgramError("--all-shapes and --shape exclude each other: the one takes every enumerated shape, the other names one")
-    for target in filter(None, (arguments.json, arguments.plot)):
-        check_target(target)
-    if arguments.plot:
-        from mlprogram.examine.plot import check_format
-
-        check_format(arguments.plot)  # before the other file is written
     program = open_program(arguments.package, arguments.function)
     choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
     rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]
@@ -74,8 +75,6 @@ def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -
         with aside(arguments.json) as path:
             path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
-        from mlprogram.examine.plot import plot_segments
-
         first = rows[0][0].profile
         plot_segments([forecast for forecast, _, _ in rows if forecast.profile is first], rules, arguments.plot)
 
@@ -244,3 +243,51 @@ def _facts(facts: Facts | None) -> Any:
         "placement": dict(facts.placement),
         "timings": {unit: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for unit, t in facts.timings.items()},
     }
+
+
+def check_format(path: Path) -> None:
+    """ProgramError unless the name ends as a picture's."""
+    if path.suffix.lower() not in _FORMATS:
+        raise ProgramError(f"--plot {path}: the name must end in one of {', '.join(_FORMATS)}")
+
+
+def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
+    """Write the figure. Raises ProgramError for another file type or if matplotlib is not there."""
+    check_format(path)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ProgramError("--plot needs matplotlib: pip install 'coreml-mlprogram[plot]'") from error
+    rows = [(forecast, name) for forecast in forecasts for name in ("optimistic", "pessimistic")]
+    figure = Figure(figsize=(11, 1.4 + 0.55 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, (forecast, name) in enumerate(reversed(rows)):
+        _draw_row(axes, place, forecast, getattr(forecast, name))
+    axes.set_yticks(range(len(rows)), [f"{rules.chips[f.chip].name} {name}" for f, name in reversed(rows)])
+    axes.set_xlabel("MB moved by the segments in the order they run, every operand of every operation counted")
+    axes.set_title(f"{forecasts[0].profile.program.package.path.name}: forecast, not a measurement", loc="left")
+    handles = [axes.barh([0], [0], color=_COLOURS[on], label=label) for on, label in ((True, "Neural Engine"), (False, "elsewhere"))]
+    figure.legend(handles=handles, loc="outside lower right", ncols=2, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    with aside(path) as unfinished:
+        figure.savefig(unfinished, dpi=120)
+
+
+def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> None:
+    left = 0.0
+    for segment in reading.cut.segments:
+        width = sum(forecast.profile.ops[i].bytes_moved for i in segment.ops) / 1e6
+        axes.barh(
+            place + _LANES[segment.on_engine],
+            width,
+            left=left,
+            height=0.42,
+            color=_COLOURS[segment.on_engine],
+            edgecolor="white",
+            linewidth=0.3,
+        )
+        left += width
+    cut = reading.cut
+    text = f" {percent(reading.share('macs'))} % of MACs, {cut.engine_segments} engine segments, {cut.crossings} crossings"
+    axes.text(left, place, text, va="center", fontsize=8)
+    axes.set_xlim(right=max(axes.get_xlim()[1], left * 1.5))

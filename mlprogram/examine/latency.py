@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlprogram.examine.checks import padded_bytes
-from mlprogram.examine.cost import ELEMENTWISE, VIEWS
 from mlprogram.examine.forecast import Forecast, OpForecast, Reading
-from mlprogram.examine.profile import OpProfile, Profile
+from mlprogram.examine.profile import ELEMENTWISE, VIEWS, OpProfile, Profile
+from mlprogram.examine.rule_checks import padded_bytes
 from mlprogram.examine.rules import Chip
 
 _LOW, _HIGH = 0, 1

@@ -3,7 +3,7 @@
     from mlprogram.ops import CONTROL, KERNELS
     KERNELS["conv"].run(x, weight)
 
-One module for each family; constexpr operations are in mlprogram/constexpr.py, control flow and states in mlprogram/execute.py.
+One module for each family; constexpr operations are in mlprogram/constants.py, control flow and states in mlprogram/execute.py.
 """
 
 from __future__ import annotations
@@ -12,22 +12,15 @@ from collections import ChainMap
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mlprogram.ops.activation import ACTIVATION
-from mlprogram.ops.conv import CONV
-from mlprogram.ops.elementwise import ELEMENTWISE
+from mlprogram.ops.conv import CONV, POOL
+from mlprogram.ops.elementwise import ACTIVATION, ELEMENTWISE, QUANTIZATION
 from mlprogram.ops.indexing import INDEXING
 from mlprogram.ops.kernel import Kernel
-from mlprogram.ops.layout import LAYOUT
-from mlprogram.ops.linear import LINEAR
+from mlprogram.ops.layout import LAYOUT, SLICING
+from mlprogram.ops.linear import LINEAR, NORMALIZE, REDUCTION
 from mlprogram.ops.misc import MISC
-from mlprogram.ops.normalize import NORMALIZE
-from mlprogram.ops.pool import POOL
-from mlprogram.ops.quantization import QUANTIZATION
 from mlprogram.ops.recurrent import RECURRENT
-from mlprogram.ops.reduction import REDUCTION
-from mlprogram.ops.resize import RESIZE
-from mlprogram.ops.sampling import SAMPLING
-from mlprogram.ops.slicing import SLICING
+from mlprogram.ops.sampling import RESIZE, SAMPLING
 
 FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
     {

@@ -8,6 +8,7 @@ Definitions: coremltools 9.0, mil/ops/defs/iOS15/conv.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from types import MappingProxyType
 
@@ -15,8 +16,34 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mlprogram.errors import ProgramError
 from mlprogram.ops.kernel import kernel
-from mlprogram.ops.windows import amounts, flat
+
+
+def amounts(
+    pad_type: str, pad: Sequence[int] | None, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """(before, after) for every spatial axis; `kernel` is the effective one, dilation included.
+
+    `same` puts the odd element after, `same_lower` before. Raises ProgramError for another pad type than valid, custom, same, same_lower.
+    """
+    if pad_type == "valid":
+        return [(0, 0)] * len(size)
+    if pad_type == "custom":
+        pad = pad or [0] * 2 * len(size)
+        return [(pad[2 * i], pad[2 * i + 1]) for i in range(len(size))]
+    if pad_type not in ("same", "same_lower"):
+        raise ProgramError(f"pad type '{pad_type}' is unknown; one of valid, custom, same, same_lower")
+    totals = [max(0, s * -(-n // s) - n + k - s) for n, k, s in zip(size, kernel, strides, strict=True)]
+    if pad_type == "same":
+        return [(t // 2, t - t // 2) for t in totals]
+    return [(t - t // 2, t // 2) for t in totals]
+
+
+def flat(pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """The pairs in the order torch.nn.functional.pad wants: last axis first."""
+    return [n for pair in reversed(pairs) for n in pair]
+
 
 _CONV = (torch.conv1d, torch.conv2d, torch.conv3d)
 _FEW = 16  # channels; below, the channels-last kernels gain nothing
@@ -103,3 +130,70 @@ def _crops(pad_type: str, pad: list[int] | None, full: list[int], wanted: list[i
 
 
 CONV = MappingProxyType({"conv": kernel(conv), "conv_transpose": kernel(conv_transpose)})
+
+
+_AVG = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
+_MAX = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
+
+
+def avg_pool(
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    exclude_padding_from_average: bool = False,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Mean over each window; the divisor counts padding unless it is excluded."""
+    pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    inside = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
+    counted = F.pad(F.pad(inside, flat(pads), value=0.0 if exclude_padding_from_average else 1.0), extra)
+    total = _AVG[x.dim() - 3](F.pad(F.pad(x, flat(pads)), extra), kernel_sizes, strides)
+    return total / _AVG[x.dim() - 3](counted, kernel_sizes, strides)
+
+
+def l2_pool(
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Square root of the sum of squares over each window."""
+    pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    mean = _AVG[x.dim() - 3](F.pad(F.pad(x.square(), flat(pads)), extra), kernel_sizes, strides)
+    return (mean * math.prod(kernel_sizes)).sqrt()
+
+
+def max_pool(
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Maximum over each window."""
+    pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    return _MAX[x.dim() - 3](F.pad(F.pad(x, flat(pads), value=-math.inf), extra, value=-math.inf), kernel_sizes, strides)
+
+
+def _plan(
+    x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None, pad: list[int] | None, ceil_mode: bool
+) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """Padding of the definition, the further padding ceil_mode needs (in the order of F.pad), and the strides."""
+    strides = strides or [1] * len(kernel_sizes)
+    pads = amounts(pad_type, pad, x.shape[2:], kernel_sizes, strides)
+    extra = []
+    for size, (before, after), k, s in zip(x.shape[2:], pads, kernel_sizes, strides, strict=True):
+        padded = size + before + after
+        count = (padded - k + (s - 1 if ceil_mode else 0)) // s + 1
+        if ceil_mode and (count - 1) * s >= size + before and before + after > 0:
+            count -= 1
+        extra.append((0, max(0, (count - 1) * s + k - padded)))
+    return pads, flat(extra), strides
+
+
+POOL = MappingProxyType({"avg_pool": kernel(avg_pool), "l2_pool": kernel(l2_pool), "max_pool": kernel(max_pool)})

@@ -1,0 +1,98 @@
+"""One check for data that nobody vouches for: parsed JSON against type hints, and names that become file names.
+
+    conform(data, Manifest, "build/x.json")               # a dataclass or a TypedDict: its keys and their kinds
+    conform(data["buckets"], tuple[int, ...], "buckets")
+
+Raises InputError naming the place. A whole number is no bool, a float may be written as a whole number, Any is not looked into.
+"""
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from kokoro_ane.core.errors import InputError
+
+NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
+KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def check_name(name: str, where: str) -> str:
+    """`name`, if a file may be called after it: letters, digits, dot, dash, underscore, 64 at most, no dot first."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InputError(f"{where} is {str(name)[:80]!r}: a name has letters, digits, dot, dash and underscore, 64 at most, no dot first")
+    return name
+
+
+def check_inside(file: str, where: str) -> str:
+    """`file`, if it is a relative path of such names that stays where it is."""
+    for part in check_kind(file, str, where).split("/"):
+        check_name(part, where)
+    return file
+
+
+def conform(value: Any, hint: Any, where: str) -> None:
+    """Raise InputError unless `value` (parsed JSON; a list may stand for a tuple) is what `hint` says. `where` names it."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return
+    if origin in (typing.Union, types.UnionType):
+        _one_of(value, inner, where)
+    elif origin in (tuple, list, typing.Sequence):
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{where} is {_told(value)}, not a list")
+        for index, item in enumerate(value):
+            conform(item, inner[0], f"{where}[{index}]")
+    elif origin in (dict, Mapping):
+        for key, item in check_kind(value, dict, where).items():
+            conform(item, inner[1], f"{where}.{key[:80]}")
+    elif dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
+        _keys(check_kind(value, dict, where), hint, where)
+    else:
+        check_kind(value, hint, where)
+
+
+def check_kind(value: Any, kind: type, where: str) -> Any:
+    """`value`, if it is of that kind. Numbers are finite."""
+    allowed = (int, float) if kind is float else kind
+    if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{where} is {_told(value)}, not {KINDS.get(kind, 'an object')}")
+    if kind is float and isinstance(value, (int, float)) and not abs(value) < float("inf"):
+        raise InputError(f"{where} is {value}, not a finite number")
+    return value
+
+
+def _one_of(value: Any, hints: tuple[Any, ...], where: str) -> None:
+    problems = []
+    for hint in hints:
+        try:
+            conform(value, hint, where)
+            return
+        except InputError as problem:
+            problems.append(problem)
+    raise problems[0]
+
+
+def _keys(value: dict[str, Any], hint: Any, where: str) -> None:
+    """A dataclass's keys are all known; a TypedDict names those that are needed, and others may stand beside them."""
+    hints = typing.get_type_hints(hint)
+    if dataclasses.is_dataclass(hint):
+        fields = dataclasses.fields(hint)
+        needed = {f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
+        unknown = sorted(set(value) - set(hints))
+        if unknown:
+            raise InputError(f"{where} has the unknown key {unknown[0][:80]!r}; known: {', '.join(sorted(hints))}")
+    else:
+        needed = hint.__required_keys__
+    missing = sorted(needed - set(value))
+    if missing:
+        raise InputError(f"{where} has no key {missing[0]!r}")
+    for name in set(hints) & set(value):
+        conform(value[name], hints[name], f"{where}.{name}")
+
+
+def _told(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:50]}..."

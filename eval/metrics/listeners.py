@@ -1,0 +1,223 @@
+"""Who listens to a signal [samples] at 24 kHz: a recognizer, two models of quality, a voice encoder, PESQ. Packages bring the weights.
+
+    words_heard(signal), dnsmos_of(signal), distillmos_of(signal), voiceprint_of(signal), pesq_positions(reference, signal)
+
+None was trained on synthetic speech of this model: only differences to the fp32 render of the same sentence mean anything. A package that
+is missing is an InputError with the command that installs it; nothing is skipped.
+"""
+
+import importlib.util
+import io
+import re
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager, redirect_stdout
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz, at_least
+from kokoro_ane.g2p.normalize import normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pocketsphinx
+
+
+DNSMOS_SAMPLES = int(9.01 * MODEL_RATE_HZ)  # what the model was trained on
+DISTILLMOS_SAMPLES = 122_880  # 7.68 s
+MEL_BINS, EMBEDDING, LAYERS = 40, 256, 3  # resemblyzer's hparams
+PART_FRAMES, PART_STEP = 160, 77  # 1.6 s, 1.3 a second
+VOICEPRINT_RMS = 10 ** (-30 / 20)
+RECOGNIZER_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
+PESQ_SILENCE = SAMPLE_RATE_HZ // 2  # samples of zeros before and after, half a second
+PESQ_STARTS = (0, 128, 256)  # samples: thirds of PESQ's 16 ms frame step
+LONGEST_PESQ_SECONDS = 15.0  # the package keeps at most 50 utterances in an array it does not check
+SEARCH_SECONDS = 2.0  # a long clip is cut where the reference is quietest this near to an equal share
+INSTALL = 'pip install -e ".[judge]" && pip install --no-deps resemblyzer==0.1.4 distillmos==0.9.1 xls-r-sqa==0.1.0 (make venv does both)'
+
+
+def dnsmos_of(signal: np.ndarray) -> float:
+    """Overall quality by DNSMOS P.835, MOS: mean over consecutive pieces of 9 s; a shorter clip, or the rest, is said again until full."""
+    samples = at_least(_in_range(at_16_khz(signal)), DNSMOS_SAMPLES)
+    return float(np.mean([_dnsmos()(piece) for piece in _pieces(samples, DNSMOS_SAMPLES)]))
+
+
+@torch.no_grad()
+def distillmos_of(signal: np.ndarray) -> float:
+    """Quality by DistillMOS, MOS: mean over consecutive pieces of 7.7 s, else as above."""
+    samples = at_least(at_16_khz(signal), DISTILLMOS_SAMPLES)
+    pieces = torch.from_numpy(np.stack([piece[:DISTILLMOS_SAMPLES] for piece in _pieces(samples, DISTILLMOS_SAMPLES)])).float()
+    return float(np.mean([float(_distillmos()(piece[None])) for piece in pieces]))  # [1, samples] each
+
+
+def voiceprint_of(signal: np.ndarray) -> np.ndarray:
+    """Resemblyzer's speaker embedding [256] of length 1: the mean over parts of 1.6 s, 1.3 a second, without its silence detector."""
+    from librosa.feature import melspectrogram
+
+    samples = at_least(at_16_khz(signal), PART_FRAMES * 160)
+    samples = samples * (VOICEPRINT_RMS / np.sqrt(np.square(samples).mean()))
+    mel = melspectrogram(y=samples, sr=MODEL_RATE_HZ, n_fft=400, hop_length=160, n_mels=MEL_BINS).T.astype(np.float32)  # [frames, 40]
+    parts = np.stack([mel[start : start + PART_FRAMES] for start in range(0, len(mel) - PART_FRAMES + 1, PART_STEP)])
+    return _unit(_voice_encoder()(torch.from_numpy(parts)).mean(dim=0)).numpy()
+
+
+class VoiceEncoder(nn.Module):
+    """Resemblyzer's network (GE2E): an LSTM over mel frames, its last state through a layer, length 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(MEL_BINS, EMBEDDING, LAYERS, batch_first=True)
+        self.linear = nn.Linear(EMBEDDING, EMBEDDING)
+
+    @torch.no_grad()
+    def forward(self, mel: Tensor) -> Tensor:
+        """mel [parts, 160, 40] -> [parts, 256]."""
+        _, (state, _) = self.lstm(mel)
+        return _unit(torch.relu(self.linear(state[-1])))
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return vectors / vectors.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+def _in_range(samples: np.ndarray) -> np.ndarray:
+    """DNSMOS refuses samples beyond full scale: such a signal is brought down to it."""
+    return samples / max(1.0, float(np.abs(samples).max()))
+
+
+def _pieces(samples: np.ndarray, length: int) -> list[np.ndarray]:
+    """Consecutive pieces of `length`; a rest of at least half a piece is the signal's last `length` samples."""
+    starts = list(range(0, len(samples) - length + 1, length))
+    if len(samples) - (starts[-1] + length) >= length // 2:
+        starts.append(len(samples) - length)
+    return [samples[start : start + length] for start in starts]
+
+
+def _needs(package: str) -> Path:
+    """Folder of an installed package that is not imported."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise InputError(f"the judge listens with {package}, which is not installed: {INSTALL}")
+    return Path(found.submodule_search_locations[0])
+
+
+@cache
+def _dnsmos() -> Callable[[np.ndarray], float]:
+    """Overall quality of a piece [DNSMOS_SAMPLES]. The package's own call runs P.808's network too, which nobody reads."""
+    model = _needs("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"
+    _needs("onnxruntime")
+    import onnxruntime
+    from speechmos.dnsmos import DNSMOS
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # another number of threads changes the last bits
+    session = onnxruntime.InferenceSession(str(model), options)
+
+    def overall(piece: np.ndarray) -> float:
+        raw = session.run(None, {"input_1": piece[None].astype(np.float32)})[0][0]
+        return float(DNSMOS.get_polyfit_val(None, *raw, False)[2])  # of signal, background, overall
+
+    return overall
+
+
+@cache
+def _distillmos() -> nn.Module:
+    for package in ("distillmos", "xls_r_sqa"):
+        _needs(package)
+    with _without_torchaudio(), redirect_stdout(io.StringIO()):  # it prints where its weights are
+        from distillmos import ConvTransformerSQAModel
+
+        return ConvTransformerSQAModel().eval()
+
+
+@contextmanager
+def _without_torchaudio() -> "Iterator[None]":
+    """DistillMOS imports torchaudio for its command line only; there is no build of it for every PyTorch."""
+    if importlib.util.find_spec("torchaudio"):
+        yield
+        return
+    sys.modules["torchaudio"] = ModuleType("torchaudio")
+    try:
+        yield
+    finally:
+        del sys.modules["torchaudio"]
+
+
+@cache
+def _voice_encoder() -> VoiceEncoder:
+    """Only the weights of the package are read: its module wants webrtcvad."""
+    stored = torch.load(_needs("resemblyzer") / "pretrained.pt", map_location="cpu", weights_only=True)["model_state"]
+    encoder = VoiceEncoder()
+    encoder.load_state_dict({name: value for name, value in stored.items() if name.startswith(("lstm.", "linear."))})
+    return encoder.eval()
+
+
+def pesq_positions(reference: np.ndarray, test: np.ndarray) -> tuple[float, ...]:
+    """PESQ at each of the three positions."""
+    pieces = list(zip(*(np.split(signal, pauses_between(reference)) for signal in (reference, test)), strict=True))
+    weights = [len(piece) for piece, _ in pieces]
+    return tuple(float(np.average([_pesq(piece, judged, start) for piece, judged in pieces], weights=weights)) for start in PESQ_STARTS)
+
+
+def pauses_between(signal: np.ndarray) -> list[int]:
+    """Samples at which a signal over 15 s is cut into pieces of about one length: its quietest 60 ms near each equal share."""
+    long = len(signal) > LONGEST_PESQ_SECONDS * SAMPLE_RATE_HZ
+    count = -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ)) if long else 1
+    power = np.convolve(np.square(signal), np.ones(1440), mode="same") if count > 1 else signal
+    reach, cuts = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ), []
+    for share in range(1, count):
+        around = len(signal) * share // count
+        cuts.append(around - reach + int(np.argmin(power[around - reach : around + reach])))
+    return cuts
+
+
+def _pesq(reference: np.ndarray, test: np.ndarray, start: int) -> float:
+    from pesq import NoUtterancesError, pesq  # loads a C extension
+
+    silence = (PESQ_SILENCE + start, PESQ_SILENCE)
+    try:
+        return float(pesq(MODEL_RATE_HZ, at_16_khz(np.pad(reference, silence)), at_16_khz(np.pad(test, silence)), "wb"))
+    except NoUtterancesError:
+        raise InputError("PESQ finds no utterance in the reference signal: a clip of speech is needed") from None
+
+
+def words_heard(signal: np.ndarray) -> tuple[str, ...]:
+    """What the recognizer hears in signal [samples] at 24 kHz."""
+    return recognized(at_16_khz(signal))
+
+
+def recognized(samples: np.ndarray) -> tuple[str, ...]:
+    """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in it."""
+    level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
+    audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
+    decoder, fresh_mean = _decoder()
+    decoder.set_cmn(fresh_mean)  # its cepstral mean would carry over
+    decoder.start_utt()
+    decoder.process_raw(audio.tobytes(), full_utt=True)
+    decoder.end_utt()
+    hypothesis = decoder.hyp()
+    return tuple(re.sub(r"\(\d+\)", "", hypothesis.hypstr).split()) if hypothesis else ()
+
+
+@cache
+def _decoder() -> "tuple[pocketsphinx.Decoder, str]":
+    _needs("pocketsphinx")
+    import pocketsphinx
+
+    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")
+    return decoder, decoder.get_cmn()
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a hyphen parts words."""
+    spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
+    return tuple(re.findall(r"[a-z']+", spoken.lower()))

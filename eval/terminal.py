@@ -1,0 +1,152 @@
+"""The human table of a judgement.
+
+print_judgement(level)
+"""
+
+from collections.abc import Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from kokoro_ane.core.config import not_releasable
+from kokoro_ane.core.contract import BOTH
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval.decision import NAMED, Choice, whole
+from kokoro_ane.eval.gates import MEAN, WORST
+from kokoro_ane.eval.judge import Judgement
+from kokoro_ane.eval.levels import JudgedLevel
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.report_table import interval_of, short
+from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, Check
+
+WIDTH = 118  # when stdout is not a terminal
+RELEASE_WIDTH = 150
+STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
+COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
+
+
+def console_of(width: int) -> Console:
+    """For stdout; of that width where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=width)
+
+
+def print_judgement(level: JudgedLevel) -> None:
+    """Table of metrics, then the verdict and its reasons."""
+    judgement, manifest = level.judgement, level.manifest
+    if judgement is None or manifest is None:
+        raise InputError(f"{level.method} was not judged: {level.failed}")
+    console = console_of(WIDTH)
+    made = level.record["provenance"]
+    console.print(
+        metric_table(
+            judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {made['precision']} precision, features by {made['features']}"
+        )
+    )
+    verdict = judgement.decision.verdict
+    console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
+    for reason in judgement.decision.reasons:
+        console.print(f"  - {reason}", highlight=False)
+    if made["set"] != BOTH and any(check.state == STRADDLES for check in judgement.decision.checks):
+        console.print(f"  - `--set {BOTH}` judges twice as many clips", highlight=False)
+    if not level.record["releasable"]:
+        shipped = "the gates hold, but " if verdict == SHIP else ""
+        console.print(f"[yellow]{shipped}{level.record['withheld'] or not_releasable(manifest.checkpoint['name'])}[/]")
+
+
+def metric_table(judgement: Judgement, title: str) -> Table:
+    """One row a metric: the package's mean and worst, the other seed's, the limits."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("metric")
+    for heading in ("mean", "worst", "seed variation\nmean", "seed variation\nworst"):
+        table.add_column(heading, justify="right", style="dim" if heading.startswith("seed variation") else "")
+    table.add_column("limit")
+    for name, row in judgement.summary().items():
+        checks = {check.gate.statistic: check for check in judgement.decision.checks if check.gate.metric == name}
+        cells = (_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST))
+        other_seed = (_cell(row[f"seed_variation_{kind}"], None) for kind in (MEAN, WORST))
+        limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
+        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *other_seed, limits)
+    table.caption = "seed variation: fp32 with another noise seed, for scale; * the limit is its mean"
+    table.caption_justify = "left"
+    return table
+
+
+def _cell(value: float | None, check: Check | None) -> str:
+    if value is None:
+        return "-"
+    text = f"{value + 0.0:.3f}"
+    return text if check is None else f"[{STATES[check.state]}]{text}[/]"
+
+
+def _rule(check: Check) -> str:
+    return check.gate.rule(check.limit) + (" *" if check.gate.tightened_by_seeds else "")
+
+
+def vetoes(level: JudgedLevel) -> str:
+    """The first broken gates and how many more there are; without any, what is open."""
+    if level.failed:
+        return level.failed
+    broken = level.record["broken"]
+    more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+    return ", ".join(broken[:NAMED]) + more or ("-" if level.verdict != UNDECIDED else level.record["reasons"][0])
+
+
+def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
+    """One level's row: size, int8 share, PESQ, MCD (95 % intervals below) and MCD in seeds, latency, verdict, what is wrong."""
+    if level.failed:
+        return (level.method, *["-"] * 7, "not built", level.failed)
+    summary, band = level.record["summary"], level.forecast.get(chip)
+    pesq, mcd = summary["pesq"], summary["mcd_db"]
+    share = level.facts.int8_macs_share if level.facts else None
+    seeds = mcd["mean"] / mcd["seed_variation_mean"] if mcd["mean"] is not None and mcd["seed_variation_mean"] else None
+    return (
+        f"{level.method}\n[dim]{level.title}[/]", f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
+        f"{share:.1%}" if share is not None else "-",
+        _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"), _number(mcd["mean"]) + _span(level, "mcd_db"),
+        _number(seeds), f"{short(band['low_ms'])}-{short(band['high_ms'])}" if band else "-",
+        level.verdict, vetoes(level),
+    )  # fmt: skip
+
+
+def print_release(
+    levels: Sequence[JudgedLevel], choice: Choice, seed_variations: Mapping[str, Mapping[str, float | None]], chip: str
+) -> None:
+    """Table, decision, notes."""
+    console = console_of(RELEASE_WIDTH)
+    table = Table(title="compression levels against fp32, same features, same noise", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    headings = (
+        "level", "MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "of seeds", f"ms/s {chip}", "verdict", "broken or open",
+    )  # fmt: skip
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("level", "verdict", "broken or open") else "right")
+    for level in levels:
+        base = whole(level, levels)
+        *plain, verdict, wrong = cells(level, base.bytes if base else 0, chip)
+        table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
+    table.add_section()
+    for name, row in seed_variations.items():
+        table.add_row(f"[dim]{name}", "", "", "", _pair(row["pesq"], row["pesq_worst"]), _number(row["mcd_db"]), "", "", "", "")
+    table.caption = (
+        f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast band per second of audio, not a measurement"
+    )
+    table.caption_justify = "left"
+    console.print(table)
+    console.print(f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False)
+    for note in choice.notes:
+        console.print(f"  - {note}", highlight=False)
+
+
+def _pair(mean: float | None, worst: float | None) -> str:
+    return f"{_number(mean)} / {_number(worst)}"
+
+
+def _span(level: JudgedLevel, metric: str) -> str:
+    """The mean's 95 % interval on a line of its own."""
+    found = interval_of(level.record, metric)
+    return f"\n[dim]{_number(found[0])}-{_number(found[1])}[/]" if found else ""
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

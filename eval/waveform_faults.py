@@ -1,0 +1,108 @@
+"""Damage done to a rendered waveform [samples] at 24 kHz: what controls and the metrics' tests share.
+
+dipped(signal, by_db=9.0), hum(signal)
+"""
+
+import numpy as np
+from scipy.signal import butter, sosfiltfilt
+
+from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+
+EMPTY_BAND_DB = -50.0  # as the metrics of bands count a band empty
+QUIETER_DB, LATE_SAMPLES, HISS_DB = 0.3, 6, 70.0  # of the harmless ones
+
+
+def low_pass(signal: np.ndarray, cutoff_hz: float = 4000.0) -> np.ndarray:
+    """Remove everything above the cut-off, without delay."""
+    return sosfiltfilt(butter(8, cutoff_hz, fs=SAMPLE_RATE_HZ, output="sos"), signal)
+
+
+def band_limited(signal: np.ndarray) -> np.ndarray:
+    """A low-pass at 9 kHz of 12; for a voice that is itself band-limited, at the same three quarters of the band it has."""
+    wide = signal.astype(np.float64)
+    return low_pass(wide, 0.75 * bandwidth_hz(wide)).astype(np.float32)
+
+
+def bandwidth_hz(signal: np.ndarray) -> float:
+    """Upper edge of the highest 1 kHz band within 50 dB of the whole energy."""
+    energy, hz = np.square(np.abs(np.fft.rfft(signal))), np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ)
+    bands = np.array([energy[(hz >= low) & (hz < low + 1000)].sum() for low in range(0, SAMPLE_RATE_HZ // 2, 1000)])
+    return 1000.0 * float(1 + np.flatnonzero(bands >= energy.sum() * 10 ** (EMPTY_BAND_DB / 10)).max())
+
+
+def clipped(signal: np.ndarray) -> np.ndarray:
+    """Cut everything above half the peak."""
+    half = np.abs(signal).max() / 2
+    return np.clip(signal, -half, half)
+
+
+def dipped(signal: np.ndarray, by_db: float = 9.0, samples: int = 1440, fade: int = 120) -> np.ndarray:
+    """The loudest `samples` (60 ms) quieter by `by_db`, faded in and out over 5 ms outside of them. The signal's own dtype."""
+    power = np.convolve(np.square(signal.astype(np.float64)), np.ones(samples), mode="valid")
+    start = int(np.argmax(power))
+    weight = np.zeros(len(signal) + 2 * fade)
+    weight[start : start + samples + 2 * fade] = np.r_[np.linspace(0, 1, fade), np.ones(samples), np.linspace(1, 0, fade)]
+    return (signal * 10 ** (-by_db / 20 * weight[fade : fade + len(signal)])).astype(signal.dtype)
+
+
+def swaying(signal: np.ndarray, by_db: float = 2.0, hz: float = 5.0) -> np.ndarray:
+    """The level `by_db` up and down, `hz` times a second. The signal's own dtype."""
+    gain = 10 ** (by_db / 20 * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))
+    return (signal * gain).astype(signal.dtype)
+
+
+def late_from_the_middle(signal: np.ndarray) -> np.ndarray:
+    """Two pieces joined with one sample too many: from the middle of the clip on, everything is a sample late."""
+    middle = len(signal) // FRAME_SAMPLES // 2 * FRAME_SAMPLES
+    return np.concatenate([signal[:middle], signal[middle - 1 : -1]])
+
+
+def offset(signal: np.ndarray) -> np.ndarray:
+    """A constant of a twentieth of the peak added."""
+    return signal + np.float32(0.05 * np.abs(signal).max())
+
+
+def hum(signal: np.ndarray) -> np.ndarray:
+    """50 Hz, 35 dB below the peak."""
+    wave = np.sin(2 * np.pi * 50 * np.arange(len(signal)) / SAMPLE_RATE_HZ) * np.abs(signal).max() * 10 ** (-35 / 20)
+    return (signal + wave).astype(np.float32)
+
+
+def clicked(signal: np.ndarray) -> np.ndarray:
+    """One sample of the clip's quietest 100 ms at the clip's peak."""
+    power = np.convolve(np.square(signal.astype(np.float64)), np.ones(2400), mode="valid")
+    found = signal.copy()
+    found[int(np.argmin(power)) + 1200] = np.abs(signal).max()
+    return found
+
+
+def echoing(signal: np.ndarray) -> np.ndarray:
+    """An echo after 30 ms, 20 dB down."""
+    late = SAMPLE_RATE_HZ * 30 // 1000
+    return signal + np.float32(0.1) * np.concatenate([np.zeros(late, signal.dtype), signal[:-late]])
+
+
+def eight_bits(signal: np.ndarray) -> np.ndarray:
+    """Samples rounded to 8 bits of full scale."""
+    return np.round(signal * 127).astype(np.float32) / np.float32(127)
+
+
+def turned_over(signal: np.ndarray) -> np.ndarray:
+    """Every sample's sign changed."""
+    return -signal
+
+
+def quieter(signal: np.ndarray) -> np.ndarray:
+    """0.3 dB quieter."""
+    return signal * np.float32(10 ** (-QUIETER_DB / 20))
+
+
+def later(signal: np.ndarray) -> np.ndarray:
+    """Everything a quarter of a millisecond late."""
+    return np.concatenate([np.zeros(LATE_SAMPLES, signal.dtype), signal[:-LATE_SAMPLES]])
+
+
+def hiss(signal: np.ndarray) -> np.ndarray:
+    """White noise 70 dB below the speech."""
+    noise = np.random.default_rng(0).standard_normal(len(signal)) * np.sqrt(np.square(signal).mean()) * 10 ** (-HISS_DB / 20)
+    return (signal + noise).astype(np.float32)

@@ -1,0 +1,209 @@
+"""What begins with a letter and is no plain word: abbreviations' neighbours aside, capitals, camelCase, snake_case, hyphens, B2B, C++.
+
+    scan = Scan("getUserName state-of-the-art B2B C++", "us")
+
+Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and the reader joins the others with the stress of a compound.
+"""
+
+import re
+
+from kokoro_ane.g2p.normalize.characters import LATIN
+from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
+from kokoro_ane.g2p.normalize.state import (
+    AMBIGUOUS,
+    COUNTED,
+    KEEP,
+    LETTERED,
+    MONTH_FORMS,
+    PREFIXES,
+    RESPELLED,
+    SPELLED,
+    STARTERS,
+    WEB_LETTERS,
+    WEEKDAY_NAMES,
+    WEEKDAYS,
+    Scan,
+)
+from kokoro_ane.g2p.word_lists import word_set
+
+RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
+PLAIN_PART = (
+    rf"(?:[{LATIN}][{LOWER}]*+(?:'[{LATIN}]{{1,3}})?|O'[{UPPER}][{LOWER}]++|(?:Mc|Mac|De|Di|Fitz|Van|Le|La|Du)[{UPPER}][{LOWER}]++(?:'s)?)"
+)
+PLAIN_WORD = re.compile(rf"{PLAIN_PART}(?:-{PLAIN_PART}){{0,7}}")
+CAPITALS = re.compile(rf"([{UPPER}]{{2,}})('?s)?")
+ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
+SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
+WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
+INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
+BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
+OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
+POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
+CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
+YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
+BEFORE_YOU = word_set("to for with from at see are love thank thanks miss about of than like")  # u behind them is no letter
+LONGEST_PLAIN = 80
+
+
+def sharp(scan: Scan, position: int) -> int:
+    """C#, F#, C++."""
+    match = SHARP.match(scan.text, position)
+    if not match:
+        return position
+    scan.letters(match[1], position, position + 1, True)
+    return scan.say("sharp" if match[2] == "#" else "plus plus", position + 1, match.end())
+
+
+def word_range(scan: Scan, position: int) -> int:
+    """Monday-Friday, Jan-Mar, A-Z: `to`."""
+    match = WORD_RANGE.match(scan.text, position)
+    if not match:
+        return position
+    first, second = match[1], match[2]
+    days, months = first in WEEKDAYS and second in WEEKDAYS, first in MONTH_FORMS and second in MONTH_FORMS
+    if not (days or months or f"{first}{second}" in ("AZ", "az")):
+        return position
+    for index, group in enumerate((1, 2)):
+        if index:
+            scan.say("to", match.end(1), match.start(2), True)
+        name: str = match[group]
+        text = MONTH_FORMS.get(name) or WEEKDAY_NAMES.get(name, name)
+        scan.say(
+            f"~{text.upper()}" if len(text) == 1 else text,
+            match.start(group),
+            match.end(group) if not index else match.end(),
+            True if not index else None,
+        )
+    return match.end()
+
+
+def initial(scan: Scan, position: int) -> int:
+    """A capital with a dot before a name (George W. Bush): the letter, no full stop."""
+    text = scan.text
+    after = INITIAL_AFTER.match(text, position + 1)
+    if not after or not text[position].isupper() or (position and text[position - 1].isalnum()):
+        return position
+    before = scan.previous()
+    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED) or before == "I":
+        return position
+    return scan.letters(text[position], position, position + 2)
+
+
+def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> bool:
+    """FBI, CDs, FBI's, NASA, STOP: the whole run is capitals with an ending perhaps; `constant`: in MAX_VALUE."""
+    match = CAPITALS.fullmatch(scan.text, position, end)
+    if not match:
+        return False
+    stem, ending = match[1], match[2] or ""
+    shouted = is_common(stem) if constant else is_shouted(scan, stem, end)
+    spoken = acronym(stem, shouted)
+    if spoken in (stem, f"~{stem}"):
+        spoken += ending
+    elif ending:
+        spoken += "'s" if "'" in ending else "s"
+    if spoken[0] == "~" or "~" in spoken or spoken != stem + ending:
+        scan.say(spoken, position, end)
+    else:
+        scan.word(spoken, position, end)
+    return True
+
+
+def single(scan: Scan, position: int) -> int:
+    """One letter alone: the article and the pronoun are words, the others letters; `by` between two measures."""
+    text = scan.text[position]
+    if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
+        scan.say("by", position, position + 1)
+    elif text == "a" and OPTION.search(scan.text[max(0, position - 2) : position]):
+        scan.letters("A", position, position + 1)
+    elif (
+        text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^", "/") and (text != "A" or scan.previous() not in LETTERED)
+    ) or not text.isascii():
+        scan.word(text, position, position + 1)
+    else:
+        scan.letters(text.upper(), position, position + 1)
+    return position + 1
+
+
+def chat(scan: Scan, position: int) -> int:
+    """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`."""
+    match = CHAT_LETTER.match(scan.text, position)
+    if not match or not (scan.space_before(position) or match[1] != "u"):
+        return position
+    asks = YOU_NEXT.match(scan.text, position + 1) is not None
+    after_you = scan.previous_word() in ("you", "they", "we", "who", "where", "how", "what")
+    if match[1] != "u" and not asks and not (match[1] == "r" and after_you and scan.space_before(position)):
+        return position
+    if match[1] == "u" and scan.text[position + 1 : position + 2] in (",", ".") and scan.previous_word() not in BEFORE_YOU:
+        return position
+    return scan.say({"u": "you", "r": "are", "c": "see"}[match[1]], position, position + 1)
+
+
+def word(scan: Scan, position: int) -> int:
+    """Any run of letters, digits, hyphens, underscores and inner apostrophes that begins with a letter."""
+    match = RUN.match(scan.text, position)
+    if not match:
+        return position
+    end, text = match.end(), match[0]
+    if end - position == 1:
+        return single(scan, position)
+    if text in RESPELLED:
+        scan.say(RESPELLED[text], position, end)
+    elif text in KEEP or (len(text) <= LONGEST_PLAIN and PLAIN_WORD.fullmatch(text)):
+        if POSSESSIVE.match(scan.text, end) and not scan.quote_open:
+            text, end = f"{text}'", end + 1
+        if scan.text[end : end + 1] == "^" and len(text) < 4 and text.isalpha() and not VOWEL.search(text):
+            scan.letters(text.upper(), position, end)
+        else:
+            scan.word(text, position, end)
+    elif scan.known is not None and text.isalpha() and not text.isupper() and scan.known(text):
+        scan.word(text, position, end)
+    elif not capitals(scan, position, end) and not loud_compound(scan, text, position, end):
+        parts(scan, position, end)
+    return end
+
+
+def loud_compound(scan: Scan, text: str, position: int, end: int) -> bool:
+    """RE-WRITE, MID-WEEK, WOO-WOO: capitals with hyphens that are words in every part, or that a list has in lower case."""
+    if "-" not in text or not text.isupper() or not all(part.isalpha() for part in text.split("-")):
+        return False
+    pieces = text.split("-")
+    listed = scan.known is not None and scan.known(text.lower())
+    words = len(pieces) > 2 or all(is_common(piece) or piece.lower() in PREFIXES for piece in pieces)
+    read = words and any(map(is_common, pieces)) and all(is_loud_part(piece, len(pieces)) for piece in pieces)
+    if listed or read:
+        scan.word(text.lower(), position, end)
+    return listed or read
+
+
+def is_loud_part(piece: str, count: int) -> bool:
+    """Whether a part of a loud compound is said as a word: no letters of a list, but small words in a long one (THE-MAN-WHO-IS-IT)."""
+    if piece.lower() in AMBIGUOUS or len(piece) == 1:
+        return count > 2
+    return (is_common(piece) or piece.lower() in PREFIXES) and piece not in SPELLED
+
+
+def parts(scan: Scan, position: int, end: int) -> None:
+    """A run of several kinds, part by part; hyphens and underscores are not spoken."""
+    previous = position
+    snake = "_" in scan.text[position:end]
+    constant = snake and scan.text[position:end].isupper()
+    for match in re.finditer(r"[^_-]++", scan.text[position:end]):
+        first, last = position + match.start(), position + match.end()
+        if first > position:
+            scan.silent(previous, first)
+        previous = last
+        text = match[0].strip("'")
+        if not snake and last < end and text.isupper() and text.lower() in PREFIXES and text not in SPELLED:
+            scan.word(text.lower(), first, last, True)  # NON-GMO
+            continue
+        if capitals(scan, first, last, constant):
+            continue
+        if text in KEEP or PLAIN_WORD.fullmatch(text) or ELISION.fullmatch(text):
+            if snake and text in WEB_LETTERS:
+                scan.letters(text.upper(), first, last, True if last < end else None)
+            elif len(text) == 1:
+                scan.say(text if text in "a" and last - position > 2 else f"~{text.upper()}", first, last, True if last < end else None)
+            else:
+                scan.word(text, first, last, True if last < end else None)
+        else:
+            say_pieces(scan, first, last, any(c.isdigit() for c in text))

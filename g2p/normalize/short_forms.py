@@ -1,0 +1,222 @@
+"""Short forms: titles, street names, e.g., No. 5, initials; capitals said as letters (FBI) or words (NASA); pieces of B2B, iPhone15.
+
+    abbreviation(Scan("Dr. Smith lives on Elm Dr.", "us"), 0)
+    acronym("FBI", shouted=False)   # "~FBI"
+
+A dot that also ends the sentence is said as one.
+"""
+
+import re
+
+from kokoro_ane.g2p.normalize.characters import LATIN
+from kokoro_ane.g2p.normalize.number_words import below_hundred, cardinal, digits, plural
+from kokoro_ane.g2p.normalize.state import (
+    ABBREVIATIONS,
+    AMBIGUOUS,
+    MONTHS,
+    READ,
+    RESPELLED,
+    SHORT,
+    SPELLED,
+    STARTERS,
+    WEB_LETTERS,
+    WEEKDAYS,
+    Scan,
+    alternation,
+)
+from kokoro_ane.g2p.result import Dialect
+
+TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain"))
+DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
+DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozenset(ABBREVIATIONS["without_dot"])
+LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
+LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
+KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
+
+WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?![\w'@])")
+DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
+SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
+ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
+NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
+NUMBER_NEXT = re.compile(r"\s*\(?(?:\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
+SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
+STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
+SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
+STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
+
+
+def starts_sentence(scan: Scan, position: int) -> bool:
+    """Whether a word that begins sentences (The, It, He) follows."""
+    match = STARTER_NEXT.match(scan.text, position)
+    return match is not None and match[1] in STARTERS
+
+
+def finish(scan: Scan, spoken: str, start: int, dot: int, certain: bool) -> int:
+    """Say it; the dot at `dot` - 1 is a full stop too where the text ends there, or (`certain`) where a capital follows."""
+    ends = (SENTENCE_END if certain else STOP).match(scan.text, dot)
+    if ends and scan.text[dot - 1] == ".":
+        scan.say(spoken, start, dot - 1, False)
+        scan.mark(".", dot - 1, dot)
+    else:
+        scan.say(spoken, start, dot)
+    return dot
+
+
+def place_or_title(scan: Scan, text: str, end: int) -> str:
+    """St, Dr, Ft ...: the street after a name and before no name, else the title."""
+    before = scan.previous()
+    named = before[:1].isupper() or before.endswith(("st", "nd", "rd", "th", "first", "second", "third"))
+    title = "saint" if text == "St" else TITLES.get(text, "")
+    if text in PLACES and named and (not title or not NAME_NEXT.match(scan.text, end) or scan.previous() in TITLES.values()):
+        return PLACES[text]
+    if NAME_NEXT.match(scan.text, end) and title:
+        return title
+    return PLACES[text] if named and text in PLACES else title
+
+
+def single_word(scan: Scan, position: int) -> int:
+    """One word with or without its dot."""
+    match = WORD.match(scan.text, position)
+    if not match or match[1] not in KNOWN:
+        return position
+    text, dot, end = match[1], match[2], match.end()
+    if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
+        return scan.say("versus", position, end)
+    if text in NUMBERS and dot and NUMBER_NEXT.match(scan.text, end):
+        return scan.say(NUMBERS[text], position, end)
+    if (text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end)) or (
+        text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end)
+    ):
+        return scan.say(NUMBERS[text], position, end)
+    if text in ("Apt", "Bldg", "Ste", "Hwy", "Rte") and re.match(r"\s+#?\d", scan.text[end : end + 4]):
+        return scan.say(PLACES[text], position, end)
+    if text in TITLES or text in PLACES:
+        spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
+        return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
+    if not dot and text not in DOTLESS:
+        return position
+    if text in ENDINGS:
+        return finish(scan, ENDINGS[text], position, end, text == "etc" or (text != "al" and starts_sentence(scan, end)))
+    if text in OTHERS and not (OTHERS[text] in MONTHS or OTHERS[text] in WEEKDAYS or NUMBERS.get(text)):
+        return finish(scan, OTHERS[text], position, end, False)
+    return position
+
+
+def initials(scan: Scan, position: int) -> int:
+    """U.S., D.C., J.K.: capitals with dots."""
+    match = ACRONYM.match(scan.text, position)
+    if not match:
+        return position
+    letters, ending = match[0].removesuffix(match[1] or "").replace(".", "").upper(), match[1] or ""
+    return finish(scan, f"~{letters}{ending}", position, match.end(), scan.text[position].islower() or starts_sentence(scan, match.end()))
+
+
+def abbreviation(scan: Scan, position: int) -> int:
+    """Whatever of this file stands at `position`."""
+    for pattern, table in ((DOTTED_FORM, DOTTED), (SLASHED_FORM, SLASHED)):
+        match = pattern.match(scan.text, position)
+        if match:
+            return finish(scan, table[match[0]], position, match.end(), match[0] not in ("e.g.", "i.e.", "eg.", "ie.", "a.k.a.", "w.r.t."))
+    return (
+        initials(scan, position)
+        if scan.text[position + 1 : position + 2] == "." and acronym_here(scan, position)
+        else single_word(scan, position)
+    )
+
+
+def acronym_here(scan: Scan, position: int) -> bool:
+    """Whether at least two letters with dots stand there."""
+    return ACRONYM.match(scan.text, position) is not None
+
+
+UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
+PIECE = re.compile(rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s(?![{LOWER}]))?|[{LATIN}]")
+VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
+# Beginnings and endings that no English word has: such capitals are spelled.
+ODD = re.compile(
+    r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
+    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)"
+)
+CAPITALS_NEXT = re.compile(r"[^\w\n]{1,3}([A-Z]{2,20})(?![\w])")
+
+
+def is_common(word: str) -> bool:
+    """Whether capitals make an ordinary word when shouted."""
+    return word.lower() in SHORT or (len(word) > 3 and VOWEL.search(word) is not None and not ODD.search(word))
+
+
+def is_shouted(scan: Scan, text: str, end: int) -> bool:
+    """Whether the neighbours are shouted words too."""
+    if not is_common(text) or text in SPELLED and text.lower() not in SHORT:
+        return False
+    before, after = scan.previous(), CAPITALS_NEXT.match(scan.text, end)
+    if before in (",", "!", ":"):
+        before = scan.previous(2)
+    left = len(before) > 1 and before.isupper() and before.isalpha() and before not in READ
+    right = after is not None and is_common(after[1]) and after[1] not in READ | SPELLED - AMBIGUOUS_CAPITALS
+    return bool(left or right)
+
+
+AMBIGUOUS_CAPITALS = frozenset(word.upper() for word in AMBIGUOUS)
+
+
+def acronym(text: str, shouted: bool) -> str:
+    """Capitals (with a plural s perhaps) as spoken text."""
+    if text in RESPELLED:
+        return RESPELLED[text]
+    stem = text[:-1] if text.endswith("s") else text
+    if stem in READ or shouted:
+        return text
+    if stem in SPELLED or len(stem) == 1:
+        return f"~{text}"
+    if len(stem) <= 3:
+        common = stem.lower() in SHORT and stem.lower() not in AMBIGUOUS
+        return text if common else f"~{text}"
+    return f"~{text}" if not VOWEL.search(stem) or ODD.search(stem) else text
+
+
+def lower_piece(text: str) -> str:
+    """A lower-case or capitalized piece beside digits or in an address: a word where it can be one, else letters."""
+    if text.lower() in WEB_LETTERS or len(text) == 1 or not VOWEL.search(text):
+        return f"~{text.upper()}"
+    return text
+
+
+def number_piece(text: str, dialect: Dialect) -> str:
+    """Digits inside a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty, 007 and long ones digit by digit."""
+    if (text[0] == "0" and len(text) > 1) or len(text) > 4:
+        return digits(text)
+    if len(text) < 3 or int(text) % 1000 == 0:
+        return cardinal(int(text), dialect)
+    head, tail = int(text[:-2]), int(text[-2:])
+    if len(text) == 4 and head % 10 == 0 and tail < 10:
+        return cardinal(int(text), dialect)
+    low = "hundred" if not tail else f"oh {below_hundred(tail)}" if tail < 10 else below_hundred(tail)
+    return f"{below_hundred(head)} {low}"
+
+
+def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
+    """text[start:end], letters and digits only, piece by piece; `mixed`: lower-case pieces need not be words."""
+    previous = start
+    for match in PIECE.finditer(scan.text, start, end):
+        text, first, last = match[0], match.start(), match.end()
+        if first > previous:
+            scan.silent(previous, first)
+        previous = last
+        space = None if last == end else True
+        if text[0].isdigit() and text[-1] == "s":
+            scan.say(plural(number_piece(text[:-1], scan.dialect)), first, last, space)
+        elif text.isdigit():
+            scan.say(number_piece(text, scan.dialect), first, last, space)
+        elif text in RESPELLED:
+            scan.say(RESPELLED[text], first, last, space)
+        elif text.isupper() or (text[:-1].isupper() and text[-1] == "s" and (mixed or len(text) > 2)):
+            scan.say(acronym(text, False), first, last, space)
+        elif text.lower() == "v" and scan.text[last : last + 1].isdigit():
+            scan.say("version", first, last, space)
+        elif mixed or len(text) == 1:
+            scan.say(lower_piece(text), first, last, space)
+        else:
+            scan.word(text, first, last, space)
+    if previous < end:
+        scan.silent(previous, end)

@@ -1,0 +1,76 @@
+"""The console command: every verb of the project under one name, with or without a Makefile.
+
+    kokoro-ane build vocoder --layout tiled
+    kokoro-ane speak "Hello." -o hello.wav
+    kokoro-ane doctor
+
+Each subcommand is one module's main(argv); `kokoro-ane VERB --help` is that command's own help.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import MappingProxyType
+
+from kokoro_ane import __version__
+
+COMMANDS = MappingProxyType(
+    {
+        "build": ("kokoro_ane.pipeline.build", "a stage's packages: g2p, encoder, vocoder"),
+        "quantize": ("kokoro_ane.pipeline.apply", "a compressed level from the fp16 package"),
+        "speak": ("kokoro_ane.pipeline.speak", "text to a .wav or .flac file, or a stream"),
+        "quality": ("kokoro_ane.eval.quality", "judge one level; builds it where it is missing"),
+        "release": ("kokoro_ane.eval.release", "judge every level and name the one to release"),
+        "report": ("kokoro_ane.eval.report", "the page of a release decision"),
+        "bundle": ("kokoro_ane.pipeline.bundle", "one folder for an app"),
+        "validate": ("kokoro_ane.pipeline.validate", "one utterance through upstream, PyTorch and the packages, intermediates compared"),
+        "vectors": ("kokoro_ane.pipeline.vectors", "test vectors of every step"),
+        "sensitivity": ("kokoro_ane.quantize.sensitivity", "measure every layer, find a recipe for `mixed`"),
+        "controls": ("kokoro_ane.eval.controls", "prove that the gates reject known errors"),
+        "g2p": ("kokoro_ane.g2p.__main__", "text to phonemes"),
+        "describe": ("mlprogram.__main__", "what a package is made of"),
+        "ane": ("mlprogram.__main__", "what a chip's Neural Engine takes of a package"),
+        "doctor": ("kokoro_ane.pipeline.doctor", "what is installed, which checkpoint is at hand, what is built"),
+    }
+)
+OWN_VERB = ("describe", "ane")  # mlprogram's own subcommands
+
+
+def usage() -> str:
+    """The list of verbs."""
+    rows = "\n".join(f"  {name:<12} {says}" for name, (_, says) in COMMANDS.items())
+    return f"usage: kokoro-ane VERB ...\n\n{rows}\n\n`kokoro-ane VERB --help` tells more; --version prints the version."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code of the verb; 2 where there is no such verb."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if not given or given[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if given else 2
+    if given[0] == "--version":
+        print(__version__)
+        return 0
+    if given[0] not in COMMANDS:
+        print(f"error: no verb {given[0][:80]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    try:
+        from mlprogram.scratch import interruptible  # its handlers are there before a verb's modules, which take seconds to import
+
+        with interruptible(last=argv is None):
+            try:
+                module = importlib.import_module(COMMANDS[given[0]][0])
+                return module.main(given if given[0] in OWN_VERB else given[1:])
+            except KeyboardInterrupt:  # while modules are imported
+                return _interrupted()
+    except KeyboardInterrupt:
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    print("error: interrupted; nothing was left half-written", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

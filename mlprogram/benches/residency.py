@@ -1,0 +1,284 @@
+"""Hold the residency forecast against published placements: rebuild comparable graphs, forecast them, print both.
+
+    python -m mlprogram.benches.residency                  # every case: minutes
+    python -m mlprogram.benches.residency --only lai-tail  # one
+    python -m mlprogram.benches.residency --latency        # LAI's vocoder on an M4: forecast bands beside published times
+
+Exit 0: every published share lies between the two readings (one per cent of slack), or is 0 where the whole graph was at risk.
+Exit 1: one does not. Exit 2: bad input. The last line of stdout is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import logging
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlprogram.benches.shared import markdown
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, exit_code
+from mlprogram.examine.describe import span
+from mlprogram.examine.forecast import forecast_residency
+from mlprogram.examine.latency import latency_bands
+from mlprogram.examine.profile import open_program, profile_program
+from mlprogram.examine.rules import load_rules
+
+if TYPE_CHECKING:
+    import torch
+
+FRAMES_PER_SECOND = 40  # of Kokoro's features
+LAI_FRAMES = 120  # a short sentence
+
+
+@dataclass(frozen=True)
+class Case:
+    """A published observation and how to rebuild its graph. `shapes`: input name -> shape; an axis (low, default, high) is a range."""
+
+    graph: str
+    sizes: dict[str, int]
+    shapes: dict[str, tuple]
+    precision: str
+    chip: str
+    published: float
+    published_ops: int
+    source: str
+    difference: str
+    integers: tuple[str, ...] = ()
+
+
+def _lai(graph: str, shapes: dict[str, tuple], precision: str, published: float, ops: int, difference: str) -> Case:
+    return Case(graph, {}, shapes, precision, "m5", published, ops, "FluidAudio profiler", difference)
+
+
+def _ranged(times: int, extra: int = 0) -> tuple[int, int, int]:
+    return (times + extra, LAI_FRAMES * times + extra, 2000 * times + extra)
+
+
+def lai_shapes(frames: int) -> dict[str, dict[str, tuple]]:
+    """Input shapes of LAI's three models for that many frames, but for the style: {case: {input: shape}}."""
+    prosody = (1, 2 * frames)
+    return {
+        "lai-vocoder": {
+            "asr": (1, 512, frames),
+            "f0": prosody,
+            "energy": prosody,
+            "noise_0": (1, 256, 20 * frames),
+            "noise_1": (1, 128, 120 * frames + 1),
+        },
+        "lai-noise": {"f0": prosody},
+        "lai-tail": {"x": (1, 128, 120 * frames + 1)},
+    }
+
+
+def _magpie(frames: int, published: float, difference: str) -> Case:
+    return Case("MagpieBody", {}, {"x": (1, 864, frames)}, "fp16", "m2", published, 1006, "mobius, magpie probe", difference)
+
+
+def cases() -> dict[str, Case]:
+    """Every case by name."""
+    return _vocoder_cases() | _small_cases()
+
+
+def _vocoder_cases() -> dict[str, Case]:
+    """LAI's three graphs and the Magpie probes."""
+    whole, style = "every operation is fp32", (1, 128)
+    return {
+        "lai-vocoder": _lai(
+            "LaiVocoder",
+            {
+                "asr": (1, 512, _ranged(1)),
+                "f0": (1, _ranged(2)),
+                "energy": (1, _ranged(2)),
+                "noise_0": (1, 256, _ranged(20)),
+                "noise_1": (1, 128, _ranged(120, 1)),
+                "style": style,
+            },
+            "fp16",
+            0.99,
+            655,
+            "which six are missing is not published; pessimistic counts dilated kernels of 11, the kernel of 20, short runs between",
+        ),
+        "lai-noise": _lai("LaiNoise", {"f0": (1, 2 * LAI_FRAMES), "style": style}, "fp32", 0.0, 239, whole),
+        "lai-tail": _lai("LaiTail", {"x": (1, 128, 120 * LAI_FRAMES + 1)}, "fp32", 0.0, 13, whole),
+        "magpie-t8": _magpie(8, 0.990, "optimistic misses the ten dilated convolutions; pessimistic has them, and short runs between them"),
+        "magpie-t16": _magpie(16, 0.988, "width 16,384 exactly: two more convolutions were lowered to 16,386"),
+        "magpie-t20": _magpie(20, 0.0, "width 20,480: the compiler gave up the whole graph, as graph-too-wide warns"),
+    }
+
+
+def _small_cases() -> dict[str, Case]:
+    """Snake with and without sine, and the transducer's parts."""
+    snake, probe, profiler = {"x": (1, 64, 1024)}, "mobius, magpie probe", "FluidAudio profiler"
+    pair = {"encoded": (1, 1, 1024), "predicted": (1, 1, 640)}
+    whole = {"token": (1, 1), "encoded": (1, 1, 1024), "hidden": (2, 1, 640), "cell": (2, 1, 640)}
+    refused = "sin is refused; the two convolutions beside it are too small to hand over alone"
+    small = "optimistic is right; pessimistic holds the graph for too small"
+    glue = "LSTM, index and glue are off; this graph has less glue than theirs"
+    handed = "19 MB of weights are worth handing over; theirs has reshapes and casts besides"
+    stayed = "the same with 4 MB of weights stayed on the CPU: only the pessimistic reading says so"
+    return {
+        "snake-sine": Case("SnakeConvs", {"sine": 1}, snake, "fp16", "m2", 0.0, 6, probe, refused),
+        "snake-poly": Case("SnakeConvs", {"sine": 0}, snake, "fp16", "m2", 1.0, 8, probe, small),
+        "decoder-joint": Case("DecoderJoint", {}, whole, "fp16", "m5", 0.54, 28, profiler, glue, ("token",)),
+        "joint": Case("Joint", {}, pair, "fp16", "m5", 1.0, 12, profiler, handed),
+        "joint-small": Case("Joint", {"vocabulary": 1024}, pair, "fp16", "m5", 0.0, 12, profiler, stayed),
+    }
+
+
+SLACK = 0.01  # published shares are whole per cents
+LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frames -> ms, README of laishere/kokoro-coreml, M4 mini
+
+
+def module_of(case: Case) -> torch.nn.Module:
+    """The graph of a case in PyTorch, with random weights."""
+    import torch
+
+    from mlprogram.benches import residency_graphs
+
+    torch.manual_seed(0)
+    return getattr(residency_graphs, case.graph)(**case.sizes).eval()
+
+
+def build(case: Case, folder: Path, name: str) -> Path:
+    """Trace and convert one case into a package, all of it in one precision."""
+    import coremltools as ct
+    import numpy as np
+    import torch
+
+    half, path = case.precision == "fp16", folder / f"{name}.mlpackage"
+    inputs, example = [], []
+    for key, shape in case.shapes.items():
+        sizes = tuple(axis[1] if isinstance(axis, tuple) else axis for axis in shape)
+        axes = tuple(ct.RangeDim(axis[0], axis[2], axis[1]) if isinstance(axis, tuple) else axis for axis in shape)
+        whole = key in case.integers
+        inputs.append(ct.TensorType(key, shape=axes, dtype=np.int32 if whole else np.float16 if half else np.float32))
+        example.append(torch.zeros(sizes, dtype=torch.int32) if whole else torch.zeros(sizes))
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():  # progress bars
+        warnings.simplefilter("ignore")
+        logging.getLogger("coremltools").setLevel(logging.ERROR)
+        model = ct.convert(
+            torch.jit.trace(module_of(case), tuple(example), check_trace=False),
+            inputs=inputs,
+            convert_to="mlprogram",
+            compute_precision=ct.precision.FLOAT16 if half else ct.precision.FLOAT32,
+            skip_model_load=True,
+            minimum_deployment_target=ct.target.iOS17,
+        )
+        model.save(str(path))
+    return path
+
+
+def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
+    """Forecast one case beside its published share."""
+    program = open_program(build(case, folder, name))
+    forecast = forecast_residency(profile_program(program, program.shapes({})), load_rules(), case.chip)
+    high, low = forecast.optimistic.share("ops"), forecast.pessimistic.share("ops")
+    within = low - SLACK <= case.published <= high + SLACK or (forecast.cpu_fallback is not None and case.published <= SLACK)
+    return {
+        "case": name,
+        "chip": case.chip,
+        "published": case.published,
+        "published_ops": case.published_ops,
+        "ops": len(forecast.ops),
+        "optimistic": high,
+        "pessimistic": low,
+        "whole_graph": [f.rule.id for f in forecast.graph_findings],
+        "within": within,
+        "source": case.source,
+        "difference": case.difference,
+        "rules": forecast.rule_counts(),
+    }
+
+
+def published(only: list[str]) -> int:
+    """Every case asked for."""
+    chosen = cases()
+    for name in only:
+        if name not in chosen:
+            raise ProgramError(f"case {name!r} is unknown; one of {', '.join(chosen)}")
+    with tempfile.TemporaryDirectory() as folder:
+        results = [compare(name, case, Path(folder)) for name, case in chosen.items() if not only or name in only]
+    head = (
+        "graph",
+        "chip",
+        "published % of ops",
+        "optimistic / pessimistic",
+        "or 0 by",
+        "ops published / here",
+        "within",
+        "why they differ",
+    )
+    print(markdown(head, [_published_row(r) for r in results]))
+    print(json.dumps({"label": "forecast, not a measurement", "cases": results}))
+    return EXIT_GOOD if all(r["within"] for r in results) else EXIT_MISSED
+
+
+def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        r["case"],
+        r["chip"],
+        f"{100 * r['published']:.3g}",
+        f"{100 * r['optimistic']:.1f} / {100 * r['pessimistic']:.1f}",
+        ", ".join(r["whole_graph"]),
+        f"{r['published_ops']} / {r['ops']}",
+        "yes" if r["within"] else "NO",
+        r["difference"],
+    )
+
+
+def latency() -> int:
+    """Bands for LAI's vocoder beside the times its author published."""
+    rules, rows, case = load_rules(), [], cases()["lai-vocoder"]
+    with tempfile.TemporaryDirectory() as folder:
+        program = open_program(build(case, Path(folder), "lai-vocoder"))
+        for frames, published_ms in LAI_M4_MS.items():
+            shapes = program.shapes(lai_shapes(frames)["lai-vocoder"])
+            forecast = forecast_residency(profile_program(program, shapes), rules, "m4")
+            band = latency_bands(forecast, rules.chips["m4"]).optimistic
+            row = {
+                "frames": frames,
+                "width": 120 * frames + 1,
+                "published_ms": published_ms,
+                "low_ms": band.low_ms,
+                "high_ms": band.high_ms,
+            }
+            rows.append(row | {"within": band.low_ms <= published_ms <= band.high_ms})
+    head = ("s of audio", "width", "published ms", "forecast, optimistic ms", "published / low", "within")
+    print(markdown(head, [_latency_row(r) for r in rows]))
+    print(json.dumps({"label": "forecast, not a measurement", "latency": rows}))
+    return EXIT_GOOD if all(r["within"] for r in rows) else EXIT_MISSED
+
+
+def _latency_row(r: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{r['frames'] / FRAMES_PER_SECOND:.1f}",
+        f"{r['width']:,}",
+        str(r["published_ms"]),
+        span(r["low_ms"], r["high_ms"]),
+        f"{r['published_ms'] / r['low_ms']:.1f}",
+        "yes" if r["within"] else "NO",
+    )
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="mlprogram.benches.residency", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
+    parser.add_argument("--latency", action="store_true", help="compare latency bands with LAI's published times instead")
+    arguments = parser.parse_args(argv)
+    return latency() if arguments.latency else published(arguments.only)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return exit_code(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

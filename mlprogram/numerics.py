@@ -1,0 +1,286 @@
+"""Models of others' arithmetic: kernels that replace the ordinary ones for operations whose result is fp16.
+
+    Program("Model.mlpackage", precision="ane_numerics")(inputs)  # the Neural Engine, pessimistically
+    Program("Model.mlpackage", precision="core_ai")(inputs)  # where Apple's Core AI runtime rounds on a CPU
+
+ane_numerics: fp32 operations do not run on the engine. Two sources disagree about its accumulator: ane-guide measured a wide one behind
+fp16 ports (M1), LAI reports losses that look like fp16 accumulation. A verdict should be the worst of `declared` (wide) and this (narrow).
+Nothing here was measured by this project; every constant names its source. Not modelled: NaN turned into infinity at the input and
+indeterminate forms flushed to zero (a NaN stays visible here), denormals flushed in sums, activation tables (ane-guide: within 0.006,
+about half a unit in the last place), the seams of atan (their place is not published).
+Sources: ane-guide = sbryngelson/ane-guide, part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
+
+core_ai: measured with coreai-core 1.0.0b3 on Linux, each operation of a vocoder on Core AI's own inputs (docs/mlprogram.md). With these
+three rules every operation gives the same fp16 values, but for a convolution's float32 sums, taken in another order (0.2 % of its values,
+by one unit). It says nothing of Core ML or of the engine. `declared64` and `core_ai64` take sums of products in fp64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mlprogram.ops.conv import CONV, conv, conv_transpose, with_bias
+from mlprogram.ops.kernel import Kernel, Tensors, kernel
+from mlprogram.ops.layout import slice_by_index
+from mlprogram.ops.linear import LINEAR
+
+TILE = 8  # columns of the input that Core AI takes together in a transposed convolution: measured on x86-64, strides 2, 6 and 10
+
+
+@dataclass(frozen=True)
+class AneModel:
+    """The constants of the model."""
+
+    block: int = 32  # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number, chosen here
+    sum_limit: float = 2.0**15  # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
+    exp_limit: float = 11.094  # ln 65504: exp gives infinity from here (ane-guide)
+    log_of_zero: float = -45440.0  # what log gives at zero (ane-guide)
+    seam_error: float = 0.12  # worst error of sin and cos at the seams of their argument reduction, 0.04 to 0.12 (ane-guide)
+    seam_reach: float = math.pi / 16  # how far from an odd multiple of pi: one of the table's 32 segments over [-pi, pi] (chosen here)
+    slice_gain: float = 16.0  # a slice that starts inside the last axis is multiplied and divided by this (ane-guide, M1 and A14)
+    fp16_max: float = 65504.0
+
+
+ANE = AneModel()
+
+
+def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
+    """Sum of partial sums in fp16, infinite from `sum_limit` on; the sum of one product is exempt."""
+    total: Tensor | None = None
+    for part in parts:
+        total = part.half() if total is None else (total.float() + part.half().float()).half()
+        if terms > 1:
+            total = torch.where(total.abs() >= ANE.sum_limit, total.sign() * math.inf, total)
+    assert total is not None  # every sum has a first block
+    return total.float()
+
+
+def _blocks(size: int) -> list[slice]:
+    return [slice(start, start + ANE.block) for start in range(0, size, ANE.block)]
+
+
+def ane_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    strides: list[int] | None = None,
+    pad_type: str = "valid",
+    pad: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
+    """conv, accumulated over blocks of input channels."""
+    grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
+    parts = (
+        conv(grouped[:, :, b].flatten(1, 2), weight[:, b], None, strides, pad_type, pad, dilations, groups)
+        for b in _blocks(weight.shape[1])
+    )
+    return with_bias(_accumulate(parts, weight[0].numel()), bias)
+
+
+def ane_conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    pad: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pad_type: str = "valid",
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
+    """conv_transpose, accumulated over blocks of input channels."""
+    grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
+    parts = (
+        conv_transpose(
+            grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), None, pad, output_shape, pad_type, strides, dilations, groups
+        )
+        for b in _blocks(kernels.shape[1])
+    )
+    return with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
+
+
+def ane_matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
+    """matmul, accumulated over blocks of the inner axis."""
+    x, y = x.mT if transpose_x else x, y.mT if transpose_y else y
+    inner = x.shape[-1]
+    rows = -2 if y.dim() > 1 else 0
+    parts = (torch.matmul(x[..., b], y.narrow(rows, b.start, min(ANE.block, inner - b.start))) for b in _blocks(inner))
+    return _accumulate(parts, inner)
+
+
+def ane_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """linear, accumulated over blocks of input features."""
+    y = ane_matmul(x, weight.T)
+    return y if bias is None else y + bias
+
+
+def ane_einsum(values: Tensors, equation: str) -> Tensor:
+    """einsum with one rounding of the sum, infinite from `sum_limit` on."""
+    return _accumulate(iter([torch.einsum(equation, *values)]), 2)
+
+
+def ane_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """Attention as two engine matmuls around a softmax in fp32."""
+    scores = ane_matmul(query, key, transpose_y=True) / query.shape[-1] ** 0.5
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return ane_matmul(torch.softmax(scores, -1).half().float(), value)
+
+
+def ane_exp(x: Tensor) -> Tensor:
+    """exp, infinite from `exp_limit` on."""
+    return torch.where(x >= ANE.exp_limit, math.inf, torch.exp(x))
+
+
+def ane_log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
+    """log, a finite number at zero."""
+    y = torch.log(x + epsilon)
+    return torch.where((x + epsilon).half() == 0, ANE.log_of_zero, y)
+
+
+def ane_sin(x: Tensor) -> Tensor:
+    """sin with the table's error near odd multiples of pi."""
+    return (torch.sin(x) + _seam(x)).clamp(-1, 1)
+
+
+def ane_cos(x: Tensor) -> Tensor:
+    """cos with the table's error near odd multiples of pi."""
+    return (torch.cos(x) + _seam(x)).clamp(-1, 1)
+
+
+def _seam(x: Tensor) -> Tensor:
+    """A triangle of height seam_error over each seam: the worst published error, always of one sign."""
+    distance = (x.remainder(2 * math.pi) - math.pi).abs()
+    return ANE.seam_error * (1 - distance / ANE.seam_reach).clamp(min=0)
+
+
+def ane_slice_by_index(
+    x: Tensor,
+    begin: list[int],
+    end: list[int],
+    stride: list[int] | None = None,
+    begin_mask: list[bool] | None = None,
+    end_mask: list[bool] | None = None,
+    squeeze_mask: list[bool] | None = None,
+) -> Tensor:
+    """slice_by_index; one that starts inside the last axis overflows above fp16_max / slice_gain."""
+    y = slice_by_index(x, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
+        return y
+    return torch.where(y.abs() * ANE.slice_gain > ANE.fp16_max, y.sign() * math.inf, y)
+
+
+ANE_KERNELS = MappingProxyType(
+    {
+        "conv": kernel(ane_conv),
+        "conv_transpose": kernel(ane_conv_transpose),
+        "cos": kernel(ane_cos),
+        "einsum": kernel(ane_einsum),
+        "exp": kernel(ane_exp),
+        "linear": kernel(ane_linear),
+        "log": kernel(ane_log),
+        "matmul": kernel(ane_matmul),
+        "scaled_dot_product_attention": kernel(ane_attention),
+        "sin": kernel(ane_sin),
+        "slice_by_index": kernel(ane_slice_by_index),
+    }
+)
+
+
+def core_ai_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    strides: list[int] | None = None,
+    pad_type: str = "valid",
+    pad: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
+    """conv whose sum is rounded to fp16 before the bias is added."""
+    return with_bias(conv(x, weight, None, strides, pad_type, pad, dilations, groups).half().float(), bias)
+
+
+def core_ai_conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    pad: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pad_type: str = "valid",
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+    groups: int = 1,
+) -> Tensor:
+    """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by tile, tap by tap; then the bias."""
+    ones = [1] * (x.dim() - 2)
+    grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))  # [N, G, C / G, *D], [G, C / G, O / G, *K]
+    passes = _passes(x.shape[-1], weight.shape[2:], strides or ones, dilations or ones)
+    total: Tensor | None = None
+    for channel in range(kernels.shape[1]):
+        for columns, taps in passes:
+            own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]  # [G, O / G, *K]
+            own[:, :, *taps] = whole[:, :, *taps]
+            part = conv_transpose(grouped[:, :, channel] * columns, own, None, pad, output_shape, pad_type, strides, dilations, groups)
+            total = part.half() if total is None else (total.float() + part).half()
+    assert total is not None  # there is a channel and a tap
+    return with_bias(total.float(), bias)
+
+
+def _passes(
+    width: int, kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[tuple[Tensor, tuple[slice, ...]]]:
+    """Columns of the input (1 and 0, [width]) and taps in their order, no two products of a pass for one output.
+
+    Taps go by sets: a stride's of each axis, one where dilated. A column i and set j add to what column i + j and set 0 add to. In a tile
+    sets come in their order; an earlier tile's come before.
+    """
+    lengths = [stride if dilation == 1 else 1 for stride, dilation in zip(strides, dilations, strict=True)]
+    starts = [range(0, size, length) for size, length in zip(kernel_size, lengths, strict=True)]
+    sets = [tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True)) for first in product(*starts)]
+    column, before, within = torch.arange(width), [], []
+    for taps in sets:
+        index = taps[-1].start // lengths[-1] if dilations[-1] == 1 else 0
+        earlier = column // TILE < (column + index) // TILE
+        if index:
+            before.append((earlier.float(), taps))
+        within.append(((~earlier).float(), taps))
+    return before + within
+
+
+def core_ai_leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """leaky_relu whose alpha is an fp16 number."""
+    return torch.where(x >= 0, x, x * torch.tensor(alpha).half().item())
+
+
+CORE_AI_KERNELS = MappingProxyType(
+    {"conv": kernel(core_ai_conv), "conv_transpose": kernel(core_ai_conv_transpose), "leaky_relu": kernel(core_ai_leaky_relu)}
+)
+
+
+def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function on float64 copies of its tensors."""
+
+    def wide(**given: Any) -> Tensor:
+        return run(**{name: value.double() if torch.is_tensor(value) else value for name, value in given.items()})
+
+    return wide
+
+
+def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
+    """The same kernels with sums in float64."""
+    return MappingProxyType({name: replace(own, run=in_float64(own.run)) for name, own in kernels.items()})
+
+
+PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}
+WIDE_SUMS = widened({**CONV, **PRODUCTS})
+CORE_AI_WIDE_SUMS = widened({**PRODUCTS, **CORE_AI_KERNELS})

@@ -1,0 +1,244 @@
+"""Finished chunks of a long run, kept beside the output until it is complete, so that an interrupted run can go on.
+
+    with ResumeState.open(Path("book.wav.parts"), settings, resume=True) as state:
+        for speech in pipeline.speak(text, voice, options, state.kept): state.keep(speech)
+        state.remove()
+
+OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples one after the other, float32),
+chunks.jsonl (one line a chunk, written after its samples, with their SHA-256) and owner.lock (one process at a time). A line cut short by
+a crash is dropped with all that follows.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from kokoro_ane.core.contract import FRAME_SAMPLES
+from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import check_implied, discard, parse_json, read_json, staged, strangers, write_json
+from kokoro_ane.pipeline.synthesis import Speech
+from kokoro_ane.pipeline.text import Chunk
+from mlprogram.scratch import LOCK, locked
+
+SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
+OWN = (SETTINGS, AUDIO, CHUNKS, LOCK)
+BYTES = 4  # a sample
+PROCESS_DIGITS, AGAIN_S = 10, 0.1  # of a process's number in its lock; how often a waiting one looks
+
+
+class _Taken(InputError):
+    """Another process has made the folder meanwhile."""
+
+
+def held(folder: Path, content: Any) -> tuple[int, bool]:
+    """The folder's lock, held, and whether the folder is new: made with its settings and lock, so never there without them.
+
+    Raises InputError for a folder that is not one of ours.
+    """
+    while True:
+        lock = None if (folder / SETTINGS).is_file() else _made(folder, content)
+        if lock is not None:
+            return lock, True
+        check_implied(folder, resume_state_of_ours)
+        lock = _waited_for(folder)
+        if lock is not None:
+            return lock, False
+
+
+def _made(folder: Path, content: Any) -> int | None:
+    """None where another process was faster."""
+
+    def free(place: Path) -> str | None:
+        if (place / SETTINGS).is_file():
+            raise _Taken
+        return resume_state_of_ours(place)
+
+    with ExitStack() as undone, suppress(_Taken):
+        with staged(folder, free) as aside:
+            aside.mkdir()
+            write_json(aside / SETTINGS, content)
+            lock = _signed(aside)
+            assert lock is not None  # nobody else knows the folder yet
+            undone.callback(os.close, lock)
+        undone.pop_all()
+        return lock
+    return None
+
+
+def _waited_for(folder: Path) -> int | None:
+    """None where its owner has removed the folder."""
+    told = False
+    with suppress(FileNotFoundError):
+        while (lock := _signed(folder)) is None:
+            owner = (folder / LOCK).read_bytes()[:PROCESS_DIGITS].decode(errors="replace")
+            if not told:
+                print(f"{folder}: process {owner} writes this output: waiting until it has ended", file=sys.stderr, flush=True)
+            told = True
+            time.sleep(AGAIN_S)
+        if os.path.samestat(os.fstat(lock), (folder / LOCK).stat()):
+            return lock
+        os.close(lock)
+    return None
+
+
+def _signed(folder: Path) -> int | None:
+    """The folder's lock with this process's number in it; None where another holds it."""
+    lock = locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    if lock is not None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One finished chunk: where its samples stand, and what they were made of."""
+
+    phonemes: str
+    durations: tuple[int, ...]
+    pause: int
+    gain: float
+    peak: float
+    sha256: str
+    offset: int  # samples before it in audio.f32
+
+    @property
+    def samples(self) -> int:
+        """Without the pause."""
+        return FRAME_SAMPLES * sum(self.durations)
+
+
+class ResumeState:
+    """Responsibilities: 1. keep what is finished; 2. give it back to the same text and settings only, checked by hash."""
+
+    def __init__(self, folder: Path, entries: list[Entry], lock: int) -> None:
+        self.folder, self.entries, self.used, self.written, self._lock = folder, entries, 0, len(entries), lock
+        whole = entries[-1].offset + entries[-1].samples if entries else 0
+        self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
+        self._audio.truncate(whole * BYTES)
+        self._end = whole
+        lines = (folder / CHUNKS).read_text(encoding="utf-8").splitlines()[: len(entries)] if entries else []
+        self._lines = (folder / CHUNKS).open("w", encoding="utf-8")
+        self._lines.writelines(f"{line}\n" for line in lines)
+        self._lines.flush()
+
+    @classmethod
+    def open(cls, folder: Path, settings: dict[str, Any], resume: bool) -> "ResumeState":
+        """Begin anew, or with `resume` go on; waits for another process that writes there.
+
+        Raises InputError when the kept chunks are of another text or other settings.
+        """
+        lock, new = held(folder, settings)
+        try:
+            if resume and not new:
+                _check_same(folder, settings)
+                return cls(folder, read_entries(folder), lock)
+            if not new:
+                for name in (CHUNKS, AUDIO):  # before its settings: chunks are never beside those of another text
+                    (folder / name).unlink(missing_ok=True)
+                write_json(folder / SETTINGS, settings)
+            try:
+                return cls(folder, [], lock)
+            except BaseException:
+                discard(folder)
+                raise
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def kept(self, index: int, chunk: Chunk) -> Speech | None:
+        """Chunk `index` of the earlier run, if it said the same and its samples are whole."""
+        if index >= len(self.entries) or self.entries[index].phonemes != chunk.phonemes:
+            return None
+        entry = self.entries[index]
+        self._audio.seek(entry.offset * BYTES)
+        data = self._audio.read(entry.samples * BYTES)
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
+            return None
+        self.used += 1
+        return Speech(index, chunk, entry.durations, np.frombuffer(data, "<f4"), entry.pause, entry.gain, entry.peak)
+
+    def keep(self, speech: Speech) -> None:
+        """Write a finished chunk: samples, then its line. One that came from here is left as it stands."""
+        if speech.index < self.written:
+            if not speech.seconds:
+                return
+            self._forget(speech.index)
+        data = speech.samples.astype("<f4").tobytes()
+        self._audio.seek(self._end * BYTES)
+        self._audio.write(data)
+        self._audio.flush()
+        line = {"phonemes": speech.chunk.phonemes, "durations": speech.durations, "pause": speech.pause, "gain": speech.gain,
+                "peak": speech.peak, "sha256": hashlib.sha256(data).hexdigest(), "offset": self._end}  # fmt: skip
+        self._lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._lines.flush()
+        self._end += len(speech.samples)
+        self.written += 1
+
+    def _forget(self, index: int) -> None:
+        """From `index` on nothing is kept: that chunk was damaged and has been spoken anew."""
+        self._end = self.entries[index].offset
+        del self.entries[index:]
+        lines = (self.folder / CHUNKS).read_text(encoding="utf-8").splitlines(keepends=True)[:index]
+        self._lines.seek(0)
+        self._lines.truncate()
+        self._lines.writelines(lines)
+        self.written = index
+
+    def __enter__(self) -> "ResumeState":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._audio.close()
+            self._lines.close()
+        finally:
+            os.close(self._lock)
+
+    def remove(self) -> None:
+        """The output is complete."""
+        discard(self.folder)
+
+
+def _check_same(folder: Path, settings: dict[str, Any]) -> None:
+    kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
+    if not isinstance(kept, dict):
+        raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
+    differ = sorted(name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name))
+    if differ:
+        raise InputError(f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give what it was made with")
+
+
+def resume_state_of_ours(folder: Path) -> str | None:
+    """Why a folder is no kept state, or None: for core.staging.check_output."""
+    if not (folder / SETTINGS).is_file():
+        return f"it holds no {SETTINGS} of an interrupted run"
+    links = [name for name in OWN if os.path.lexists(folder / name) and ((folder / name).is_symlink() or not (folder / name).is_file())]
+    return f"its {links[0]} is no file of an interrupted run" if links else strangers(folder, OWN)
+
+
+def read_entries(folder: Path) -> list[Entry]:
+    """Whole lines whose samples are there, up to the first that is not."""
+    path, held = folder / CHUNKS, (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0
+    entries: list[Entry] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            fields = parse_json(line, str(path))
+            conform(fields, Entry, str(path))
+            entry = Entry(**fields | {"durations": tuple(fields["durations"])})
+        except InputError:
+            break
+        if min(entry.offset, entry.pause, *entry.durations) < 0 or (entry.offset + entry.samples) * BYTES > held:
+            break
+        entries.append(entry)
+    return entries

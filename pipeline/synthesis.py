@@ -1,0 +1,225 @@
+"""Synthesis: text through three stages to audio, chunk by chunk, each chunk independent of all others.
+
+    pipeline = Pipeline(g2p, encoder, vocoder, vocab)
+    for speech in pipeline.speak(text, voice, SpeechOptions(speed=1.0, seed=0)): play(speech.audio)
+
+Written down for other languages in docs/synthesis.md, step by step with test vectors (kokoro-ane vectors).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError, UtteranceTooLong
+from kokoro_ane.core.steps import run_steps
+from kokoro_ane.core.voices import VoiceLibrary
+from kokoro_ane.encoder.encoder_steps import EncoderBackend, check_speed
+from kokoro_ane.g2p.alphabet import voice_language
+from kokoro_ane.g2p.result import Result
+from kokoro_ane.pipeline.audio import join_db
+from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Chunk, Pauses, Phonemizer, TextReader, asked_samples, chunks, halves
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.vocoder.packing import Array, as_array
+from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
+
+STAGES = ("g2p", "encoder", "source", "vocoder", "join")
+
+
+@dataclass(frozen=True)
+class SpeechOptions:
+    """How a text is spoken. Chunk k draws its noise from seed + k."""
+
+    speed: float = 1.0
+    seed: int = 0
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+@dataclass(frozen=True)
+class Speech:
+    """One spoken chunk. durations [n + 2] frames, boundary tokens included; samples [600 F] float32, faded and within full scale.
+
+    pause: samples of silence before it. peak: of the model's own waveform. seconds: spent by stage; empty for a chunk of an earlier run.
+    """
+
+    index: int
+    chunk: Chunk
+    durations: tuple[int, ...]
+    samples: np.ndarray
+    pause: int
+    gain: float
+    peak: float
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def audio(self) -> np.ndarray:
+        """Silence, then the chunk: [pause + 600 F] float32."""
+        return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
+
+
+Kept = Callable[[int, Chunk], Speech | None]  # what an earlier run left of chunk k, if it is this one
+
+
+class Pipeline:
+    """Responsibilities: 1. order of the stages and what stands between them; 2. cutting what is too long; 3. time spent by stage."""
+
+    def __init__(
+        self,
+        g2p: Phonemizer,
+        encoder: EncoderBackend,
+        vocoder: VocoderBackend,
+        vocab: Mapping[str, int],
+        clock: Callable[[], float] = time.perf_counter,
+        longest: int = LONGEST_PHONEMES,
+    ) -> None:
+        self.longest = longest
+        self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
+        self.dropped: dict[str, int] = {}
+
+    def speak(self, text: str, voice: Array, options: SpeechOptions, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
+        """Audio of `text` as it is finished. voice [510, 1, 256].
+
+        Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
+        """
+        check_speed(options.speed)
+        self.dropped, index, pause, started = {}, 0, 0, self.clock()
+        for sentence in chunks(self._counted(self.g2p.sentences(text)), text, self.longest):
+            phonemized, waiting = self.clock() - started, [sentence]
+            while waiting:
+                chunk = waiting.pop()
+                pause = pause if chunk.before_s is None else asked_samples(chunk.before_s)
+                try:
+                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, options, pause, phonemized)
+                except UtteranceTooLong:
+                    waiting.extend(reversed(halves(chunk)))
+                    continue
+                yield speech
+                index, pause, phonemized = index + 1, options.pauses.samples(chunk.ending, options.speed), 0.0
+            started = self.clock()
+        if not index:
+            left_out = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
+            raise InputError(f"nothing to say: the text holds no word{f' (left out: {left_out})' if left_out else ''}")
+
+    def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
+        for result in results:
+            for what, count in result.dropped.items():
+                self.dropped[what] = self.dropped.get(what, 0) + count
+            yield result
+
+    def _spoken(self, chunk: Chunk, index: int, voice: Array, options: SpeechOptions, pause: int, phonemized: float) -> Speech:
+        if not chunk.phonemes:  # silence that the text asks for behind its last word
+            return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0))
+        chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
+        seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
+        tensors = run_steps(STEPS, chain, begin(chunk.phonemes, options.speed, options.seed + index), self.clock, seconds)
+        durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())
+        return Speech(index, chunk, durations, tensors["samples"], pause, float(tensors["gain"][0]), peak, seconds)
+
+
+def speak(
+    text: str,
+    voice: str | None = None,
+    *,
+    checkpoint: str | None = None,
+    runtime: str = "torch",
+    method: str = "fp16",
+    layout: str = PADDED,
+    build: Path = Path("build"),
+    speed: float = 1.0,
+    seed: int = 0,
+) -> tuple[np.ndarray, int]:
+    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments as the flags of `kokoro-ane speak`.
+
+    Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not built.
+    """
+    opened_checkpoint = open_checkpoint(checkpoint)
+    name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
+    opened = open_runtime(runtime, Request(opened_checkpoint, build, method, layout))
+    pipeline = Pipeline(TextReader.load(voice_language(name), None), opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
+    spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed))
+    return np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ
+
+
+class SynthesisStats:
+    """Responsibilities: 1. sum times and lengths; 2. measure each join; 3. report."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock, self.started = clock, clock()
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        self.chunks = self.kept = self.turned_down = self.samples = self.spoken = self.phonemes = 0
+        self.peak, self.lowest_gain, self.worst_join_db = 0.0, 1.0, float("-inf")
+        self.first_audio_s: float | None = None
+        self._before: np.ndarray | None = None
+
+    def add(self, speech: Speech) -> None:
+        """The next chunk, after it was written."""
+        if self.first_audio_s is None:
+            self.first_audio_s = self.clock() - self.started
+        for stage, spent in speech.seconds.items():
+            self.seconds[stage] += spent
+        if self._before is not None and len(speech.samples):  # the silence at the end has no join
+            self.worst_join_db = max(self.worst_join_db, join_db(self._before, speech.samples, speech.pause))
+        self._before = speech.samples
+        self.chunks += 1
+        self.kept += not speech.seconds
+        self.turned_down += speech.gain < 1
+        self.lowest_gain = min(self.lowest_gain, speech.gain)
+        self.peak = max(self.peak, speech.peak)
+        self.samples += speech.pause + len(speech.samples)
+        self.spoken += len(speech.samples) if speech.seconds else 0
+        self.phonemes += len(speech.chunk.phonemes)
+
+    def report(self) -> dict[str, Any]:
+        """JSON-ready. real_time_factor: seconds spent in all stages for each second of audio spoken in this run, below 1 = faster."""
+        spoken_s, spent = self.spoken / SAMPLE_RATE_HZ, sum(self.seconds.values())
+        join = self.worst_join_db if np.isfinite(self.worst_join_db) else None
+        return {
+            "seconds_of_audio": round(self.samples / SAMPLE_RATE_HZ, 6),
+            "chunks": self.chunks,
+            "chunks_of_an_earlier_run": self.kept,
+            "phonemes": self.phonemes,
+            "seconds_by_stage": {stage: round(spent, 4) for stage, spent in self.seconds.items()},
+            "real_time_factor": round(spent / spoken_s, 4) if spoken_s else None,
+            "first_audio_s": round(self.first_audio_s, 4) if self.first_audio_s is not None else None,
+            "peak_of_the_model": round(self.peak, 4),
+            "chunks_turned_down": self.turned_down,
+            "turned_down_db": round(20 * float(np.log10(self.lowest_gain)), 2),
+            "worst_join_db": None if join is None else round(join, 1),
+        }
+
+
+def print_report(report: dict[str, Any], title: str) -> None:
+    """Stages with their share, then what is worth a line."""
+    spent, factor = report["seconds_by_stage"], report["real_time_factor"]
+    total = sum(spent.values())
+    length, rows = total / factor if factor else 0.0, []
+    for stage, seconds in (*spent.items(), ("all", total)):
+        share = f"{seconds / total:.0%}" if total else ""
+        rows.append((stage, f"{seconds:.3f}", share, f"{length / seconds:,.1f}" if seconds and length else ""))
+    print_table(title, ("stage", "seconds", "share", "times real time"), rows, right=True)
+    print(*lines(report), sep="\n")
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """What the table does not hold, in words."""
+    found = [f"{report['seconds_of_audio']:.2f} s of audio in {report['chunks']} chunk{'s' * (report['chunks'] != 1)}"]
+    if report["chunks_of_an_earlier_run"]:
+        found[0] += f", {report['chunks_of_an_earlier_run']} of them from an earlier run"
+    if report["real_time_factor"] is not None:
+        found.append(f"real-time factor {report['real_time_factor']:.3f}; first audio after {report['first_audio_s']:.2f} s")
+    turned, down = report["chunks_turned_down"], report["turned_down_db"]
+    clipping = f"{turned} chunks turned down, by {-down:.1f} dB at most" if turned else "nothing turned down"
+    found.append(f"peak {report['peak_of_the_model']:.3f} of full scale: {clipping}; no sample clipped")
+    if report["worst_join_db"] is not None:
+        found.append(f"loudest join {report['worst_join_db']:+.1f} dB against the voice's own frame-to-frame steps")
+    if report.get("dropped"):
+        found.append("left out: " + ", ".join(f"{count} {what}" for what, count in report["dropped"].items()))
+    return found

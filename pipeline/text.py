@@ -1,0 +1,205 @@
+"""Text in, chunks out: what is read and by whom, what the models say in one call, and how long the silence between chunks is.
+
+    for chunk in chunks(TextReader.load("us", None).sentences(text), text): print(chunk.phonemes, chunk.ending)
+
+One sentence is one chunk. A sentence longer than LONGEST_PHONEMES, or one that the encoder refuses as too long, is cut in two
+(g2p/chunks.py says where), and each part again.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
+
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p.chunks import ending_of, halved, joined, speakable
+from kokoro_ane.g2p.result import PUNCTUATION, US, Language, Result, Source, Word
+
+if TYPE_CHECKING:
+    from kokoro_ane.g2p import G2P
+    from mlprogram import Program
+
+
+LONGEST_PHONEMES = 300  # about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
+PARAGRAPH_BREAK = re.compile(r"[^\S\n]*\n[^\S\n]*\n")
+Ending = Literal["paragraph", "sentence", "clause", "none"]
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Silence between chunks at pace 1, beside what the model itself leaves at both ends; a pace of 2 halves it."""
+
+    paragraph_s: float = 0.5
+    sentence_s: float = 0.2
+    clause_s: float = 0.08
+    none_s: float = 0.0
+
+    def samples(self, ending: Ending, speed: float) -> int:
+        """Whole samples of silence behind a chunk that ends so."""
+        return int(getattr(self, f"{ending}_s") * SAMPLE_RATE_HZ / speed + 0.5)
+
+
+def asked_samples(seconds: float) -> int:
+    """Whole samples of a silence that the text asks for: the same at every pace."""
+    return int(seconds * SAMPLE_RATE_HZ + 0.5)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Words that are said in one call. `phonemes`: theirs, one space where white space follows; `places`: where each word's begin.
+
+    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the ending before gives; None: none asked for.
+    """
+
+    words: tuple[Word, ...]
+    phonemes: str
+    places: tuple[int, ...]
+    ending: Ending
+    before_s: float | None = None
+
+    @classmethod
+    def of(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
+        """Join the words; without `ending` the last mark decides."""
+        ends = accumulate((len(word.phonemes) + word.space for word in words), initial=0)
+        phonemes = joined(words)
+        return cls(words, phonemes, tuple(ends)[:-1], ending or ending_of(phonemes))
+
+
+def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES) -> Iterator[Chunk]:
+    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A pause that is asked for ends a chunk.
+
+    One behind the last word gives a chunk of no words, which is its silence alone; a text of pauses alone gives nothing.
+    """
+    asked: float | None = None
+    said = False
+    for result in results:
+        for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
+            chunk = replace(Chunk.of(words), before_s=asked)
+            if speakable(chunk.phonemes):
+                if PARAGRAPH_BREAK.match(text, words[-1].end):
+                    chunk = replace(chunk, ending="paragraph")
+                yield from cut(chunk, longest)
+                asked, said = None, True
+            if words[-1].pause_s:
+                asked = (asked or 0.0) + words[-1].pause_s
+    if asked is not None and said:
+        yield Chunk((), "", (), "none", before_s=asked)
+
+
+def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """`words` cut behind every pause that the text asks for. Its mark ends the part, so no space stands before it."""
+    start = 0
+    for place, word in enumerate(words):
+        if word.pause_s:
+            part = words[start : place + 1]
+            yield (*part[:-2], replace(part[-2], space=False), word) if len(part) > 1 else part
+            start = place + 1
+    if start < len(words):
+        yield words[start:]
+
+
+def cut(chunk: Chunk, longest: int) -> Iterator[Chunk]:
+    """The chunk, or its parts of at most `longest` phonemes."""
+    if len(chunk.phonemes) <= longest:
+        yield chunk
+        return
+    for part in halves(chunk):
+        yield from cut(part, longest)
+
+
+def halves(chunk: Chunk) -> tuple[Chunk, Chunk]:
+    """Two chunks of about half the phonemes each. Raises UtteranceTooLong when one phoneme is too long."""
+    first, second = halved(chunk.words)
+    return replace(Chunk.of(first), before_s=chunk.before_s), Chunk.of(second, chunk.ending)
+
+
+STDIN = "-"
+_SENTENCE = re.compile(r"\s*(\S.*?(?:[.!?…]+[\"”)]*(?=\s)|(?=\n)|$))", re.DOTALL)
+_WORD = re.compile(rf"[{re.escape(PUNCTUATION)}]|[^\s{re.escape(PUNCTUATION)}]+")
+
+
+def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
+    """`argument`, or what is in `file`, or on `stdin` where either is "-". Raises InputError: none or two, unreadable, not UTF-8."""
+    if (argument is None) == (file is None):
+        raise InputError("give either a text, or --file FILE, or - for standard input" + (", not both" if file else ""))
+    if argument is not None and argument != STDIN:
+        return _characters(argument)
+    if file is None or str(file) == STDIN:
+        where, data = "standard input", stdin.read()
+    elif file.is_file():
+        where, data = str(file), _bytes_of(file)
+    else:
+        raise InputError(f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it to UTF-8") from None
+
+
+def _characters(argument: str) -> str:
+    """Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes."""
+    half = next((place for place, character in enumerate(argument) if "\ud800" <= character <= "\udfff"), None)
+    if half is not None:
+        raise InputError(f"the text is not UTF-8: {ascii(argument[half])} is no character, at {half}; convert it to UTF-8")
+    return argument
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise InputError(f"cannot read {file}: {problem.strerror}") from None
+
+
+class Phonemizer(Protocol):
+    """Text to phonemes, sentence by sentence: the first stage of the chain."""
+
+    def sentences(self, text: str) -> Iterator[Result]:
+        """Sentences in order; offsets of their words count characters of the whole `text`."""
+
+
+class TextReader:
+    """The g2p stage: lexicon, rules and neural model; what was left out is told for every sentence, also for one without words."""
+
+    def __init__(self, g2p: "G2P") -> None:
+        self._g2p = g2p
+
+    @classmethod
+    def load(cls, dialect: Language, lexicon: Path | None, program: "Program | None" = None) -> "TextReader":
+        """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy. Raises InputError for a bad lexicon."""
+        from kokoro_ane.g2p import G2P
+
+        if program is None or dialect != US:  # the package is the American network: British runs in NumPy, other languages by rule
+            return cls(G2P.load(dialect, lexicon))
+        from kokoro_ane.g2p.g2p_stage import package_run
+        from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
+        from kokoro_ane.g2p.neural import NeuralG2P
+        from kokoro_ane.g2p.normalize import normalize
+        from kokoro_ane.g2p.phonemizer import LateHeteronyms
+
+        lists = Lexicon.load(dialect, None if lexicon is None else read_user_lexicon(lexicon))
+        return cls(G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program))))
+
+    def sentences(self, text: str) -> Iterator[Result]:
+        """See Phonemizer."""
+        return self._g2p.sentences(text, keep_empty=True)
+
+
+class PhonemeReader:
+    """Takes the text for phonemes: a stage in the place of g2p. A sentence ends at . ! ? … before white space, or with its line."""
+
+    def sentences(self, text: str) -> Iterator[Result]:
+        """See Phonemizer."""
+        for found in _SENTENCE.finditer(text):
+            words = tuple(_word(text, found.start(1) + match.start(), match[0]) for match in _WORD.finditer(found[1]))
+            if words:
+                yield Result(found[1], joined(words), words)
+
+
+def _word(text: str, start: int, symbols: str) -> Word:
+    end = start + len(symbols)
+    source: Source = "punctuation" if symbols in PUNCTUATION else "override"
+    return Word(symbols, start, end, symbols, symbols, source, space=text[end : end + 1].isspace())

@@ -1,0 +1,183 @@
+"""Build the package of a compression method from its parent's: aside, counted, executed, renamed, the manifest last.
+
+parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kokoro_ane.core.builder import all_held, converted
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import Check, snr_db
+from kokoro_ane.core.contract import FEATURES, PADDED, bucket_for
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.export import package_of_ours, save_package
+from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.staging import staged_together
+from kokoro_ane.quantize.activations import calibration_inputs, input_ranges
+from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
+from kokoro_ane.quantize.layer_plan import Coverage, LayerPlan, int8_paths, is_fitted, plan_for, program_layers
+from kokoro_ane.quantize.locator import command_of, find_package, manifest_path
+from kokoro_ane.quantize.methods import Method, method_named
+from kokoro_ane.quantize.palettes import Fit, fits_of
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.quantize.weights import compressed
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import layout_recorded
+from kokoro_ane.vocoder.render import render_reference, run_program
+from kokoro_ane.vocoder.vocoder_stage import VocoderStage
+from mlprogram import Program
+from mlprogram.scratch import temporary_files_in
+
+EXACT_DB = 100.0  # balanced channels change nothing but the rounding of fp32
+RIPPLE_DB = 20.0  # a scale that moves within a kernel's reach; the noise that it saves is louder
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What is compressed: an uncompressed package, its stage, and figures of how that differs from the checkpoint's."""
+
+    package: Path
+    stage: VocoderStage
+    figures: tuple[Check, ...] = ()
+
+
+def build_compressed(
+    method: Method,
+    checkpoint: Checkpoint,
+    build: Path,
+    recipe: Recipe | None = None,
+    layout: str = PADDED,
+) -> tuple[Manifest, Manifest]:
+    """Compress aside, count, execute one clip, rename, write the manifest last: the parent's manifest and the new one.
+
+    Raises CheckFailed when a limit is missed or a layer skipped; nothing new is left then.
+    """
+    if method.parent is None:
+        raise InputError(f"method {method.name!r} compresses nothing: `{command_of(method, layout)}` builds it")
+    parent = find_package(build, checkpoint, method_named(method.parent), layout)
+    if method.by_recipe and recipe is not None:
+        recipe.require_fits(checkpoint)
+    path = manifest_path(build, checkpoint, method, layout)
+    targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
+    with staged_together(*targets) as (aside, described), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
+        stage = stage_of(checkpoint, parent)
+        method = method.in_layout(layout)
+        if recipe and method.by_recipe and not recipe.multiplies_integers:  # weights alone are compressed as they are
+            method = replace(method, activations=None)
+        source = source_of(method, stage, parent, Path(work), recipe)
+        before = Program(source.package)
+        layers = program_layers(before, source.stage.layers)
+        plan = plan_for(method, layers, recipe.levels if recipe else None)
+        peaks = ranges(method, before, plan, source.stage)
+        save_package(compressed(source.package, plan, peaks, fits(plan, source.stage)), aside)
+        after = Program(aside)
+        coverage = Coverage.of(plan, layers, after)
+        coverage.require()
+        figures = checked(method, stage, Program(parent.package_path), after)
+        checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
+        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(described)
+    return parent, replace(child, path=path)
+
+
+def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
+    """The stage that the parent was built from."""
+    layout = layout_recorded(parent.layout, parent.inputs[FEATURES], parent.outputs)
+    speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
+    return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)
+
+
+def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path, recipe: Recipe | None) -> Source:
+    """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
+    if not method.reconverts:
+        return Source(parent.package_path, stage)
+    figures: tuple[Check, ...] = ()
+    if method.balances:
+        vocoder, figures = balanced_vocoder(method, stage, recipe)
+        stage = replace(stage, balanced=vocoder)
+    stage = replace(stage, target=method.target or parent.target)
+    save_package(converted(stage.function(), stage.precision, stage.target), work / "source.mlpackage")
+    return Source(work / "source.mlpackage", stage, figures)
+
+
+def balanced_vocoder(method: Method, stage: VocoderStage, recipe: Recipe | None) -> tuple[Vocoder, tuple[Check, ...]]:
+    """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises CheckFailed when it does not."""
+    settings = method.int8_activations()
+    clips = list(calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
+    sizes = channel_sizes(stage.vocoder, clips)
+    chosen = int8_paths(method, sizes, recipe.levels if recipe else None)
+    copy = balance_channels(stage.vocoder, {path: size for path, size in sizes.items() if path in chosen}, settings.exponent)
+    reference = render_reference(stage.vocoder, stage.speech)
+
+    def held(name: str, ready: Vocoder, limit_db: float) -> Check:
+        value = snr_db(reference, render_reference(ready, stage.speech))
+        return all_held([Check(f"SNR of the vocoder {name} against the checkpoint's, PyTorch fp32", value, limit_db, True, "dB")])[0]
+
+    figures = [held("with balanced channels", copy, EXACT_DB)]
+    if settings.time_varying_scale:
+        caps = scale_caps(copy, clips, settings.per_column_scale)
+        copy = with_time_varying_scales(copy, {path: cap for path, cap in caps.items() if path in chosen})
+        figures.append(held("with a scale that varies over time too", copy, RIPPLE_DB))
+    return copy, tuple(figures)
+
+
+def ranges(method: Method, program: Program, plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, float]:
+    """Range of every value that becomes int8, measured on the executed source package; none when no input does.
+
+    What has been divided by its envelope has the range 1.
+    """
+    chosen, settings = [entry.layer for entry in plan if entry.int8_input], method.activations
+    if not chosen or settings is None:
+        return {}
+    enveloped = {path for path, module in stage.layers.named_modules() if getattr(module, "envelope", None) is not None}
+    fixed = {layer.input: 1.0 for layer in chosen if layer.name in enveloped}
+    clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
+    others = [layer for layer in chosen if layer.input not in fixed]
+    return input_ranges(program, stage.layout, others, clips, stage.buckets, settings.percentile) | fixed
+
+
+def fits(plan: tuple[LayerPlan, ...], stage: VocoderStage) -> Mapping[str, Fit]:
+    """What the plan's fitted palettes need. InputError where layers are not the vocoder's own convolutions."""
+    paths = [entry.layer.name for entry in plan if is_fitted(entry.weights)]
+    if paths and not isinstance(stage.layers, Vocoder):
+        raise InputError(f"recipe: palettes are fitted (gptq) in the padded layout only, not in {stage.layout.name}")
+    return fits_of(stage.checkpoint, stage.vocoder, paths)
+
+
+def checked(method: Method, stage: VocoderStage, before: Program, after: Program) -> Check:
+    """SNR of a calibration sentence, compressed against parent. Raises CheckFailed below the method's limit."""
+    bucket = bucket_for(stage.speech.frames, stage.buckets)
+    value = snr_db(*(run_program(program, stage.layout, stage.speech, bucket) for program in (before, after)))
+    name = f"SNR against {method.parent}, {stage.speech.frames} frames of a calibration sentence"
+    return all_held([Check(name, value, method.check_snr_db, True, "dB")])[0]
+
+
+def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[str, Any]:
+    """What was done, for the manifest."""
+    configured = {
+        "weights": asdict(method.weights) if method.weights else None,
+        "activations": asdict(method.activations) if method.activations else None,
+        "recipe": recipe.as_dict() if method.by_recipe and recipe else None,
+        "unfit_for_engine": method.unfit_for_engine,
+    }
+    return configured | coverage.as_dict()
+
+
+def child_manifest(
+    parent: Manifest,
+    method: Method,
+    package: Path,
+    program: Program,
+    compression: dict[str, Any],
+    checks: dict[str, Any],
+) -> Manifest:
+    """The parent's contract with this method's provenance, counts and figures."""
+    counts = Counter(op.op_type for op in program.operations if op.op_type != "const")
+    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
+    shape: dict[str, Any] = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
+    return replace(parent, **own, compression=compression, **shape, **describe_package(package))

@@ -1,0 +1,116 @@
+"""The frozen texts and utterances that levels are tuned and judged on.
+
+    for line in speech_lines("judged"): print(line.speed, line.text)
+    for utterance in heldout(): print(utterance.id, utterance.frames, utterance.text)
+
+data/speech/: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning: for ranges, recipes, limits. judged: for
+verdicts only. second: other texts and voices, to see whether the verdicts agree. data/heldout/ (24 with recordings) and data/calibration/
+(24) are flite's, for the demo voice; docs/demo-voice.md says how they were made. All of it lies in core/data.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kokoro_ane.core.errors import InputError
+
+DATA = Path(__file__).resolve().parents[1] / "core" / "data"
+VOICES = ("slt", "rms", "awb")
+RECORDING_RATE_HZ = 16_000  # flite's own rate
+
+
+class Line(NamedTuple):
+    """A text to be spoken: speed (1 = the voice's own), phonemes for American and for British voices, the text."""
+
+    speed: float
+    phonemes_us: str
+    phonemes_gb: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Utterance:
+    """What flite said, as the vocoder is told it. F = sum(durations)."""
+
+    id: str
+    voice: str
+    text: str
+    phonemes: str
+    input_ids: np.ndarray  # [T] int32, upstream's: 0, phonemes, 0
+    durations: np.ndarray  # [T] int32, frames
+    f0_hz: np.ndarray  # [2F] float32, 0 where unvoiced
+    energy: np.ndarray  # [2F] float32, demo.features.log_energy
+    recording: np.ndarray | None  # [400 F] float32 at 16 kHz, where bundled
+    speed: float = 1.0  # that the durations were found at
+
+    @property
+    def frames(self) -> int:
+        """F: 40 a second."""
+        return int(self.durations.sum())
+
+
+def heldout() -> list[Utterance]:
+    """24 sentences that are never in training, eight to a voice, with recordings."""
+    return load_folder(DATA / "heldout")
+
+
+def calibration() -> list[Utterance]:
+    """24 other sentences that are never in training, for activation ranges; no recordings."""
+    return load_folder(DATA / "calibration")
+
+
+def frozen_sentences(name: str) -> list[str]:
+    """Lines of data/NAME.txt: heldout, calibration, or unseen (102 sentences to listen to; nothing is tuned or gated on them)."""
+    return (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def speech_file(name: str) -> Path:
+    """Where the texts of "tuning", "judged" or "second" are."""
+    return DATA / "speech" / f"{name}.tsv"
+
+
+def speech_lines(name: str) -> list[Line]:
+    """The frozen lines of a set, in order; `python -m bench.speech_phonemes` wrote their phonemes."""
+    _, *rows = speech_file(name).read_text(encoding="utf-8").splitlines()
+    return [Line(float(speed), us, gb, text) for speed, us, gb, text in (row.split("\t") for row in rows)]
+
+
+def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
+    """Raise InputError when something is tuned on that is also judged, by text or by phonemes."""
+    known = {letters(other.text): other.id for other in judged} | {other.phonemes: other.id for other in judged}
+    for utterance in tuned:
+        for key in (letters(utterance.text), utterance.phonemes):
+            if key in known:
+                raise InputError(f"{utterance.id} is tuned on and is also judged, as {known[key]}: {utterance.text!r}; tune on other text")
+
+
+def letters(text: str) -> str:
+    """What makes a text this one: its letters and digits, in lower case."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def load_folder(folder: Path) -> list[Utterance]:
+    """Every .npz of a folder, by name, with the .flac beside it if there is one."""
+    files = sorted(folder.glob("*.npz"))
+    if not files:
+        raise InputError(f"{folder} holds no .npz utterances")
+    return [load(file) for file in files]
+
+
+def load(file: Path) -> Utterance:
+    """One .npz, and its .flac if there is one."""
+    import soundfile
+
+    with np.load(file, allow_pickle=False) as stored:
+        fields = {name: stored[name] for name in ("input_ids", "durations", "f0_hz", "energy")}
+        texts: dict[str, Any] = {name: str(stored[name]) for name in ("id", "voice", "text", "phonemes")}
+    flac = file.with_suffix(".flac")
+    recording = None
+    if flac.exists():
+        recording, rate_hz = soundfile.read(flac, dtype="float32")
+        if rate_hz != RECORDING_RATE_HZ:
+            raise InputError(f"{flac} runs at {rate_hz} Hz, not {RECORDING_RATE_HZ}")
+    return Utterance(**texts, **fields, recording=recording)

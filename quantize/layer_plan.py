@@ -1,0 +1,264 @@
+"""The vocoder's layers as compression sees them, what a method or recipe plans for each, and whether a package holds what was planned.
+
+    layers = program_layers(Program(package), vocoder)
+    plan = plan_for(method, layers, recipe=None)
+    Coverage.of(plan, layers, Program(compressed)).require()
+
+Convolutions are matched by the name coremltools gives their weight constant; one whose weight is computed is matched by its bias. The
+tiled layout's weights are buffers of its own modules and its layers bear their names.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from kokoro_ane.core.contract import FEATURES, STYLE
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.layers import StyleAffine
+from kokoro_ane.quantize.methods import SCHEMES, BlockWeights, LinearWeights, Method, PaletteWeights, Weights
+from kokoro_ane.vocoder.scaled_conv import Ramp, Repeat, TapSum
+from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
+from mlprogram import Program
+from mlprogram.examine.profile import count_macs
+from mlprogram.graph import Operation
+
+CONVOLUTIONS = ("conv", "conv_transpose")
+MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
+ALL_STYLES = "styles"  # the tiled layout's one product for the affines of all norms
+FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
+_INTEGERS = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")  # before iOS 18, from iOS 18 on
+STORAGE = {type(None): ("const",), LinearWeights: _INTEGERS, BlockWeights: _INTEGERS[1:], PaletteWeights: ("constexpr_lut_to_dense",)}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution. `macs`: multiply-accumulates in the program's smallest bucket; `input`: name of the value it reads."""
+
+    name: str
+    op_name: str
+    op_type: str
+    input: str
+    weight: str
+    elements: int
+    channels: int  # on the input side, per group
+    outputs: int
+    macs: int
+    is_style: bool  # an AdaIN affine, one column whatever the length
+    is_tail: bool  # fp32 in an fp16 package: conv_post and the inverse STFT, never compressed
+    is_fixed: bool = False  # ones and zeros that move values: nothing to compress
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What the constants of a module are called: layer by prefix, the layers that must be found, that are styles, that are fixed."""
+
+    layers: dict[str, str]
+    wanted: set[str]
+    styles: set[str]
+    fixed: set[str]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "_Names":
+        return _tiled_names(module) if isinstance(module, TiledVocoder) else _padded_names(module)
+
+
+def _padded_names(vocoder: nn.Module) -> _Names:
+    layers = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
+    styles, movers = ({path for path, module in vocoder.named_modules() if isinstance(module, kind)} for kind in (StyleAffine, MOVERS))
+    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, movers)
+
+
+def _tiled_names(tiled: TiledVocoder) -> _Names:
+    kernels = {
+        name: tensor
+        for name, tensor in tiled.named_buffers()
+        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".alpha", ".reciprocal"))
+    }
+    names = {name: name.removesuffix(".weight") for name in kernels}
+    fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
+    movers = {path for path, module in tiled.named_modules() if isinstance(module, MOVERS)}
+    layers = {name.replace(".", "_"): layer for name, layer in names.items()}
+    return _Names(layers, set(names.values()) - movers, {ALL_STYLES}, fixed | movers)
+
+
+def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
+    """Every convolution of an uncompressed package in program order; `module`: the Vocoder, or the TiledVocoder it was exported from.
+
+    Raises CheckFailed when a layer of the module has none.
+    """
+    shapes, names = _executed_shapes(program), _Names.of(module)
+    found = [_layer(op, program, names, shapes) for op in program.operations if op.op_type in CONVOLUTIONS]
+    missing = sorted(names.wanted - {layer.name for layer in found})
+    if missing:
+        raise CheckFailed(f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)")
+    return tuple(found)
+
+
+def _layer(op: Operation, program: Program, names: _Names, shapes: dict[str, tuple[int, ...]]) -> Layer:
+    weight, source = op.inputs["weight"][0], op.inputs["x"][0]
+    bias = op.inputs.get("bias", ("",))[0]
+    paths = [path for prefix, path in names.layers.items() if any(name.startswith(prefix) for name in (weight, bias))]
+    name = max(paths, key=len) if paths else op.name
+    shape = _weight_shape(program, weight)
+    channels, outputs = (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
+    is_tail = program.value_type(weight).dtype.name == "fp32"
+    macs = count_macs(op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {})
+    kind = {"is_style": name in names.styles, "is_tail": is_tail, "is_fixed": name in names.fixed}
+    return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind)
+
+
+def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
+    shape = tuple(size for size in program.value_type(weight).shape if size is not None)
+    if len(shape) != 4:
+        raise CheckFailed(f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the vocoder has 4")
+    return shape
+
+
+def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:
+    """Shape of every produced value and input when the program runs at its smallest shape."""
+    given = {name: torch.zeros(spec.shape) for name, spec in program.inputs.items()}
+    shapes = {name: tuple(value.shape) for name, value in given.items()}
+
+    def note(name: str, _: str, value: torch.Tensor) -> None:
+        shapes[name] = tuple(value.shape)
+
+    given[STYLE].fill_(1.0)
+    given[FEATURES].fill_(1.0)
+    program(given, hook=note)
+    return shapes
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """One layer and what becomes of it: `weights` None keeps them in float."""
+
+    layer: Layer
+    weights: Weights | None
+    int8_input: bool
+
+    @property
+    def int8(self) -> bool:
+        """Integer weights times integer inputs."""
+        return self.int8_input and isinstance(self.weights, LinearWeights)
+
+
+def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None) -> tuple[LayerPlan, ...]:
+    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level by layer name, where needed.
+
+    Raises InputError for a recipe that names other layers than the program has, an unknown level or a level a layer cannot take.
+    """
+    planned = [layer for layer in layers if not layer.is_tail and not layer.is_fixed]
+    if not method.by_recipe:
+        return tuple(_uniform(method, layer) for layer in planned)
+    if recipe is None:
+        raise InputError(f"method {method.name!r} needs a recipe: `kokoro-ane sensitivity` finds one")
+    _require_same({layer.name for layer in planned}, set(recipe))
+    return tuple(_by_level(layer, recipe[layer.name]) for layer in planned)
+
+
+def can_be_int8(layer: Layer) -> bool:
+    """Whether a layer can multiply integers: AdaIN affines keep float inputs, and coremltools leaves constants of a few values alone."""
+    return not layer.is_style and layer.elements >= FEWEST
+
+
+def can_be_fitted(layer: Layer) -> bool:
+    """Whether a palette can be fitted to what a layer reads: affines read one column a sentence, depthwise ones one channel."""
+    return not layer.is_style and layer.channels > 1 and layer.outputs > 1
+
+
+def is_fitted(weights: Weights | None) -> bool:
+    """Whether weights are a palette fitted to the layer's inputs."""
+    return isinstance(weights, PaletteWeights) and weights.gptq
+
+
+def int8_paths(method: Method, paths: Iterable[str], recipe: Mapping[str, str] | None) -> frozenset[str]:
+    """Those of the vocoder's convolutions whose input a method makes int8, by PyTorch path."""
+    if method.activations is None:
+        return frozenset()
+    if recipe is not None and method.by_recipe:
+        return frozenset(path for path in paths if path in recipe and SCHEMES[recipe[path]].int8_input)
+    return frozenset(path for path in paths if method.activations.takes(path))
+
+
+def pays(layer: Layer, weights: Weights) -> bool:
+    """Whether compressing a layer's weights saves bytes."""
+    return layer.elements > weights.keep_up_to
+
+
+def _uniform(method: Method, layer: Layer) -> LayerPlan:
+    int8_input = method.activations is not None and can_be_int8(layer) and method.activations.takes(layer.name)
+    weights = method.weights if method.weights is not None and (int8_input or pays(layer, method.weights)) else None
+    if layer.name == ALL_STYLES and isinstance(weights, PaletteWeights):
+        weights = LinearWeights()  # rows of 60 norms: one table of 64 values for all is none for most (SNR -1 dB on real Kokoro)
+    return LayerPlan(layer, weights, int8_input)
+
+
+def _by_level(layer: Layer, name: str) -> LayerPlan:
+    if name not in SCHEMES:
+        raise InputError(f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(SCHEMES)}")
+    level = SCHEMES[name]
+    if level.int8_input and not can_be_int8(layer):
+        raise InputError(f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input; {name!r} cannot be")
+    if is_fitted(level.weights) and not can_be_fitted(layer):
+        raise InputError(f"recipe: {layer.name} reads one column or one channel, no palette can be fitted to that; {name!r} cannot be")
+    weights = level.weights if level.weights is not None and (level.int8_input or pays(layer, level.weights)) else None
+    return LayerPlan(layer, weights, level.int8_input)
+
+
+def _require_same(program: set[str], recipe: set[str]) -> None:
+    for names, what in ((recipe - program, "names a layer that the package does not have"), (program - recipe, "does not name")):
+        if names:
+            raise InputError(f"recipe {what}: {min(names)} ({len(names)} in all); run `kokoro-ane sensitivity` again")
+
+
+def int8_share(plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...]) -> float:
+    """Share of the vocoder's multiply-accumulates, the inverse STFT's included, done on integer weights and integer inputs."""
+    whole = {entry.layer.name for entry in plan if entry.int8}
+    return sum(layer.macs for layer in layers if layer.name in whole) / sum(layer.macs for layer in layers)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Responsibilities: 1. count what was compressed; 2. refuse a package that differs from its plan anywhere."""
+
+    compressed_ops: int
+    kept_ops: int  # convolutions whose weights stay in float by plan
+    int8_inputs: int
+    int8_macs_share: float
+    skipped: tuple[str, ...]  # layers whose weights are stored otherwise than planned
+    misplaced: tuple[str, ...]  # layers whose input is quantized against the plan, or not quantized though planned
+
+    @classmethod
+    def of(cls, plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...], child: Program) -> "Coverage":
+        """Hold the package against the plan."""
+        convolutions = {op.name: op for op in child.operations if op.op_type in CONVOLUTIONS}
+        kinds = {value.name: op.op_type for op in child.operations for value in op.outputs}
+        lost = [entry.layer.name for entry in plan if entry.layer.op_name not in convolutions]
+        if lost:
+            raise CheckFailed(f"convolution {lost[0]} is not in the compressed package; the package was not kept")
+        stored = {entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["weight"][0], "const") for entry in plan}
+        read = {entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["x"][0], "input") for entry in plan}
+        return cls(
+            compressed_ops=sum(kind.startswith("constexpr_") for kind in stored.values()),
+            kept_ops=sum(entry.weights is None for entry in plan),
+            int8_inputs=sum(kind == "dequantize" for kind in read.values()),
+            int8_macs_share=round(int8_share(plan, layers), 5),
+            skipped=tuple(e.layer.name for e in plan if stored[e.layer.name] not in STORAGE[type(e.weights)]),
+            misplaced=tuple(e.layer.name for e in plan if (read[e.layer.name] == "dequantize") != e.int8_input),
+        )
+
+    def require(self) -> None:
+        """Raise CheckFailed when the package differs from the plan or nothing was compressed."""
+        for names, what in ((self.skipped, "weights are not stored as planned"), (self.misplaced, "inputs are not as planned")):
+            if names:
+                raise CheckFailed(f"{len(names)} convolutions: {what}, the first is {names[0]}; the package was not kept")
+        if not self.compressed_ops:
+            raise CheckFailed("no weight was compressed; the package was not kept")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the manifest."""
+        return asdict(self)

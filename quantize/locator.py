@@ -1,0 +1,175 @@
+"""Where the packages and files of a chain stand, and what builds those that are missing: one place for every command.
+
+request = Request(checkpoint, Path("build"), method="w8a8", layout="tiled")
+encoders, vocoder = request.paths()                                  # manifests; InputError names the command for a missing one
+manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])  # the vocoder's, its package's hash verified
+manifest = built(request)                                            # after building it and its parent where they are missing
+"""
+
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kokoro_ane.core.commands import build_command, quantize_command
+from kokoro_ane.core.contract import DURATION, ENCODER_NAME, LAYOUTS, PADDED, PROSODY, VOCODER_NAME
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.manifest import Manifest, level_name, package_name
+from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
+
+if TYPE_CHECKING:
+    from kokoro_ane.core.checkpoint import Checkpoint
+
+FLOAT, HALF = CONVERTED[::-1]  # the level of exported files; the encoder's, which is never compressed
+ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, PROSODY)}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be opened or built: packages of `checkpoint` in `build`, the vocoder's at that level and layout.
+
+    `method`: "" is the runtime's own level. `files`: the runtime whose files are meant, "" for packages. `source`: as --checkpoint was
+    given, where that is known.
+    """
+
+    checkpoint: "Checkpoint"
+    build: Path
+    method: str = ""
+    layout: str = PADDED
+    files: str = ""
+    source: str | None = None
+
+    def path(self, stage: str) -> Path:
+        """Where a stage's manifest stands, or would: build/KokoroVocoder-demo-tiled-fp16.json, with a name that may never be released."""
+        if self.files:
+            level = f"{self.files}-{self.method if stage == VOCODER_NAME else FLOAT}"
+        elif stage == VOCODER_NAME:
+            level = level_name(self.method, self.layout)
+        else:
+            level = FLOAT if self.method == FLOAT else HALF
+        return self.build / f"{package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)}.json"
+
+    @property
+    def vocoder(self) -> Path:
+        """The vocoder's manifest."""
+        return self.path(VOCODER_NAME)
+
+    @property
+    def encoders(self) -> tuple[Path, ...]:
+        """The encoder's manifests: one, or two where each function is a file of its own (iOS 17, other runtimes)."""
+        whole, parts = self.path(ENCODER_NAME), tuple(map(self.path, ENCODER_PARTS.values()))
+        return parts if self.files or (not whole.is_file() and any(path.is_file() for path in parts)) else (whole,)
+
+    def command(self, path: Path) -> str:
+        """What builds the package or file of that manifest, for the user to type."""
+        source, runtime = self.source or source_name(self.checkpoint), self.files or None
+        if path.stem.startswith(ENCODER_NAME):
+            precision = FLOAT if self.method == FLOAT and not runtime else HALF
+            return build_command("encoder", precision=precision, checkpoint=source, out=self.build, runtime=runtime)
+        if self.method in CONVERTED:
+            precision = HALF if runtime else self.method  # files have one, which is not asked for
+            return build_command("vocoder", self.layout, precision, source, self.build, runtime)
+        command = quantize_command(self.method, self.layout, source, self.build)
+        return f"{command} --runtime {runtime}" if runtime else command
+
+    def found(self, path: Path, hint: str = "") -> Manifest:
+        """The manifest there. InputError: not built (naming the command, then `hint`), of another checkpoint or level."""
+        command, level = self.command(path), level_name(self.method, self.layout)
+        if not path.is_file():
+            raise InputError(f"{path} does not exist: run `{command}`{hint}")
+        manifest = Manifest.load(path)
+        manifest.require_made_from(self.checkpoint, command)
+        if path == self.vocoder and manifest.level != level:
+            raise InputError(f"{path} says method {manifest.level!r}, expected {level!r}: run `{command}` again")
+        return manifest
+
+    def paths(self) -> tuple[tuple[Path, ...], Path]:
+        """Manifests of the encoder and of the vocoder, each as `found`."""
+        for path in (*self.encoders, self.vocoder):
+            self.found(path, hint=" (or speak with --runtime torch)")
+        return self.encoders, self.vocoder
+
+
+def source_name(checkpoint: "Checkpoint") -> str:
+    """What `--checkpoint` calls it."""
+    return checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else str(checkpoint.folder)
+
+
+def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
+    """'tiled-w8a8' -> (w8a8, tiled); a name without a layout is of `layout`. InputError for an unknown method."""
+    for prefix in sorted(LAYOUTS, key=len, reverse=True):
+        if name.startswith(f"{prefix}-"):
+            return method_named(name.removeprefix(f"{prefix}-")), prefix
+    return method_named(name), layout
+
+
+def command_of(method: Method, layout: str = PADDED) -> str:
+    """What builds a vocoder's package, whatever the checkpoint."""
+    return quantize_command(method.name, layout) if method.parent else build_command("vocoder", layout)
+
+
+def manifest_path(build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED) -> Path:
+    """Where the vocoder's manifest stands, or would."""
+    return Request(checkpoint, build, method.name, layout).vocoder
+
+
+def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED) -> Manifest:
+    """The vocoder's manifest, its package's hash verified. InputError as Request.found, and for a package that differs from it."""
+    request = Request(checkpoint, build, method.name, layout)
+    manifest = request.found(request.vocoder)
+    manifest.verify()
+    return manifest
+
+
+def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) -> str | None:
+    """The command for a package that is not there; None where it is."""
+    there = manifest_path(build, checkpoint, method, layout).is_file()
+    return None if there else f"not built; `{command_of(method, layout)}` builds it"
+
+
+def built(request: Request) -> Manifest:
+    """The vocoder's manifest, after building it and its parent where they are missing; each build is told on stderr.
+
+    Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that was refused).
+    """
+    if not request.vocoder.is_file():
+        if request.method not in CONVERTED:
+            parent = FLOAT if request.files else method_named(request.method).parent
+            assert parent is not None  # only what the converter makes has none
+            built(replace(request, method=parent))
+        run_command(request.command(request.vocoder))
+    manifest = request.found(request.vocoder)
+    manifest.verify()
+    return manifest
+
+
+def built_package(method: Method, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path) -> Manifest:
+    """As `built`, of a package. source: --checkpoint as given."""
+    return built(Request(checkpoint, build, method.name, layout, source=source))
+
+
+def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
+    """The encoder's manifests, after building them where they are missing and may be built. Raises as `built`."""
+    lacking = [path for path in request.encoders if not path.is_file()]
+    if may_build and lacking and (request.files or len(lacking) == len(request.encoders)):
+        run_command(request.command(lacking[0]))
+    for path in request.encoders:
+        request.found(path)
+    return request.encoders
+
+
+def built_encoder(checkpoint: "Checkpoint", source: str | None, build: Path, may_build: bool) -> tuple[Path, ...]:
+    """The fp16 encoder's manifests. Raises as encoder_built."""
+    return encoder_built(Request(checkpoint, build, HALF, source=source), may_build)
+
+
+def run_command(command: str) -> None:
+    """Run what a message would tell the user to type; its refusal is raised as ours."""
+    print(f"not built yet, building it: {command}", file=sys.stderr)
+    arguments = [sys.executable, "-m", "kokoro_ane", *shlex.split(command)[1:]]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit {done.returncode}"]
+        raise (CheckFailed if done.returncode == 1 else InputError)(said[-1].removeprefix("error: ").removeprefix("rejected: "))

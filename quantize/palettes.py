@@ -1,0 +1,242 @@
+"""The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv 2210.17323). No random number.
+
+    table, index = palette(weight, bits=4)                        # weight is close to table[index]
+    fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
+    table, index = fit(weight, bits=4)                            # the layer's product is close
+
+In one dimension a cluster is an interval, so sums come from running totals and borders from a binary search: seconds where coremltools'
+own k-means (scikit-learn, seeded) took two minutes for the demo vocoder at 8 bits. A fit rounds one input's weights after the other and
+carries each error to the inputs not yet rounded, by the second moments of what the layer reads.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import TUNING
+from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.balance import watched
+from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+
+ROUNDS = 60  # of Lloyd's iteration between two moves
+_BINS = 1024
+_TINY = 1e-9  # of a mean weight: less is an empty cell
+DAMPING = 0.1  # of the mean power, added to every input's: 0.01 fits the tuning sentences better and others worse, 1 both worse
+MOST_COLUMNS = 1500  # of a sentence, evenly spaced
+STEP = 128  # columns rounded before the error reaches those beyond
+
+
+@dataclass(frozen=True, eq=False)
+class Sorted:
+    """Weights in rising order, the importance of each, and running totals: sums over an interval are two look-ups."""
+
+    values: np.ndarray
+    importance: np.ndarray
+    masses: np.ndarray
+    sums: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, weight: np.ndarray, importance: np.ndarray | None = None) -> "Sorted":
+        """Sort in float64. `importance` of the weight's shape, 0 or more; None: all alike."""
+        values = weight.reshape(-1).astype(np.float64)
+        order = np.argsort(values, kind="stable")
+        counted = np.ones(values.size) if importance is None else importance.reshape(-1)[order] / max(float(importance.mean()), _TINY)
+        values = values[order]
+        totals = (np.concatenate([[0.0], np.cumsum(counted * term)]) for term in (1.0, values, values**2))
+        return cls(values, counted, *totals)
+
+    def cells(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mass, mean (the centre itself where empty) and summed squared error about the mean of each centre's interval."""
+        borders = np.searchsorted(self.values, (centres[1:] + centres[:-1]) / 2)
+        edges = np.concatenate([[0], borders, [self.values.size]])
+        masses = np.diff(self.masses[edges])
+        means = np.where(masses > _TINY, np.diff(self.sums[edges]) / np.maximum(masses, _TINY), centres)
+        return masses, means, np.maximum(np.diff(self.squares[edges]) - masses * means**2, 0.0)
+
+
+def palette(weight: np.ndarray, bits: int, importance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """2^bits values of the weight's type, rising, and for every weight (flattened) the index of the nearest, uint8.
+
+    `importance` [weight's shape]: how much the squared error of each weight counts.
+    """
+    data, count = Sorted.of(weight, importance), 2**bits
+    centres, error = _settled(data, _first_guess(data, count))
+    moves = count // 4
+    while moves:
+        trial, trial_error = _settled(data, _moved(data, centres, moves))
+        if trial_error < error * (1 - 1e-4):
+            centres, error = trial, trial_error
+        else:
+            moves //= 2
+    table = np.sort(centres).astype(weight.dtype)
+    middle = (table[1:].astype(np.float64) + table[:-1]) / 2
+    return table, np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
+
+
+def _first_guess(data: Sorted, count: int) -> np.ndarray:
+    """Values as dense as the cube root of the weights' density: least squared error for many values (Panter and Dite 1951)."""
+    heights, edges = np.histogram(data.values, bins=_BINS, weights=data.importance)
+    mass = np.cumsum(np.cbrt(heights.astype(np.float64)))
+    wanted = (np.arange(count) + 0.5) / count * mass[-1]
+    return np.interp(wanted, np.concatenate([[0.0], mass]), edges)
+
+
+def _settled(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
+    """Lloyd's iteration until nothing moves or ROUNDS are over; centres and the whole squared error."""
+    for _ in range(ROUNDS):
+        _, means, _ = data.cells(centres)
+        if np.array_equal(means, centres):
+            break
+        centres = np.sort(means)
+    return centres, float(data.cells(centres)[2].sum())
+
+
+def _moved(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
+    """The `moves` centres that are missed least, put beside the centres of the worst cells."""
+    masses, means, errors = data.cells(centres)
+    gaps = np.diff(means)
+    merged = masses[1:] * masses[:-1] / np.maximum(masses[1:] + masses[:-1], _TINY) * gaps**2  # error that joining two neighbours adds
+    leave = np.argsort(merged, kind="stable")[:moves] + 1
+    worst = np.argsort(-errors, kind="stable")[:moves]
+    spread = np.sqrt(errors[worst] / np.maximum(masses[worst], _TINY))
+    return np.sort(np.concatenate([np.delete(means, leave), (means[worst] + spread)]))
+
+
+@dataclass(frozen=True)
+class Unfolded:
+    """A convolution as one matrix product. A transposed one makes `stride` outputs from the same inputs: each is a row of its own."""
+
+    kernel: int
+    stride: int
+    dilation: int
+    padding: int
+    transposed: bool
+
+    @classmethod
+    def of(cls, layer: nn.Module) -> "Unfolded":
+        """Of an ungrouped Conv or ConvTranspose."""
+        assert isinstance(layer, Conv | ConvTranspose) and layer.groups == 1
+        kernel, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
+        return cls(kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose))
+
+    @property
+    def taps(self) -> int:
+        """Columns of x that make one output."""
+        return -(-self.kernel // self.stride) if self.transposed else self.kernel
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """x [1, I, 1, S] -> [n, I taps]: what makes n outputs, evenly spaced, at most MOST_COLUMNS."""
+        margin = self.taps - 1 if self.transposed else self.padding
+        padded = F.pad(x[0, :, 0], (margin, margin))  # [I, S']
+        step, hop = (-1, 1) if self.transposed else (self.dilation, self.stride)
+        reach = (self.taps - 1) * abs(step)
+        count = (padded.shape[1] - reach - 1) // hop + 1
+        starts = torch.linspace(0, count - 1, min(count, MOST_COLUMNS)).long() * hop + (reach if self.transposed else 0)
+        return torch.stack([padded[:, starts + tap * step] for tap in range(self.taps)], dim=1).flatten(0, 1).T  # [n, I taps]
+
+    def matrix(self, weight: Tensor) -> Tensor:
+        """Weight [O, I, 1, k], or [I, O, 1, k] of a transposed one -> [O, I taps] or [O stride, I taps]."""
+        if not self.transposed:
+            return weight.flatten(1)  # [O, I k]
+        inner, out = weight.shape[:2]
+        whole = F.pad(weight[:, :, 0], (0, self.taps * self.stride - self.kernel))  # [I, O, taps stride]
+        return whole.view(inner, out, self.taps, self.stride).permute(1, 3, 0, 2).reshape(out * self.stride, -1)
+
+    def weight(self, matrix: Tensor, like: Tensor) -> Tensor:
+        """The inverse of `matrix`, in the shape of `like`."""
+        if not self.transposed:
+            return matrix.view_as(like)
+        inner, out = like.shape[:2]
+        whole = matrix.view(out, self.stride, inner, self.taps).permute(2, 0, 3, 1)  # [I, O, taps, stride]
+        return whole.reshape(inner, out, -1)[..., : self.kernel].unsqueeze(2)
+
+
+@torch.no_grad()
+def input_moments(vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Collection[str]) -> dict[str, Tensor]:
+    """Mean of x x^T over the columns that each named convolution multiplies: {path: [I taps, I taps]}."""
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+
+    def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        if path in paths:
+            columns = Unfolded.of(layer).inputs(given[0])
+            size = columns.shape[1]
+            sums.setdefault(path, torch.zeros(size, size)).addmm_(columns.T, columns)
+            counts[path] = counts.get(path, 0) + len(columns)
+
+    watched(vocoder, clips, note)
+    return {path: total / counts[path] for path, total in sums.items()}
+
+
+def fitted_palette(weight: np.ndarray, bits: int, unfolded: Unfolded, moments: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """As quantize.palettes.palette, for a convolution's weight and the moments [I taps, I taps] of its inputs."""
+    exact = torch.from_numpy(weight.astype(np.float32))
+    matrix = unfolded.matrix(exact)
+    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact)  # of the input that each weight multiplies
+    table, _ = palette(weight, bits, importance=power.numpy())
+    values = torch.from_numpy(table.astype(np.float32))
+    index = rounded(matrix, values, moments)
+    return table, unfolded.weight(index, exact).numpy().reshape(-1).astype(np.uint8)
+
+
+@torch.no_grad()
+def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
+    """Index of a value for every weight of `matrix` [O, I], such that the product with inputs of these moments [I, I] changes little."""
+    order = torch.argsort(moments.diagonal(), descending=True, stable=True)
+    carry = _carry(moments[order][:, order])
+    left, borders = matrix[:, order].clone(), (values[1:] + values[:-1]) / 2
+    index = torch.zeros(left.shape, dtype=torch.long)
+    for start in range(0, len(order), STEP):
+        stop = min(start + STEP, len(order))
+        errors = torch.zeros(len(left), stop - start)
+        for column in range(start, stop):
+            index[:, column] = torch.bucketize(left[:, column].contiguous(), borders)
+            error = (left[:, column] - values[index[:, column]]) / carry[column, column]
+            left[:, column:stop] -= error[:, None] * carry[column, column:stop]
+            errors[:, column - start] = error
+        left[:, stop:] -= errors @ carry[start:stop, stop:]
+    return index[:, torch.argsort(order)]
+
+
+def _carry(moments: Tensor) -> Tensor:
+    """Upper Cholesky factor of the inverse of the damped moments. An input that is always zero has the damping alone."""
+    damped = moments + torch.eye(len(moments)) * DAMPING * moments.diagonal().mean().clamp(min=1e-12)
+    return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """fitted_palette for one layer: fit(weight, bits) -> table, index."""
+
+    unfolded: Unfolded
+    moments: Tensor
+
+    def __call__(self, weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+        return fitted_palette(weight, bits, self.unfolded, self.moments)
+
+
+def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
+    """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two voices a sentence; none for no path.
+
+    Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers fewer than two columns an input. Four
+    minutes of one core on real Kokoro, under a progress bar on stderr.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    if not paths:
+        return {}
+    clips = (clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift))
+    total = 2 * len(speech_lines(TUNING))
+    shown = track(clips, "sentences to fit palettes to", total=total, console=Console(stderr=True), transient=True)
+    moments = input_moments(vocoder, shown, frozenset(paths))
+    return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), found) for path, found in moments.items()}

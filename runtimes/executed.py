@@ -1,0 +1,33 @@
+"""The packages, executed by mlprogram on any machine. Where only the vocoder's is built (`make vocoder`), PyTorch encodes.
+
+opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
+"""
+
+from pathlib import Path
+
+from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened, hashes_of
+from kokoro_ane.vocoder.render import VocoderPackage
+
+
+def open_chain(request: Request) -> Opened:
+    """See runtimes.registry. Where no encoder stands beside the vocoder, PyTorch encodes, and `made_of` says so."""
+    if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
+        return open_manifests(*request.paths())
+    from kokoro_ane.runtimes.torch_runtime import torch_encoder
+
+    manifest = request.found(request.vocoder)
+    made_of = {manifest.path.stem: manifest.package_sha256, ENCODER_BY_PYTORCH: request.checkpoint.sha256}
+    return Opened(torch_encoder(request.checkpoint), VocoderPackage(manifest.path), made_of)
+
+
+def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
+    """Packages that belong together, wherever they lie."""
+    encoder, vocoder = EncoderPackage(encoders), VocoderPackage(path)
+    return Opened(encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)))
+
+
+def open_vocoder(path: Path, precision: str = "declared") -> VocoderPackage:
+    """The vocoder alone. `precision`: of the executor's arithmetic."""
+    return VocoderPackage(path, precision)

@@ -1,0 +1,1 @@
+"""ExecuTorch: .pte files for XNNPACK, and the Core ML delegate."""

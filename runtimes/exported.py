@@ -1,0 +1,368 @@
+"""What encoder and vocoder become as files of other runtimes: float32 functions at any length, without a mask, checked against PyTorch.
+
+    manifests = build(PortableVocoderStage(checkpoint, ONNX, speeches), Path("build"), kind_of(ONNX))     # runtimes/files.py opens them
+
+The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two elementwise operations; or, for files that need
+a plain one, the vocoder's own with norms written out. Its `features` are those of the padded layout in a bucket of their own length.
+"""
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kokoro_ane.core.builder import MAIN, Kind, Part
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import Check, ProgramFacts, require, snr_db
+from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    DURATION,
+    DURATIONS,
+    ENCODER_NAME,
+    ENERGY,
+    F0_HZ,
+    FEATURES,
+    FRAME_SAMPLES,
+    FRAMES,
+    HIDDEN,
+    INPUT_IDS,
+    PADDED,
+    PROSODY,
+    SAMPLE_RATE_HZ,
+    SPEED,
+    STYLE,
+    TEXT,
+    TOKEN_BUCKETS,
+    VOCODER_NAME,
+    WAVEFORM,
+    PackedLayout,
+)
+from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Mask, replace_module
+from kokoro_ane.core.manifest import package_name
+from kokoro_ane.encoder.albert import Layer
+from kokoro_ane.encoder.encoder_stage import check_utterances, compared, contract_words
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, EncoderBackend, encode, program_functions
+from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
+from kokoro_ane.encoder.lstm import without_lstm
+from kokoro_ane.runtimes.files import FileRuntime
+from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
+from kokoro_ane.vocoder.decoder import Vocoder, unpack
+from kokoro_ane.vocoder.eager import EagerVocoder, Norm
+from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.vocoder_stage import source_contract
+
+EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
+LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)  # only their last ones count: the longest utterance
+UNBOUNDED = 1 << 40
+GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+LIMIT_SNR_DB = 100.0
+LONGEST_SUM = 384  # products of one convolution that are added one after another
+CHECKED_FRAMES = (20, 40, 140)  # of utterances that a build is checked with
+
+
+def kind_of(runtime: FileRuntime) -> Kind:
+    """For core.builder: one function a file."""
+
+    def written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+        (name,) = part.functions
+        function = stage.function(name)
+        runtime.module.write(function, path)
+        return {name: runtime.module.open_file(path, function.inputs, function.outputs)}
+
+    return Kind(runtime.module.SUFFIX, runtime.module.TOOLS, written)
+
+
+@dataclass(frozen=True, eq=False)
+class PortableStage:
+    """What both stages say alike. See core.builder.Stage."""
+
+    checkpoint: Checkpoint
+    runtime: FileRuntime
+
+    @property
+    def precision(self) -> str:
+        """See Stage."""
+        return PRECISION
+
+    @property
+    def target(self) -> str:
+        """See Stage."""
+        return self.runtime.module.TARGET
+
+    def file_of(self, stage: str) -> str:
+        """What a file of that stage is called."""
+        return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, f"{self.runtime.module.NAME}-{PRECISION}")
+
+    def facts(self, name: str, program: Any) -> ProgramFacts:
+        """See Stage."""
+        facts: ProgramFacts = self.runtime.module.facts(program)
+        require({"no operations": facts.count > 0}, f"function {name}")
+        return facts
+
+    def contract_head(self) -> dict[str, Any]:
+        """The fields of the contract that both have."""
+        return {
+            "method": PRECISION,
+            "checkpoint": self.checkpoint.as_source,
+            "releasable": self.checkpoint.releasable,
+            "buckets": (DEFAULT_BUCKETS[-1],),
+            "hidden_dim": self.checkpoint.config.hidden_dim,
+        }
+
+
+def baked(module: nn.Module) -> nn.Module:
+    """A copy whose transposed convolutions carry their zero taps in the weight: exporters want weights that are constants."""
+    module = copy.deepcopy(module).eval()
+    for layer in module.modules():
+        if isinstance(layer, ConvTranspose) and layer.zero_taps:
+            layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
+            layer.zero_taps = 0
+    return module.requires_grad_(False)
+
+
+def dynamic(*pairs: tuple[str, int, str]) -> dict[str, dict[int, str]]:
+    """(tensor, axis, length) -> PortableFunction.dynamic."""
+    found: dict[str, dict[int, str]] = {}
+    for name, axis, length in pairs:
+        found.setdefault(name, {})[axis] = length
+    return found
+
+
+class WrittenOut(Layer):
+    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops approximate="tanh" (35 dB)."""
+
+    def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
+        """As Layer."""
+        x = self.attention(x, excluded)
+        wide = self.ffn(x)
+        curve = 0.5 * wide * (1 + torch.tanh(GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)))
+        result: Tensor = self.full_layer_layer_norm(self.ffn_output(curve) + x)
+        return result
+
+
+def plain(function: nn.Module) -> nn.Module:
+    """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written out."""
+    copied = without_lstm(function)
+    for module in copied.modules():
+        if type(module) is Layer:
+            module.__class__ = WrittenOut
+    return copied
+
+
+@dataclass(frozen=True, eq=False)
+class PortableEncoderStage(PortableStage):
+    """See core.builder.Stage."""
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """In PyTorch."""
+        return Encoder.of(self.checkpoint)
+
+    @property
+    def limits(self) -> AlignmentLimits:
+        """Of the alignment between the two functions."""
+        return AlignmentLimits.of(self.checkpoint.config, DEFAULT_BUCKETS[-1])
+
+    def parts(self) -> tuple[Part, ...]:
+        """See Stage."""
+        stages = {function: ENCODER_NAME + function.capitalize() for function in (DURATION, PROSODY)}
+        return tuple(Part(stage, self.file_of(stage), {function: MAIN}) for function, stage in stages.items())
+
+    def function(self, name: str) -> PortableFunction:
+        """What is exported."""
+        style = torch.zeros(1, self.checkpoint.config.style_dim)
+        if name == DURATION:
+            example: tuple[torch.Tensor, ...] = (torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32), style, torch.ones(1))
+            axes = dynamic((INPUT_IDS, 1, "tokens"), (DURATIONS, 1, "tokens"), (HIDDEN, 3, "tokens"), (TEXT, 3, "tokens"))
+            inputs, outputs, longest = (INPUT_IDS, STYLE, SPEED), (DURATIONS, HIDDEN, TEXT), {"tokens": TOKEN_BUCKETS[-1]}
+            return PortableFunction(self.module(DurationFunction(self.encoder)), example, inputs, outputs, axes, longest)
+        example = (torch.ones(1, self.checkpoint.config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style)
+        axes, longest = dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values")), {"frames": DEFAULT_BUCKETS[-1]}
+        return PortableFunction(self.module(ProsodyFunction(self.encoder)), example, (FRAMES, STYLE), (F0_HZ, ENERGY), axes, longest)
+
+    def module(self, function: nn.Module) -> nn.Module:
+        """As this kind of file takes it."""
+        if self.runtime.operators:
+            from kokoro_ane.encoder.lstm import with_operators
+
+            return baked(with_operators(function))
+        return baked(plain(function) if self.runtime.plain else function)
+
+    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+        """Every tensor that leaves the two functions against PyTorch, from the shortest utterance to the longest."""
+        unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
+        twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)
+        ours = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)
+        pairs = []
+        for said in check_utterances(self.checkpoint, LENGTHS):
+            given = (said.ids, said.style, said.speed)
+            pairs.append((encode(twin, *given), encode(ours, *given)))
+        return compared(pairs, PRECISION)
+
+    def contract(self, part: Part) -> dict[str, Any]:
+        """See Stage."""
+        config = self.checkpoint.config
+        words = contract_words(config.hidden_dim, config.style_dim)
+        return self.contract_head() | {
+            "inputs": {name: words[name]["inputs"] for name in part.functions},
+            "outputs": {name: words[name]["outputs"] for name in part.functions},
+            "source": {},
+            "token_buckets": (TOKEN_BUCKETS[-1],),
+            "alignment": asdict(self.limits),
+        }
+
+
+class StyledNorm(Norm):
+    """eager's Norm in one operation that every exporter has: an instance norm whose affine is an input."""
+
+    def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        """x [1, C, 1, S], affines [rows] -> [1, C, 1, S]."""
+        gain, shift = affines[self.begin : self.begin + 2 * self.channels].chunk(2)
+        return F.instance_norm(x, weight=gain, bias=shift, eps=NORM_EPSILON)
+
+
+class PortableVocoder(nn.Module):
+    """What is exported."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        super().__init__()
+        self.sizes, self.eager = PackedLayout(hidden_dim).sizes, EagerVocoder(vocoder)
+        for module in self.eager.modules():
+            if isinstance(module, Norm):
+                module.__class__ = StyledNorm
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600F]."""
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        return self.eager(asr, f0, energy, style, spectrum)
+
+
+def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one after the other: what such a sum
+    missed is found by a second one, of values around 0."""
+    coarse = x.mean(dim=3, keepdim=True)
+    rest = (x - coarse).mean(dim=3, keepdim=True)
+    return x - coarse - rest, coarse + rest
+
+
+class CenteredNorm(AdaIN1d):
+    """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative for a constant."""
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+        """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
+        gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
+        centered = without_mean(x)[0]
+        variance = without_mean(centered * centered)[1]
+        return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
+
+
+class PartedConv(nn.Module):
+    """A convolution in parts of its input's channels, for kernels that add one product after another: in float32 so long a sum loses
+    14 dB of real Kokoro's waveform, a sum of short ones 6."""
+
+    def __init__(self, conv: Conv, channels: int) -> None:
+        super().__init__()
+        self.channels, self.how = channels, (conv.stride, conv.padding, conv.dilation)
+        self.weights = nn.ParameterList(part.clone() for part in conv.weight.detach().split(channels, dim=1))
+        self.bias = conv.bias
+
+    @property
+    def weight(self) -> Tensor:
+        """The first part, for those who ask for its type."""
+        return self.weights[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the convolution: [1, C, 1, S]."""
+        parts = x.split(self.channels, dim=1)
+        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.how)
+        for part, weight in zip(parts[1:], list(self.weights)[1:], strict=True):
+            y = y + F.conv2d(part, weight, None, *self.how)
+        return y
+
+
+def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
+    """Replace every convolution that sums more than so many products."""
+    long = [(path, module) for path, module in vocoder.named_modules() if isinstance(module, Conv) and module.groups == 1]
+    for path, conv in long:
+        if conv.in_channels * conv.kernel_size[1] > longest:
+            replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
+
+
+class PlainVocoder(nn.Module):
+    """What is exported where the fused graph is not taken."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        super().__init__()
+        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, baked(vocoder)
+        for module in self.vocoder.modules():
+            if isinstance(module, AdaIN1d):
+                module.__class__ = CenteredNorm
+        in_parts(self.vocoder)
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As PortableVocoder."""
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
+        return waveform
+
+
+def exported(module: nn.Module, config: KokoroConfig) -> PortableFunction:
+    """A function of (features, style) as every runtime of files takes it."""
+    example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
+    axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
+    longest = {"columns": DEFAULT_BUCKETS[-1] + 1}
+    return PortableFunction(module.eval().requires_grad_(False), example, (FEATURES, STYLE), (WAVEFORM,), axes, longest)
+
+
+@dataclass(frozen=True, eq=False)
+class PortableVocoderStage(PortableStage):
+    """See core.builder.Stage. `speeches`: utterances that the file is checked with."""
+
+    speeches: tuple[VocoderInputs, ...]
+
+    @cached_property
+    def vocoder(self) -> Vocoder:
+        """In PyTorch."""
+        return Vocoder.of(self.checkpoint)
+
+    def parts(self) -> tuple[Part, ...]:
+        """See Stage."""
+        return (Part(VOCODER_NAME, self.file_of(VOCODER_NAME)),)
+
+    def function(self, name: str = MAIN) -> PortableFunction:
+        """What is exported."""
+        graph = PlainVocoder if self.runtime.plain else PortableVocoder
+        return exported(graph(self.vocoder, self.checkpoint.config.hidden_dim), self.checkpoint.config)
+
+    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+        """The waveform against PyTorch at several lengths."""
+        figures = []
+        for speech in self.speeches:
+            given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
+            snr = snr_db(render_reference(self.vocoder, speech), programs[MAIN](given)[WAVEFORM].reshape(-1))
+            figures.append(Check(f"SNR against PyTorch, {speech.frames} frames", snr, LIMIT_SNR_DB, at_least=True))
+        return figures
+
+    def contract(self, part: Part) -> dict[str, Any]:
+        """See Stage."""
+        config, layout = self.checkpoint.config, PackedLayout(self.checkpoint.config.hidden_dim)
+        rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
+        packing = "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after row; the mask is not read"
+        return self.contract_head() | {
+            "layout": PADDED,
+            "inputs": {
+                FEATURES: {"shape": [1, layout.channels, 1, "frames + 1"], "rows": rows, "packing": packing, "dtype": "float32"},
+                STYLE: {"shape": [1, config.style_dim, 1, 1], "dtype": "float32"},
+            },
+            "outputs": {WAVEFORM: {"shape": [1, 1, 1, f"{FRAME_SAMPLES} * frames"], "dtype": "float32", "rate_hz": SAMPLE_RATE_HZ}},
+            "source": source_contract(self.vocoder),
+        }

@@ -1,0 +1,130 @@
+"""The chain in a runtime of files at any length: NumPy arrays over three files that belong together. No PyTorch is imported here.
+
+opened = ONNX.open_chain(Request(checkpoint, Path("build"), method="fp32"))        # EXECUTORCH, TVM
+samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)      # [600F]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kokoro_ane.core.contract import FEATURES, G2P_NAME, STYLE, WAVEFORM
+from kokoro_ane.core.errors import InputError, UtteranceTooLong
+from kokoro_ane.core.manifest import Manifest, described
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, program_functions
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.executorch import pte_file
+from kokoro_ane.runtimes.onnx import onnx_file
+from kokoro_ane.runtimes.portable import PortableProgram
+from kokoro_ane.runtimes.registry import RUNTIMES, Opened, hashes_of
+from kokoro_ane.runtimes.tvm import library
+from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.source import HarmonicSource
+
+
+class FileBackend:
+    """A VocoderBackend of NumPy arrays at exact length."""
+
+    arrays = True
+    buckets: tuple[int, ...] | None = None
+
+    def __init__(self, program: PortableProgram, manifest: Manifest) -> None:
+        self.program, self.manifest, self.longest = program, manifest, manifest.buckets[-1]
+        with described(manifest.path):
+            self.source = HarmonicSource.recorded(manifest.source)
+
+    def pack(self, inputs: VocoderInputs) -> np.ndarray:
+        """features [1, channels, 1, F + 1]. Raises InputError beyond the longest utterance."""
+        if inputs.frames > self.longest:
+            raise UtteranceTooLong(f"features hold {inputs.frames} frames, the runtime takes at most {self.longest}: split the text")
+        return pack(inputs, inputs.frames)
+
+    def run(self, features: np.ndarray, style: np.ndarray, frames: int) -> np.ndarray:
+        """Waveform [600F]."""
+        return self.program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """Waveform [600F] of tensors or arrays."""
+        style = np.asarray(inputs.style, np.float32)[:, :, None, None]  # [1, style_dim, 1, 1]
+        return self.run(self.pack(inputs), style, inputs.frames)
+
+
+@dataclass(frozen=True)
+class FileRuntime:
+    """`module`: of one kind of file, with NAME, SUFFIX, TARGET (what this version reads), TOOLS, write, open_file and facts.
+
+    `plain`: its graph is the plain one, in operations that keep their meaning. `operators`: the loop of an LSTM is an operator that its
+    compiler has a kernel for.
+    """
+
+    module: ModuleType
+    plain: bool = False
+    operators: bool = False
+
+    def paths(self, request: Request) -> tuple[tuple[Path, ...], Path]:
+        """Manifests of the encoder's functions and of the vocoder. InputError: not built, of another checkpoint, for another version."""
+        request = replace(request, files=self.module.NAME)
+        for path in (*request.encoders, request.vocoder):
+            self.check(request.found(path), request)
+        return request.encoders, request.vocoder
+
+    def check(self, manifest: Manifest, request: Request) -> None:
+        """InputError for a file that was changed, or made for another version of what reads it."""
+        if manifest.target != self.module.TARGET:
+            told = f"is for {manifest.target[:60]}, this version reads {self.module.TARGET}"
+            raise InputError(f"{manifest.path} {told}: run `{request.command(manifest.path)}`")
+        manifest.verify()
+
+    def open(self, manifest: Manifest, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> PortableProgram:
+        """One function."""
+        program: PortableProgram = self.module.open_file(manifest.package_path, inputs, outputs)
+        return program
+
+    def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
+        """Three files that belong together, wherever they lie."""
+        manifests = [Manifest.load(encoder) for encoder in encoders]
+        programs: dict[str, PortableProgram] = {}
+        for manifest in manifests:
+            (function,) = manifest.functions
+            programs[function] = self.open(manifest, manifest.inputs[function], manifest.outputs[function])
+        with described(manifests[0].path):
+            limits = AlignmentLimits(**manifests[0].alignment)
+        vocoder = self.open_vocoder(path)
+        encoder = EncoderBackend(program_functions(programs), limits, None, arrays=True)
+        return Opened(encoder, vocoder, hashes_of((*manifests, vocoder.manifest)))
+
+    def open_vocoder(self, path: Path) -> FileBackend:
+        """The vocoder alone, its file verified."""
+        manifest = Manifest.load(path)
+        manifest.verify()
+        return FileBackend(self.open(manifest, manifest.inputs, manifest.outputs), manifest)
+
+    def open_chain(self, request: Request) -> Opened:
+        """See runtimes.registry: three files, opened."""
+        return self.open_manifests(*self.paths(request))
+
+
+ONNX = FileRuntime(onnx_file)
+EXECUTORCH = FileRuntime(pte_file, plain=True)
+TVM = FileRuntime(library, operators=True)
+
+
+def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
+    """The G2P package of a runtime, ready to call, and its hash by name; None where the runtime runs no packages, or none is built."""
+    path = build / f"{G2P_NAME}.json"
+    if not RUNTIMES[runtime].packages or not path.is_file():
+        return None, {}
+    manifest = Manifest.load(path)
+    manifest.verify()
+    if runtime == "mlprogram":
+        from mlprogram import Program
+
+        with described(path):
+            return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
+    from kokoro_ane.runtimes.coreml import CoreMLProgram
+
+    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {G2P_NAME: manifest.package_sha256}

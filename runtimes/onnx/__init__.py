@@ -1,0 +1,1 @@
+"""ONNX Runtime: files of any length, int8 levels."""

@@ -1,0 +1,194 @@
+"""The vocoder's .onnx file with int8 weights, one scale per output channel: `w8`, in float arithmetic, and what `w8a8` leaves in float.
+
+    parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))      # pipeline.apply --method w8 --runtime onnx
+
+A weight becomes int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its input channels (vocoder/eager.py), a
+multiplication that puts it back: quantized with it, a row holds channels of very different sizes (16.6 dB on real Kokoro). ONNX Runtime
+folds both when it opens the file. conv_post and the inverse STFT stay in float.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kokoro_ane.core.builder import all_held
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import Check, snr_db
+from kokoro_ane.core.contract import FEATURES, PADDED, STYLE, WAVEFORM
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.layers import Conv, replace_module
+from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.staging import staged_together
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.measure import Int8Inputs
+from kokoro_ane.quantize.methods import LinearWeights, Method
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.runtimes.exported import PortableVocoder, exported
+from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
+from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, NAME, SUFFIX, TOOLS, OnnxProgram, int8_macs_share, operations, write
+from kokoro_ane.runtimes.portable import PRECISION
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.eager import places
+from kokoro_ane.vocoder.packing import pack
+from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def integer_vocoder(method: Method, checkpoint: Checkpoint) -> PortableVocoder:
+    """What is exported. Raises InputError for a method without int8 inputs."""
+    plain, settings = Vocoder.of(checkpoint), method.in_layout(PADDED).int8_activations()
+    ready = Int8Inputs.of(plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings)
+    chosen = frozenset(place.path for place in places(plain).values() if settings.takes(place.path))
+    return with_integers(ready.vocoder(plain, chosen), ready.ranges, chosen, checkpoint.config.hidden_dim)
+
+
+def with_integers(prepared: Vocoder, ranges: Mapping[str, float], chosen: frozenset[str], hidden_dim: int) -> PortableVocoder:
+    """The prepared vocoder's graph, the chosen convolutions on integers. `ranges`: of what each reads, prepared."""
+    portable = PortableVocoder(prepared, hidden_dim)
+    for name, place in places(prepared).items():
+        if place.path in chosen:
+            conv = prepared.get_submodule(place.path)
+            assert isinstance(conv, Conv), place.path
+            replace_module(portable.eager, name, IntegerConv(conv, ranges[place.path], place))
+    return portable
+
+
+def long_convolutions(vocoder: PortableVocoder) -> list[str]:
+    """Those of the last stage, whose inputs leave the cache (runtimes/onnx/integer_conv.py), by path."""
+    whole = [(name, module.envelope) for name, module in vocoder.named_modules() if isinstance(module, IntegerConv)]
+    return [name for name, envelope in whole if isinstance(envelope, TimeVaryingScale) and envelope.columns == max(FACTORS)]
+
+
+PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}  # operation -> axis of the output channels in its weight
+KEPT = ("conv_post", "stft", ".taps.")  # the tail, and ones that move values
+LARGEST = 127.0
+CHECK_FRAMES = 40
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight that becomes int8: its name, the axis of its output channels."""
+
+    name: str
+    axis: int
+
+
+def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight, ...]:
+    """Every float weight of a product outside the tail that is larger than the method keeps."""
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = {}
+    for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
+        tensor = stored.get(node.input[1])
+        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in tensor.name for part in KEPT):
+            depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
+            turned = node.op_type == "Gemm" and not any(entry.name == "transB" and entry.i for entry in node.attribute)
+            found[tensor.name] = Weight(tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type])
+    return tuple(found.values())
+
+
+def alphas(vocoder: Vocoder) -> dict[str, np.ndarray]:
+    """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the file."""
+    known = {f"eager.{name}.weight": place.alpha for name, place in places(vocoder).items()}
+    return {name: alpha.view(1, -1, 1, 1).numpy() for name, alpha in known.items() if alpha is not None}
+
+
+def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]) -> tuple[Weight, ...]:
+    """Change the model in place; what was compressed. `folded`: see alphas."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    weights = weights_of(model, method)
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    for weight in weights:
+        tensor = stored[weight.name]
+        values = numpy_helper.to_array(tensor).astype(np.float64) * folded.get(weight.name, 1.0)
+        sizes = np.abs(values).max(axis=tuple(axis for axis in range(values.ndim) if axis != weight.axis), keepdims=True)
+        scale = (np.where(sizes > 0, sizes, 1.0) / LARGEST).astype(np.float32)
+        whole = np.clip(np.round(values / scale), -LARGEST, LARGEST).astype(np.int8)
+        model.graph.initializer.remove(tensor)
+        pairs = (
+            (f"{weight.name}_int8", whole),
+            (f"{weight.name}_scale", scale.ravel()),
+            (f"{weight.name}_zero", np.zeros(scale.size, np.int8)),
+        )
+        model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in pairs)
+        names, back = [name for name, _ in pairs], weight.name in folded
+        middle = f"{weight.name}_plain" if back else weight.name
+        nodes = [helper.make_node("DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=weight.axis)]
+        if back:
+            inverse = (1 / folded[weight.name].astype(np.float64)).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(inverse, f"{weight.name}_inverse"))
+            nodes.append(helper.make_node("Mul", [middle, f"{weight.name}_inverse"], [weight.name], f"{weight.name}_mul"))
+        for node in reversed(nodes):
+            model.graph.node.insert(0, node)
+    onnx.checker.check_model(model)
+    return weights
+
+
+def build_file(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[Manifest, Manifest]:
+    """Compress the exported file aside, run it, rename, write the manifest last: the parent's manifest and the new one.
+
+    Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where the SNR limit is missed.
+    """
+    if not isinstance(method.weights, LinearWeights):
+        raise InputError(f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)")
+
+    request = Request(checkpoint, build, PRECISION, files=NAME)
+    parent, path = request.found(request.vocoder), replace(request, method=method.name).vocoder
+    parent.verify()
+    with staged_together((path.with_suffix(SUFFIX), PACKAGE_FILE), (path, MANIFEST_FILE)) as (aside, described):
+        compression = compressed_file(method, checkpoint, parent.package_path, aside)
+        figure = checked(method, checkpoint, parent, aside)
+        child = _manifest(parent, method, aside, compression, figure).save(described)
+    return parent, replace(child, path=path)
+
+
+def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
+    """Write the level's file; what was done, for the manifest. `source`: the file in float."""
+    import onnx
+
+    assert isinstance(method.weights, LinearWeights)
+    integers = 0
+    if method.activations is not None:
+        vocoder = integer_vocoder(method, checkpoint)
+        integers = sum(isinstance(module, IntegerConv) for module in vocoder.modules())
+        write(exported(vocoder, checkpoint.config), aside)
+        source = aside
+    model = onnx.load(source)
+    weights = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
+    if integers:
+        for name in long_convolutions(vocoder):
+            in_blocks(model, name)
+        onnx.helper.set_model_props(model, {INTEGERS: str(integers)})
+    onnx.save(model, aside)
+    kept = sum(node.op_type in PRODUCTS for node in model.graph.node) - len(weights)
+    done = {"weights": asdict(method.weights), "activations": asdict(method.activations) if method.activations else None}
+    counted = {"compressed_ops": len(weights) + integers, "kept_ops": kept, "int8_inputs": integers}
+    return done | {"recipe": None, "unfit_for_engine": None} | counted | {"int8_macs_share": int8_macs_share(model)}
+
+
+def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Check:
+    """SNR of a calibration sentence against the parent's. Raises CheckFailed below the method's limit."""
+    speech = check_speech(checkpoint, CHECK_FRAMES)
+    given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
+    value = snr_db(*(OnnxProgram(where, (WAVEFORM,))(given)[WAVEFORM].reshape(-1) for where in (parent.package_path, path)))
+    if not np.isfinite(value):
+        raise CheckFailed(f"{path.name} gives what its parent gives, or nothing: no weight was compressed")
+    return all_held([Check(f"SNR against fp32, {speech.frames} frames of a calibration sentence", value, method.check_snr_db, True, "dB")])[
+        0
+    ]
+
+
+def _manifest(parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Check) -> Manifest:
+    """The parent's contract with this method's provenance, counts and figures."""
+    import onnx
+
+    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "tools": tool_versions(TOOLS)}
+    own |= {"checks": {"figures": [asdict(figure)]}, "operations": operations(onnx.load(path)), "compression": compression}
+    return replace(parent, **own, **describe_package(path))

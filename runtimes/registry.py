@@ -1,0 +1,215 @@
+"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch, TVM. One module each.
+
+    opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", layout="tiled"))
+    chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
+
+A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> Opened`.
+"""
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from kokoro_ane.core.contract import LAYOUTS, PADDED
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.quantize.methods import CONVERTED, LEVELS, METHODS, Method, method_named
+
+if TYPE_CHECKING:
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.encoder.encoder_steps import EncoderBackend
+    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
+
+
+PACKAGE, DEFAULT_RUNTIME = ".mlpackage", "mlprogram"
+ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Who computes, and what they are made of by name: hashes that change whenever the audio may."""
+
+    encoder: "EncoderBackend"
+    vocoder: "VocoderBackend"
+    made_of: dict[str, str] = field(default_factory=dict)
+
+
+def hashes_of(manifests: "Iterable[Manifest]") -> dict[str, str]:
+    """For Opened.made_of: each package's by its name."""
+    return {manifest.path.stem: manifest.package_sha256 for manifest in manifests}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """`levels`, `layouts`: those it has, its own choice first; `platform`: the only one it runs on.
+
+    `module`: where open_chain stands, behind a colon the name of a FileRuntime. `needs`: modules that must be there; `install`: the one
+    command that installs them. `files`: suffix of what it opens, "" for nothing; it then has `open_manifests(encoders, vocoder)` and
+    `open_vocoder(manifest)` too.
+    """
+
+    title: str
+    module: str
+    levels: tuple[str, ...] = LEVELS
+    layouts: tuple[str, ...] = LAYOUTS
+    platform: str | None = None
+    needs: tuple[str, ...] = ("torch",)
+    install: str = "make venv"
+    files: str = ""
+
+    @property
+    def packages(self) -> bool:
+        """Whether it runs .mlpackage folders."""
+        return self.files == PACKAGE
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Modules that are not installed."""
+        return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
+
+
+RUNTIMES = MappingProxyType(
+    {
+        "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1]),
+        "mlprogram": Runtime("the packages, executed on any machine", "kokoro_ane.runtimes.executed", files=PACKAGE),
+        "coreml": Runtime("the packages, run by Core ML", "kokoro_ane.runtimes.coreml", platform="darwin", files=PACKAGE),
+        "onnx": Runtime(
+            "ONNX Runtime",
+            "kokoro_ane.runtimes.files:ONNX",
+            levels=("fp32", "w8", "w8a8"),
+            layouts=(PADDED,),
+            needs=("onnxruntime",),
+            install='pip install "kokoro-ane[onnx]"',
+            files=".onnx",
+        ),
+        "executorch": Runtime(
+            "ExecuTorch",
+            "kokoro_ane.runtimes.files:EXECUTORCH",
+            levels=("fp32",),
+            layouts=(PADDED,),
+            needs=("torch", "executorch"),
+            install='pip install "kokoro-ane[executorch]"',
+            files=".pte",
+        ),
+        "tvm": Runtime(
+            "TVM",
+            "kokoro_ane.runtimes.files:TVM",
+            levels=("fp32",),
+            layouts=(PADDED,),
+            needs=("tvm",),
+            install='pip install "kokoro-ane[tvm]"',
+            files=".so",
+        ),
+    }
+)
+
+
+def module_of(name: str) -> Any:
+    """What opens its chain, imported: the runtime's module, or its FileRuntime."""
+    module, _, inside = RUNTIMES[name].module.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, inside) if inside else found
+
+
+def runtime_for(package: str) -> str:
+    """Who opens a file of that name, on any machine. InputError where nobody does, or it is not installed."""
+    found = next((name for name, runtime in RUNTIMES.items() if runtime.files and package.endswith(runtime.files)), None)
+    if found is None:
+        raise InputError(f"{package} is of no runtime; there are {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}")
+    check_runtime(found, RUNTIMES[found].levels[0])
+    return found
+
+
+def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
+    """Manifests of the encoder and of the vocoder that a runtime opens. InputError as open_runtime, and for one that opens no files."""
+    request = replace(request, method=level_for(name, request.method))
+    check_names(name, request.method, request.layout)
+    if not RUNTIMES[name].files:
+        raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
+    found: tuple[tuple[Path, ...], Path] = request.paths() if RUNTIMES[name].packages else module_of(name).paths(request)
+    return found
+
+
+def named(runtime: str, request: "Request") -> "Request":
+    """The request, for packages or for that runtime's files, which are no packages."""
+    return request if RUNTIMES[runtime].packages else replace(request, files=runtime)
+
+
+def judged_manifest(
+    runtime: str, level: str, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path
+) -> "tuple[Method, Manifest]":
+    """A level of a runtime, built where it is missing. Raises InputError and CheckFailed as quantize.locator.built."""
+    from kokoro_ane.quantize.locator import Request, built
+
+    check_runtime(runtime, level, layout=layout)
+    if not RUNTIMES[runtime].files:
+        raise InputError(f"--runtime {runtime} is what levels are judged against: nothing of it can be lost")
+    method = method_named(level) if RUNTIMES[runtime].packages else METHODS.get(level) or Method(level, f"{level}, as exported")
+    request = named(runtime, Request(checkpoint, build, level, layout, source=source))
+    manifest = built(request)
+    if request.files:
+        module_of(runtime).check(manifest, request)
+    return method, manifest
+
+
+def build_missing(runtime: str, request: "Request") -> None:
+    """Encoder and vocoder of a level, each where it is missing; nothing of fp32 packages, a reference. Raises as judged_manifest."""
+    from kokoro_ane.quantize.locator import built, encoder_built
+
+    if RUNTIMES[runtime].files and (request.method in METHODS or not RUNTIMES[runtime].packages):
+        encoder_built(named(runtime, request))
+        built(named(runtime, request))
+
+
+def default_runtime() -> str:
+    """The executed packages; ONNX Runtime where PyTorch, which executes them, is not installed."""
+    return "onnx" if RUNTIMES[DEFAULT_RUNTIME].missing else DEFAULT_RUNTIME
+
+
+def level_for(name: str, method: str) -> str:
+    """`method`, or the runtime's own level where none is named."""
+    return method or (RUNTIMES[name].levels[0] if name in RUNTIMES else LEVELS[0])
+
+
+def open_runtime(name: str, request: "Request") -> Opened:
+    """Raises InputError: unknown name, not this machine, not installed, no such package, packages of another checkpoint."""
+    request = replace(request, method=level_for(name, request.method))
+    check_runtime(name, request.method, layout=request.layout)
+    return module_of(name).open_chain(request)
+
+
+def check_runtime(name: str, method: str, platform: str = sys.platform, layout: str = PADDED) -> None:
+    """InputError for names that do not exist, a level or layout that the runtime has not, and a runtime that is not on this machine."""
+    check_names(name, method, layout)
+    runtime = RUNTIMES[name]
+    if runtime.platform is not None and platform != runtime.platform:
+        system = {"darwin": "macOS"}.get(runtime.platform, runtime.platform)
+        raise InputError(f"runtime {name} needs {system}, here is {platform}: --runtime mlprogram executes the same packages anywhere")
+    if runtime.missing:
+        raise InputError(f"runtime {name} needs {runtime.missing[0]}, which is not installed: {runtime.install}")
+
+
+def check_names(name: str, method: str, layout: str) -> None:
+    """InputError for names that do not exist, and a level or layout that the runtime has not."""
+    _require_known("runtime", name, RUNTIMES)
+    _require_known("method", method, LEVELS)
+    _require_known("layout", layout, LAYOUTS)
+    runtime = RUNTIMES[name]
+    if method not in runtime.levels:
+        raise InputError(f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)}; use --runtime mlprogram")
+    if layout not in runtime.layouts:
+        raise InputError(f"--layout {layout} is a package: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime mlprogram")
+
+
+def _require_known(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        raise InputError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")

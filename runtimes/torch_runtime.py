@@ -1,0 +1,49 @@
+"""The chain in PyTorch at exact length: the encoder as it is exported, the vocoder in the layout made for a processor (vocoder/eager.py).
+
+opened = open_chain(Request(checkpoint, Path("build")))
+"""
+
+import torch
+from torch import Tensor
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, PackedLayout
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
+from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
+from kokoro_ane.vocoder.decoder import Vocoder, unpack
+from kokoro_ane.vocoder.eager import EagerVocoder
+from kokoro_ane.vocoder.packing import VocoderInputs, pack
+
+
+class EagerBackend:
+    """A VocoderBackend at exact length: the packed tensors are unpacked again, and no mask is needed."""
+
+    arrays = False
+    buckets: tuple[int, ...] | None = None
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        self.source, self.eager, self.sizes = vocoder.generator.m_source.host, EagerVocoder(vocoder), PackedLayout(hidden_dim).sizes
+
+    def pack(self, inputs: VocoderInputs) -> Tensor:
+        """features [1, channels, 1, F + 1]."""
+        return torch.from_numpy(pack(inputs, inputs.frames))
+
+    @torch.no_grad()
+    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+        """Waveform [600F]."""
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        return self.eager(asr, f0, energy, style, spectrum).flatten()
+
+
+def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
+    """The checkpoint's encoder at exact length."""
+    return EncoderBackend(torch_functions(Encoder.of(checkpoint)), AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]))
+
+
+def open_chain(request: Request) -> Opened:
+    """See runtimes.registry."""
+    checkpoint = request.checkpoint
+    vocoder = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim)
+    return Opened(torch_encoder(checkpoint), vocoder, {ENCODER_BY_PYTORCH: checkpoint.sha256})

@@ -1,0 +1,1 @@
+"""TVM: the chain as libraries of machine code."""

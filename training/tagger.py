@@ -1,0 +1,281 @@
+"""Train the tagger from Festival's and WordNet's annotations; the same seed and libraries give the same file.
+
+    apt-get install festlex-poslex wordnet-base
+    python -m training.tagger --seed 0 [--out g2p/data/tagger.npz] [--features 24000]
+
+Two minutes on one core. It learns from the silver tags of WordNet's sentences and from sentences made up by a small grammar. One sentence
+of twenty is held out; the accuracy on it is printed.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import scipy.sparse
+from rich.console import Console
+from rich.progress import track
+
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.g2p.part_of_speech import BASE, IRREGULAR, PAST, PRONOUNS, TAGS, Classes, Tagger, guess, keys, of_readings, possible
+from kokoro_ane.g2p.word_lists import read
+from training.tagger_sources import PARTS, WORDNET, Example, Silver, examples
+
+Tagged = list[tuple[str, str]]
+OUT = pathlib.Path(__file__).resolve().parents[1] / "g2p" / "data" / "tagger.npz"
+GIVEN = pathlib.Path(__file__).with_name("tagger_given.txt")  # words of the made-up sentences that carry no tag
+RULES = pathlib.Path(__file__).with_name("tagger_rules.txt")  # upper case: words of GIVEN; lower case: a tag, or the word; else: a rule
+DRAWN = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg")
+DEEP = 5  # names inside names
+LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
+SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
+EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")  # not in misaki's list, told apart by g2p.heteronyms
+HELD_OUT = 20  # one sentence of so many is kept out of training
+KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3  # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
+PATTERNS = 30_000  # made-up sentences
+CLIP = 0.9999  # this share of the weights fits into int8
+
+
+def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
+    """`count` sentences as (word, tag) pairs; the tag of a given word is empty."""
+    generator, drawn, given, rules = random.Random(seed), lists(silver), read_block(GIVEN), read_block(RULES)
+
+    def grow(name: str, depth: int) -> Tagged:
+        """Expand one name; deep inside, the first (shortest) alternatives are taken."""
+        if name in drawn:
+            words, weights = drawn[name]
+            return [(generator.choices(words, cum_weights=weights)[0], name)]
+        if name in given:
+            return [(generator.choice(given[name][0].split()), "")]
+        if name not in rules:
+            return [(name, "")]
+        chosen = generator.choice(rules[name] if depth < DEEP else rules[name][:2])
+        return [pair for part in chosen.split() for pair in grow(part, depth + 1)]
+
+    for _ in range(count):
+        found = grow("Whole", 0)
+        if len(found) > 2:
+            first, tag = found[0]
+            yield [(first.capitalize(), tag), *found[1:]]
+
+
+def read_block(path: pathlib.Path) -> dict[str, list[str]]:
+    """`Name: one | other` lines to the alternatives of each name."""
+    lines = (line.split(": ", 1) for line in path.read_text(encoding="utf-8").splitlines())
+    return {name: [choice.strip() for choice in choices.split("|")] for name, choices in lines}
+
+
+def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
+    """For each tag its words, and cumulated weights: the root of how often Festival's corpus has them."""
+    found: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
+    for word in sorted(silver.model.emit):
+        readings = silver.readings(word)
+        if not word.isalpha() or not word.isascii() or len(word) < 3 or not set(readings) <= {*DRAWN, "nnp", "jjr", "nnps", "rp"}:
+            continue
+        for tag in DRAWN:
+            if readings.get(tag, -99.0) > LEAST:
+                words, weights = found[tag]
+                words.append(word)
+                weights.append((weights[-1] if weights else 0.0) + math.exp(readings[tag] / 2))
+    return found
+
+
+@dataclass(frozen=True)
+class Items:
+    """All M training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M, T], `origins` [M], `held_out` [M]."""
+
+    features: np.ndarray
+    lengths: np.ndarray
+    labels: np.ndarray
+    allowed: np.ndarray
+    origins: np.ndarray
+    held_out: np.ndarray
+    classes: Classes
+    heteronyms: Mapping[str, tuple[str, ...]]
+
+
+def collect(seed: int = 0, limit: int | None = None) -> Items:
+    """Tag WordNet's sentences (the first `limit`), make as many others up as PATTERNS says, and take every word that has one of TAGS.
+
+    A minute for all. Raises InputError.
+    """
+    silver = Silver.load()
+    classes, heteronyms = Classes(stored_classes(silver)), word_tags(silver)
+    named = heteronyms.keys() - IRREGULAR
+    found: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
+
+    def add(words: Sequence[str], at: int, tag: str, origin: int, number: int) -> None:
+        allowed = PAST if possible(words[at]) == BASE else possible(words[at])
+        if tag in allowed:
+            features = keys(words, at, classes, origin != PATTERN and words[at].lower() in named)
+            found.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
+
+    for number, example in enumerate(islice(examples(WORDNET), limit)):
+        for at, tag, origin in tagged(silver, example):
+            add(example.words, at, tag, origin, number)
+    for number, pairs in enumerate(sentences(silver, PATTERNS if limit is None else limit, seed)):
+        for at, (_, tag) in enumerate(pairs):
+            if tag:
+                add([word for word, _ in pairs], at, tag, PATTERN, number)
+    return Items(
+        features=np.fromiter((key for item in found for key in item[0]), np.uint32),
+        lengths=np.array([len(item[0]) for item in found]),
+        labels=np.array([item[1] for item in found]),
+        allowed=np.array([[tag in item[2] for tag in TAGS] for item in found]),  # [M, T]
+        origins=np.array([item[3] for item in found]),
+        held_out=np.array([item[4] for item in found]),
+        classes=Classes(classes.stored),
+        heteronyms=heteronyms,
+    )
+
+
+def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
+    """Index, tag and origin of each word of the example that can teach something."""
+    known: dict[int, tuple[str, ...]] = {}
+    if example.target is not None:
+        known[example.target] = PARTS[example.pos]
+    elif example.pos == "v" and example.words and "vb" in silver.readings(example.words[0]):
+        known[0] = ("vb",)  # the definition of a verb begins with one
+    for at, (word, tag) in enumerate(zip(example.words, silver.tags(example.words, known) if example.words else (), strict=True)):
+        tag = SAME.get(tag, tag)
+        if tag in TAGS and word[0].isalpha() and (tag not in ("dt", "in", "wdt") or word.lower() == "that"):
+            yield at, tag, DEFINITION if example.target is None else KNOWN if at == example.target else SENTENCE
+
+
+def stored_classes(silver: Silver) -> dict[str, str]:
+    """Ambiguity class of every word of both sources that the ending rules would get wrong."""
+    prior = dict(zip(silver.model.tags, silver.model.prior.tolist(), strict=True))
+    stored = {}
+    for word in sorted({*silver.model.emit, *silver.lemmas}):
+        if word.isascii() and word.replace("'", "").isalpha() and len(word) <= 20 and word not in PRONOUNS:
+            kind = of_readings(silver.readings(word), prior)
+            if kind and kind != guess(word):
+                stored[word] = kind
+    return stored
+
+
+def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
+    """Every heteronym of misaki's two gold lists, and EXTRA, with the tags the sources know for it."""
+    words = {
+        word
+        for name in ("us_gold", "gb_gold")
+        for word, entry in read(name).items()
+        if isinstance(entry, dict) and {*entry} - {"DEFAULT", "None"}
+    }
+    found = {}
+    for word in sorted({*words, *EXTRA}):
+        if word == word.lower():
+            readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | ({"vbd", "vbn"} if word in IRREGULAR else set())
+            found[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
+    return found
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How many features stay, how often one must occur, weights of the four kinds of label, and AdaGrad's figures."""
+
+    seed: int = 0
+    features: int = 24_000
+    least: int = 5
+    weights: tuple[float, float, float, float] = (20.0, 1.0, 0.005, 1.0)  # KNOWN, SENTENCE, DEFINITION, PATTERN
+    epochs: tuple[int, int] = (2, 6)  # to choose the features, to fit them
+    batch: int = 4096
+    rate: float = 0.15
+    decay: float = 2e-6
+
+
+def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """[M, R] matrix of ones, and the CRC-32 of its R columns: features that occur `least` times."""
+    names, numbers, counts = np.unique(items.features, return_inverse=True, return_counts=True)
+    kept = counts >= least
+    columns = np.where(kept[numbers], (np.cumsum(kept) - 1)[numbers], -1)
+    rows, found = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
+    ones = np.ones(int(found.sum()), np.float32)
+    shape = (len(items.lengths), int(kept.sum()))
+    return scipy.sparse.csr_matrix((ones, (rows[found], columns[found])), shape=shape), names[kept]
+
+
+def fit(matrix: scipy.sparse.csr_matrix, items: Items, recipe: Recipe, epochs: int, start: np.ndarray | None = None) -> np.ndarray:
+    """[R, T] float32 weights: maximum entropy among the tags a form allows, AdaGrad on batches."""
+    generator = np.random.default_rng(recipe.seed)
+    weights = np.zeros((matrix.shape[1], items.allowed.shape[1]), np.float32) if start is None else start
+    squares = np.full_like(weights, 1e-3)
+    importance = np.array(recipe.weights, np.float32)[items.origins]
+    usable = np.flatnonzero(~items.held_out)
+    order = [batch for _ in range(epochs) for batch in np.array_split(generator.permutation(usable), len(usable) // recipe.batch + 1)]
+    for batch in track(order, "fitting", console=stderr_console()):
+        part = matrix[batch]
+        shares = softmax(part @ weights, items.allowed[batch])  # [B, T]
+        shares[np.arange(len(batch)), items.labels[batch]] -= 1
+        slope = part.T @ (shares * importance[batch, None]) / len(batch) + recipe.decay * weights  # [R, T]
+        squares += slope * slope
+        weights -= recipe.rate * slope / np.sqrt(squares)
+    return weights
+
+
+def stderr_console() -> Console:
+    """Progress goes to stderr: the last line of stdout is the result."""
+    return Console(stderr=True)
+
+
+def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """[B, T] probabilities among the allowed tags."""
+    scores = np.where(allowed, scores, np.float32(-1e9))
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    return shares / shares.sum(1, keepdims=True)
+
+
+def accuracy(matrix: scipy.sparse.csr_matrix, items: Items, weights: np.ndarray) -> dict[str, float]:
+    """Share of right tags on the held-out sentences, by where the tag comes from."""
+    right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
+    origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
+    chosen = {name: right[items.held_out & (items.origins == origin)] for name, origin in origins.items()}
+    return {name: float(found.mean()) for name, found in chosen.items() if len(found)}
+
+
+def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
+    """Fit all features, keep the ones that move most, fit those, round to int8. The figures are those of the rounded weights."""
+    matrix, names = table(items, recipe.least)
+    weights = fit(matrix, items, recipe, recipe.epochs[0])
+    moved = np.abs(weights - weights.mean(1, keepdims=True)).max(1) * np.sqrt(np.asarray(matrix.sum(0)).ravel())
+    chosen = np.sort(np.argsort(-moved, kind="stable")[: recipe.features])
+    matrix = matrix[:, chosen].tocsr()
+    weights = fit(matrix, items, recipe, recipe.epochs[1], weights[chosen])
+    scale = float(np.quantile(np.abs(weights), CLIP) / 127)
+    rounded = np.clip(np.round(weights / scale), -127, 127).astype(np.int8)
+    rows = dict(zip(names[chosen].tolist(), range(len(chosen)), strict=True))
+    return Tagger(rows, rounded, scale, items.classes, items.heteronyms), accuracy(matrix, items, rounded.astype(np.float32))
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="training.tagger", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=Recipe.seed)
+    parser.add_argument("--features", type=int, default=Recipe.features)
+    parser.add_argument("--out", type=pathlib.Path, default=OUT)
+    arguments = parser.parse_args(argv)
+    if arguments.features < 1 or arguments.seed < 0:
+        raise InputError("--features must be 1 or more, --seed 0 or more")
+    items = collect(arguments.seed)
+    tagger, held_out = train(items, Recipe(seed=arguments.seed, features=arguments.features))
+    tagger.save(arguments.out)
+    size = arguments.out.stat().st_size
+    print(f"{len(items.labels)} words, {len(tagger.rows)} features, {size / 1000:.0f} kB: {arguments.out}")
+    for name, value in held_out.items():
+        print(f"held out, {name:10s} {100 * value:5.1f} %")
+    print(json.dumps({"words": len(items.labels), "features": len(tagger.rows), "bytes": size, "held_out": held_out}))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+"""Features to a waveform, step by step: noise, excitation, harmonic spectrum, packing, the vocoder itself.
+
+tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...})
+tensors["waveform"]          # [600F]
+"""
+
+from typing import Protocol
+
+from kokoro_ane.core.contract import PROSODY_PER_FRAME
+from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed
+from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, require_finite
+from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, spectrum_of
+
+SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
+
+
+class VocoderBackend(Protocol):
+    """Who computes the waveform."""
+
+    @property
+    def arrays(self) -> bool:
+        """What it takes and gives: NumPy arrays, or tensors."""
+
+    @property
+    def source(self) -> HarmonicSource:
+        """The voice's ten weights: the harmonic source runs on the host."""
+
+    @property
+    def buckets(self) -> tuple[int, ...] | None:
+        """Enumerated lengths in frames, rising; None at exact length."""
+
+    def pack(self, inputs: VocoderInputs) -> Array:
+        """`features` of the one flexible input. Raises InputError where no bucket holds the utterance."""
+
+    def run(self, features: Array, style: Array, frames: int) -> Array:
+        """style [1, style_dim, 1, 1] -> waveform [600F]."""
+
+
+class Context(Protocol):
+    """What these steps work with."""
+
+    @property
+    def vocoder(self) -> VocoderBackend:
+        """Who computes."""
+
+
+def _noise(_: Context, given: Tensors) -> Tensors:
+    return {"noise": gaussian_noise(given["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(given["seed"][0]))}  # [1, 600F, 9]
+
+
+def _excitation(context: Context, given: Tensors) -> Tensors:
+    return {"excitation": context.vocoder.source.excitation(given["f0_hz"], given["noise"])}  # [1, 600F]
+
+
+def _spectrum(_: Context, given: Tensors) -> Tensors:
+    return {"spectrum": spectrum_of(given["excitation"]).astype(given["f0_hz"].dtype)}  # [1, 22, 120F + 1]
+
+
+def _pack(context: Context, given: Tensors) -> Tensors:
+    five = (given["style_decoder" if name == "style" else name] for name in FIELDS)
+    (features,) = computed(lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),), *five, arrays=context.vocoder.arrays)
+    return {"features": features, "style": given["style_decoder"][:, :, None, None]}
+
+
+def _vocoder(context: Context, given: Tensors) -> Tensors:
+    frames = given["asr"].shape[-1]
+
+    def render(features: Array, style: Array) -> tuple[Array]:
+        return (context.vocoder.run(features, style, frames),)
+
+    for name in ("features", "style"):
+        require_finite(name, given[name])
+    (waveform,) = computed(render, given["features"], given["style"], arrays=context.vocoder.arrays)
+    require_finite("waveform", waveform, "written as 16 bit it would be silence; the weights or the package are broken")
+    return {"waveform": waveform}
+
+
+STEPS = (
+    Step("noise", SOURCE, "standard normal from the seed; any other will do", ("f0_hz", "seed"), {"noise": EQUAL}, _noise),
+    Step("excitation", SOURCE, "nine sines and noise, merged, in float64", ("f0_hz", "noise"), {"excitation": 100.0}, _excitation),
+    Step("spectrum", SOURCE, "20-point STFT, hop 5: 11 magnitudes, 11 phases", ("excitation", "f0_hz"), {"spectrum": 80.0}, _spectrum),
+    Step("pack", VOCODER, "rows of the one flexible input, as the package's manifest describes them",
+         ("asr", "f0_hz", "energy", "style_decoder", "spectrum"), {"features": EQUAL, "style": EQUAL}, _pack),
+    Step("vocoder", VOCODER, "package KokoroVocoder; cut to 600F", ("features", "style", "asr"), {"waveform": 40.0}, _vocoder),
+)  # fmt: skip
