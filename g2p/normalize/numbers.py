@@ -42,7 +42,7 @@ SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright",
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
-SHORT_SCALE = re.compile(r"\s?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
+SHORT_SCALE = re.compile(r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
 SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand", "M": "million", "B": "billion"}
 TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
 TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
