@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator
@@ -98,16 +99,20 @@ def check_implied(target: Path, ours: Ours | None = None) -> Path:
 
 def _check_replaceable(place: Path, ours: Ours | None) -> None:
     file, reason = ours is None or isinstance(ours, OwnFile), None
-    if place.is_dir():
+    try:
+        status = place.stat()  # one look: between two, another process may have put its folder there
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISDIR(status.st_mode):
         if ours is None or isinstance(ours, OwnFile):
             raise InputError(f"{place} is a folder: name a file in it")
         reason = _reason(place, ours)
-    elif place.exists():
-        if not place.is_file():
-            raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
-        if not file:
-            raise InputError(f"{place} is a file: a folder is written there")
-        reason = ours.reason(place) if isinstance(ours, OwnFile) and place.stat().st_size else None
+    elif not stat.S_ISREG(status.st_mode):
+        raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
+    elif not file:
+        raise InputError(f"{place} is a file: a folder is written there")
+    elif isinstance(ours, OwnFile) and status.st_size:
+        reason = ours.reason(place)
     if reason:
         raise InputError(f"{place} is not replaced: {reason}. Name another {'file' if file else 'folder'}, or remove this one yourself")
 

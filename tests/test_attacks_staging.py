@@ -16,7 +16,7 @@ import pytest
 
 from kokoro_ane.core import staging
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import discard, recover, staged, staged_together, write_json
+from kokoro_ane.core.staging import check_implied, discard, recover, staged, staged_together, write_json
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from mlprogram import scratch as temporary
@@ -185,6 +185,22 @@ class TestStaging:
     def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
         _at_once(_alone, tmp_path, 4)
         assert not names(tmp_path)
+
+    def test_a_folder_that_appears_meanwhile_is_no_device(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        target, real = tmp_path / "p", Path.stat
+
+        def stat(path: Path, **options: bool) -> os.stat_result:
+            if path == target and not options and not (tmp_path / "seen").exists():
+                (tmp_path / "seen").touch()
+                with pytest.raises(FileNotFoundError) as missing:
+                    real(path, **options)
+                our_folder(target, "another's")
+                raise missing.value
+            return real(path, **options)
+
+        monkeypatch.setattr(Path, "stat", stat)
+        check_implied(target, of_ours)
+        assert (tmp_path / "seen").exists() and target.is_dir()
 
     def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
         parts = tmp_path / "a.wav.parts"
