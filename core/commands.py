@@ -98,9 +98,9 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def layout_argument(parser: argparse.ArgumentParser) -> None:
+def layout_argument(parser: argparse.ArgumentParser, layouts: tuple[str, ...] = LAYOUTS) -> None:
     """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS, by which the package is called."""
-    parser.add_argument("--layout", action=_Layout, choices=LAYOUTS, default=PADDED, help="layout of the vocoder (default: %(default)s)")
+    parser.add_argument("--layout", action=_Layout, choices=layouts, default=PADDED, help="layout of the vocoder (default: %(default)s)")
     tail_argument(parser)
 
 

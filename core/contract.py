@@ -79,6 +79,8 @@ WHOLE_FORMS = (PADDED, TILED, TILED_POLYNOMIAL)
 HOST = "host"  # the tail on the host: a layout of its own, `host` or `tiled-host`
 LAYOUTS = (*WHOLE_FORMS, *(HOST if layout == PADDED else f"{layout}-{HOST}" for layout in WHOLE_FORMS))
 # of the vocoder (vocoder/layouts.py); the padded one has no name in a package's name
+STREAMING = "streaming"  # statistics predicted, samples window by window (vocoder/streaming): PyTorch has it, packages do not yet
+SPOKEN_LAYOUTS = (*LAYOUTS, STREAMING)
 FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
 
 

@@ -41,6 +41,29 @@ def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
     return (faded if gain == 1.0 else np.clip(faded * np.float32(gain), -CEILING, CEILING)), gain
 
 
+class StreamFinish:
+    """`finished` for a chunk that comes in pieces: the same fades; what is too loud is turned down from there on, over one fade."""
+
+    def __init__(self, length: int) -> None:
+        """`length`: samples of the chunk."""
+        self.length, self.at, self.gain = length, 0, 1.0
+
+    def __call__(self, piece: np.ndarray) -> np.ndarray:
+        """The next piece [n] float32 -> [n]; none is needed twice."""
+        samples, fading = piece.astype(np.float32, copy=True), min(FADE_SAMPLES, self.length // 2)
+        slope, places = fade(fading), np.arange(self.at, self.at + len(piece))
+        for edge in (places, self.length - 1 - places):  # from the beginning, from the end
+            near = edge < fading
+            samples[near] *= slope[edge[near]]
+        self.at += len(piece)
+        before, peak = self.gain, float(np.abs(samples).max(initial=0.0))
+        self.gain = min(before, CEILING / peak if peak > 0 else 1.0)
+        gains = np.full(len(piece), self.gain, np.float32)
+        ramp = min(FADE_SAMPLES, len(piece))
+        gains[:ramp] = np.linspace(before, self.gain, ramp, dtype=np.float32)
+        return samples if before == self.gain == 1.0 else np.clip(samples * gains, -CEILING, CEILING)
+
+
 def to_pcm(samples: np.ndarray) -> np.ndarray:
     """Float in -1..1 to 16 bit, rounded half to even: 1.0 becomes 32767."""
     return np.rint(samples.astype(np.float64) * FULL_SCALE).clip(-FULL_SCALE, FULL_SCALE).astype("<i2")

@@ -17,7 +17,7 @@ from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.pipeline.audio import finished
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
-from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
+from kokoro_ane.vocoder.vocoder_steps import VOCODER, VocoderBackend
 
 JOIN = "join"
 
@@ -52,6 +52,7 @@ STEPS = (
     Step("finish", JOIN, "fades of 120 samples, turned down where louder than full scale", ("waveform",),
          {"samples": 100.0, "gain": 100.0}, _finish),
 )  # fmt: skip
+BEFORE_VOCODER = STEPS[: [step.name for step in STEPS].index(VOCODER)]  # what a vocoder that gives its samples in windows is told
 
 
 def replay(chain: Chain, stored: Tensors, step: Step) -> dict[str, float]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
+from kokoro_ane.core.contract import SPOKEN_LAYOUTS
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--runtime", help="torch; mlprogram: the packages, executed here (default); coreml: on a Mac; onnx (default without PyTorch)"
     )
     parser.add_argument("--method", default="", help="level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)")
-    layout_argument(parser)
+    layout_argument(parser, SPOKEN_LAYOUTS)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
     parser.add_argument("--dialect", help="of g2p: us, gb, es, it, and misaki's and BCP 47 names (default: by the voice)")
@@ -110,6 +111,7 @@ def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "t
 
     name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)
     opened = open_runtime(arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout))
+    opened.require_voice(name)
     reader, read_by = phonemizer(arguments, name)
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
     return pipeline, voice, name, opened.made_of | read_by
@@ -171,7 +173,7 @@ def spoken(
     from rich.progress import Progress
 
     from kokoro_ane.pipeline.audio import to_file, to_stream
-    from kokoro_ane.pipeline.synthesis import SpeechOptions, SynthesisStats
+    from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
     from kokoro_ane.pipeline.timestamps import times_to
 
     stats, options = SynthesisStats(), SpeechOptions(arguments.speed, arguments.seed)
@@ -182,8 +184,10 @@ def spoken(
         console = Console(stderr=True)
         bar = held.enter_context(Progress(console=console, transient=True, disable=arguments.quiet or not console.is_terminal))
         task = bar.add_task("speaking", total=len(text))
-        for speech in pipeline.speak(text, voice, options, state.kept) if state else pipeline.speak(text, voice, options):
-            sink.write(speech.audio)
+        play = None if arguments.out else Player(sink.write, stats.heard)
+        for speech in pipeline.speak(text, voice, options, state.kept) if state else pipeline.speak(text, voice, options, play=play):
+            if play is None:
+                sink.write(speech.audio)
             stats.add(speech)
             if stamps:
                 stamps.add(speech)

@@ -16,20 +16,20 @@ import numpy as np
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import FRAME_SAMPLES, PADDED, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import run_steps
+from kokoro_ane.core.steps import Tensors, run_steps
 from kokoro_ane.core.voices import VoiceLibrary
 from kokoro_ane.encoder.encoder_steps import EncoderBackend, check_speed
 from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.pipeline.audio import join_db
-from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.pipeline.audio import StreamFinish, join_db
+from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Chunk, Pauses, Phonemizer, TextReader, asked_samples, chunks, halves
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
-from kokoro_ane.vocoder.packing import Array, as_array
-from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
+from kokoro_ane.vocoder.packing import Array, as_array, require_finite
+from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
@@ -65,6 +65,19 @@ class Speech:
         return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
 
 
+@dataclass(frozen=True)
+class Player:
+    """Where audio goes as it is computed: `write` takes samples [n] float32; `heard` is told how many were written."""
+
+    write: Callable[[np.ndarray], None]
+    heard: Callable[[int], None]
+
+    def __call__(self, samples: np.ndarray) -> None:
+        if len(samples):
+            self.write(samples)
+            self.heard(len(samples))
+
+
 Kept = Callable[[int, Chunk], Speech | None]  # what an earlier run left of chunk k, if it is this one
 
 
@@ -84,8 +97,16 @@ class Pipeline:
         self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
         self.dropped: dict[str, int] = {}
 
-    def speak(self, text: str, voice: Array, options: SpeechOptions, kept: Kept = lambda _index, _chunk: None) -> Iterator[Speech]:
-        """Audio of `text` as it is finished. voice [510, 1, 256].
+    def speak(
+        self,
+        text: str,
+        voice: Array,
+        options: SpeechOptions,
+        kept: Kept = lambda _index, _chunk: None,
+        play: Player | None = None,
+    ) -> Iterator[Speech]:
+        """Audio of `text` as it is finished. voice [510, 1, 256]. `play` is given each window of a chunk before the chunk is yielded, where
+        the vocoder has windows (vocoder/streaming), else each chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
@@ -97,7 +118,7 @@ class Pipeline:
                 chunk = waiting.pop()
                 pause = pause if chunk.before_s is None else asked_samples(chunk.before_s)
                 try:
-                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, options, pause, phonemized)
+                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, options, pause, phonemized, play)
                 except UtteranceTooLong:
                     waiting.extend(reversed(halves(chunk)))
                     continue
@@ -114,14 +135,43 @@ class Pipeline:
                 self.dropped[what] = self.dropped.get(what, 0) + count
             yield result
 
-    def _spoken(self, chunk: Chunk, index: int, voice: Array, options: SpeechOptions, pause: int, phonemized: float) -> Speech:
-        if not chunk.phonemes:  # silence that the text asks for behind its last word
-            return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0))
-        chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
+    def _spoken(
+        self, chunk: Chunk, index: int, voice: Array, options: SpeechOptions, pause: int, phonemized: float, play: Player | None
+    ) -> Speech:
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
-        tensors = run_steps(STEPS, chain, begin(chunk.phonemes, options.speed, options.seed + index), self.clock, seconds)
+        silence = np.zeros(pause, np.float32)
+        if not chunk.phonemes:  # silence that the text asks for behind its last word
+            if play:
+                play(silence)
+            return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, seconds)
+        chain, tensors = (
+            Chain(self.vocab, as_array(voice), self.encoder, self.vocoder),
+            begin(chunk.phonemes, options.speed, options.seed + index),
+        )
+        if play and hasattr(self.vocoder, "pieces"):
+            tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
+            play(silence)
+            tensors |= self._played(tensors, play, seconds)
+        else:
+            tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
+            if play:
+                play(np.concatenate([silence, tensors["samples"]]))
         durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())
         return Speech(index, chunk, durations, tensors["samples"], pause, float(tensors["gain"][0]), peak, seconds)
+
+    def _played(self, tensors: Tensors, play: Player, seconds: dict[str, float]) -> Tensors:
+        """What the steps behind `pack` make, window by window, each played before the next one is computed."""
+        frames, finish, started = tensors["asr"].shape[-1], StreamFinish(FRAME_SAMPLES * tensors["asr"].shape[-1]), self.clock()
+        given = (tensors[name] for name in ("features", "style"))
+        raw, samples = [], []
+        for piece in self.vocoder.pieces(*given, frames):  # type: ignore[attr-defined]  # asked above
+            raw.append(as_array(piece))
+            require_finite("waveform", raw[-1], BROKEN)
+            samples.append(finish(raw[-1]))
+            seconds[VOCODER] += self.clock() - started
+            play(samples[-1])
+            started = self.clock()
+        return {"waveform": np.concatenate(raw), "samples": np.concatenate(samples), "gain": np.array([finish.gain], np.float32)}
 
 
 def speak(
@@ -143,6 +193,7 @@ def speak(
     opened_checkpoint = open_checkpoint(checkpoint)
     name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
     opened = open_runtime(runtime, Request(opened_checkpoint, build, method, layout))
+    opened.require_voice(name)
     pipeline = Pipeline(TextReader.load(voice_language(name), None), opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
     spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed))
     return np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ
@@ -157,7 +208,19 @@ class SynthesisStats:
         self.chunks = self.kept = self.turned_down = self.samples = self.spoken = self.phonemes = 0
         self.peak, self.lowest_gain, self.worst_join_db = 0.0, 1.0, float("-inf")
         self.first_audio_s: float | None = None
+        self.least_margin_s: float | None = None  # of audio that was there before it was needed
+        self.played = 0
         self._before: np.ndarray | None = None
+
+    def heard(self, samples: int) -> None:
+        """So many samples were written. A listener who began at the first of them waits where the margin is negative."""
+        now = self.clock() - self.started
+        if self.first_audio_s is None:
+            self.first_audio_s = now
+        else:
+            margin = self.played / SAMPLE_RATE_HZ - (now - self.first_audio_s)
+            self.least_margin_s = min(margin, self.least_margin_s or margin)
+        self.played += samples
 
     def add(self, speech: Speech) -> None:
         """The next chunk, after it was written."""
@@ -189,6 +252,7 @@ class SynthesisStats:
             "seconds_by_stage": {stage: round(spent, 4) for stage, spent in self.seconds.items()},
             "real_time_factor": round(spent / spoken_s, 4) if spoken_s else None,
             "first_audio_s": round(self.first_audio_s, 4) if self.first_audio_s is not None else None,
+            "least_margin_s": round(self.least_margin_s, 4) if self.least_margin_s is not None else None,
             "peak_of_the_model": round(self.peak, 4),
             "chunks_turned_down": self.turned_down,
             "turned_down_db": round(20 * float(np.log10(self.lowest_gain)), 2),

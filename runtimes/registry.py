@@ -16,8 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.contract import LAYOUTS, PADDED
+from kokoro_ane.core.contract import LAYOUTS, PADDED, SPOKEN_LAYOUTS, STREAMING
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.voices import parse_blend
 from kokoro_ane.quantize.methods import CONVERTED, LEVELS, METHODS, Method, method_named
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ class Opened:
     encoder: "EncoderBackend"
     vocoder: "VocoderBackend"
     made_of: dict[str, str] = field(default_factory=dict)
+    voices: tuple[str, ...] | None = None  # those that the vocoder's statistics were fitted on; None: it measures them, for any voice
+
+    def require_voice(self, name: str) -> None:
+        """InputError for a voice, or a part of a blend, that the vocoder does not know."""
+        unknown = [part for part, _ in parse_blend(name) if part not in (self.voices or (part,))]
+        if unknown:
+            told = f"the streaming layout's statistics were fitted without voice {unknown[0]!r}: fit them with it"
+            raise InputError(
+                f"{told} (python -m training.fit_statistics), take --layout {PADDED}, or one of {', '.join(self.voices or ())}"
+            )
 
 
 def hashes_of(manifests: "Iterable[Manifest]") -> dict[str, str]:
@@ -77,7 +88,7 @@ class Runtime:
 
 RUNTIMES = MappingProxyType(
     {
-        "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1]),
+        "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1], layouts=SPOKEN_LAYOUTS),
         "mlprogram": Runtime("the packages, executed on any machine", "kokoro_ane.runtimes.executed", files=PACKAGE),
         "coreml": Runtime("the packages, run by Core ML", "kokoro_ane.runtimes.coreml", platform="darwin", files=PACKAGE),
         "onnx": Runtime(
@@ -200,12 +211,14 @@ def check_names(name: str, method: str, layout: str) -> None:
     """InputError for names that do not exist, and a level or layout that the runtime has not."""
     _require_known("runtime", name, RUNTIMES)
     _require_known("method", method, LEVELS)
-    _require_known("layout", layout, LAYOUTS)
+    _require_known("layout", layout, SPOKEN_LAYOUTS)
     runtime = RUNTIMES[name]
     if method not in runtime.levels:
         raise InputError(f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)}; use --runtime mlprogram")
     if layout not in runtime.layouts:
-        raise InputError(f"--layout {layout} is a package: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime mlprogram")
+        other = "torch" if layout == STREAMING else "mlprogram"
+        what = "is no package yet" if layout == STREAMING else "is a package"
+        raise InputError(f"--layout {layout} {what}: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime {other}")
 
 
 def _require_known(what: str, name: str, known: Collection[str]) -> None:

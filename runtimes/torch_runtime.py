@@ -1,20 +1,29 @@
 """The chain in PyTorch at exact length: the encoder as it is exported, the vocoder in the layout made for a processor (vocoder/eager.py).
 
 opened = open_chain(Request(checkpoint, Path("build")))
+
+In the streaming layout (vocoder/streaming) the vocoder gives its samples window by window.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, PackedLayout
+from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, STREAMING, PackedLayout
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
 from kokoro_ane.vocoder.decoder import Vocoder, unpack
-from kokoro_ane.vocoder.eager import EagerVocoder
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
+from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, pack
+from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
+from kokoro_ane.vocoder.streaming.streaming_model import StreamingDecoder, WindowGenerator
+from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, windows
 
 
 class EagerBackend:
@@ -37,6 +46,43 @@ class EagerBackend:
         return self.eager(asr, f0, energy, style, spectrum).flatten()
 
 
+class StreamingBackend:
+    """A VocoderBackend that computes the utterance's frames at once and its samples window by window; any cut gives the same samples."""
+
+    arrays = False
+    buckets: tuple[int, ...] | None = None
+
+    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int) -> None:
+        self.source, self.sizes = vocoder.generator.m_source.host, PackedLayout(hidden_dim).sizes
+        self.decoder = StreamingDecoder(vocoder, predictor).eval()
+        self.generator = WindowGenerator(vocoder, predictor).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def pack(self, inputs: VocoderInputs) -> Tensor:
+        """features [1, channels, 1, F + 1]."""
+        return torch.from_numpy(pack(inputs, inputs.frames))
+
+    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+        """Waveform [600F], in the windows that are the least work."""
+        return torch.cat(list(self.pieces(features, style, frames, first=None)))
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """Waveform [600F] of features, for a judge."""
+        tensors = replace(inputs, **{name: torch.as_tensor(getattr(inputs, name)) for name in FIELDS})
+        return self.run(self.pack(tensors), tensors.style[:, :, None, None], inputs.frames).numpy()
+
+    @torch.no_grad()
+    def pieces(self, features: Array, style: Array, frames: int, first: int | None = FIRST, longest: int = LONGEST) -> Iterator[Tensor]:
+        """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of windows (vocoder.streaming.windows)."""
+        features, style = torch.as_tensor(features), torch.as_tensor(style)
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        mixed, affine = self.decoder(asr, f0, energy, style, spectrum)
+        for window in windows(frames, first, longest):
+            shown = mixed[..., PROSODY_PER_FRAME * window.start : PROSODY_PER_FRAME * (window.start + window.frames)]
+            columns = spectrum[..., COLUMNS_PER_FRAME * window.start : COLUMNS_PER_FRAME * (window.start + window.frames) + 1]
+            found = self.generator(last_channels(shown), last_channels(columns), affine).flatten()
+            yield found[FRAME_SAMPLES * (window.begin - window.start) : FRAME_SAMPLES * (window.end - window.start)]
+
+
 def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
     """The checkpoint's encoder at exact length."""
     return EncoderBackend(torch_functions(Encoder.of(checkpoint)), AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]))
@@ -44,6 +90,10 @@ def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
 
 def open_chain(request: Request) -> Opened:
     """See runtimes.registry."""
-    checkpoint = request.checkpoint
+    checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
+    if request.layout == STREAMING:
+        predictor = predictor_of(checkpoint)
+        told = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim)
+        return Opened(torch_encoder(checkpoint), told, made_of | {"statistics": predictor.sha256}, predictor.voices)
     vocoder = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim)
-    return Opened(torch_encoder(checkpoint), vocoder, {ENCODER_BY_PYTORCH: checkpoint.sha256})
+    return Opened(torch_encoder(checkpoint), vocoder, made_of)

@@ -208,13 +208,13 @@ class Vocoder(nn.Module):
         Shapes: asr [B, hidden, 1, F]; f0 (Hz) and energy [B, 1, 1, 2F]; style [B, style_dim, 1, 1]; spectrum [B, 22, 1, 120F + 1];
         mask at rate F. Returns [B, 1, 1, 600F] at 24 kHz; beyond the mask the samples mean nothing and are cut by the caller.
         """
-        return self.generator(*self._decoded(asr, f0, energy, style, spectrum, mask))
+        return self.generator(*self.decoded(asr, f0, energy, style, spectrum, mask))
 
     def trunk(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None = None) -> Tensor:
         """As forward, up to what the generator's conv_post reads: [B, C, 1, 120F + 1], 0 beyond the mask."""
-        return self.generator.trunk(*self._decoded(asr, f0, energy, style, spectrum, mask))
+        return self.generator.trunk(*self.decoded(asr, f0, energy, style, spectrum, mask))
 
-    def _decoded(
+    def decoded(
         self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None]:
         """What the generator reads."""

@@ -12,6 +12,7 @@ from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, require_fin
 from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, spectrum_of
 
 SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
+BROKEN = "written as 16 bit it would be silence; the weights or the package are broken"
 
 
 class VocoderBackend(Protocol):
@@ -71,7 +72,7 @@ def _vocoder(context: Context, given: Tensors) -> Tensors:
     for name in ("features", "style"):
         require_finite(name, given[name])
     (waveform,) = computed(render, given["features"], given["style"], arrays=context.vocoder.arrays)
-    require_finite("waveform", waveform, "written as 16 bit it would be silence; the weights or the package are broken")
+    require_finite("waveform", waveform, BROKEN)
     return {"waveform": waveform}
 
 

@@ -1,0 +1,167 @@
+"""The streaming layout in PyTorch, judged by every gate as a level is, against the fp32 model that measures its own statistics.
+
+    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
+    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --cuts        # windows against one long window
+    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --speed       # first audio and the whole, beside the eager vocoder
+
+`--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left out there). Exit 0: SHIP, or 100 dB;
+1: REJECT, or less; 3: UNDECIDED. The last line of stdout is one JSON object.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.contract import JUDGED, SECOND, TUNING
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
+
+if TYPE_CHECKING:
+    import torch
+
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.quantize.corpus import Utterance
+    from kokoro_ane.runtimes.torch_runtime import StreamingBackend
+
+LIMIT_DB = 100.0
+QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = argparse.ArgumentParser(prog="bench.streaming", description=__doc__.splitlines()[0])
+    checkpoint_argument(parser)
+    parser.add_argument("--set", choices=(JUDGED, SECOND, TUNING), default=JUDGED, help="which clips (default: %(default)s)")
+    parser.add_argument("--clips", type=int, help="the first so many (default: all)")
+    parser.add_argument("--only", help="these metrics, with commas (default: all; of the tuning set a quick few)")
+    parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
+    parser.add_argument("--cuts", action="store_true", help="hold the windows against one window of the whole utterance")
+    parser.add_argument("--speed", action="store_true", help="seconds to the first audio and to the last")
+    arguments = parser.parse_args(argv)
+
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.quantize.speech import own_speech
+    from kokoro_ane.runtimes.torch_runtime import StreamingBackend
+    from kokoro_ane.vocoder.decoder import Vocoder
+    from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    predictor = predictor_of(checkpoint)
+    backend = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim)
+    clips = own_speech(checkpoint, arguments.set)[: arguments.clips]
+    if arguments.cuts:
+        return cuts(backend, checkpoint, clips)
+    if arguments.speed:
+        return speed(backend, checkpoint, clips)
+    only = tuple(arguments.only.split(",")) if arguments.only else QUICK if arguments.set == TUNING else ()
+    return judged(backend, checkpoint, clips, only, arguments.renders, predictor.fitted)
+
+
+def judged(
+    backend: "StreamingBackend",
+    checkpoint: "Checkpoint",
+    clips: "Sequence[Utterance]",
+    only: Sequence[str],
+    renders: Path | None,
+    fitted: Any,
+) -> int:
+    """Every gate over the clips; a table of the tightest, and of each metric's mean and worst beside other seeds'."""
+    from kokoro_ane.eval.judge import check_record, decided, judge_clip
+    from kokoro_ane.eval.reference import Reference
+    from kokoro_ane.eval.verdict import MISSING, statistic
+
+    reference, results = Reference(checkpoint, 0, renders), []
+    for clip in clips:
+        results.append(judge_clip(reference, backend, clip, only=only))
+        shown = {name: round(results[-1].figures[name], 3) for name in QUICK if name in results[-1].figures}
+        print(clip.id, clip.voice, f"{clip.frames} frames", shown, flush=True)
+    decision = decided("fp16", results).decision
+    figures, seeds = [clip.figures for clip in results], [clip.seed_variation for clip in results]
+    rows = [
+        (name, *(f"{value:.4g}" for value in (statistic(name, kind, part) for kind in ("mean", "worst") for part in (figures, seeds))))
+        for name in figures[0]
+        if statistic(name, "mean", figures) is not None and statistic(name, "mean", seeds) is not None
+    ]
+    print_table(
+        f"{decision.verdict}: streaming, PyTorch, {checkpoint.name}, {len(clips)} clips",
+        ("metric", "mean", "seeds", "worst", "seeds"),
+        rows,
+    )
+    for reason in decision.reasons:
+        print(reason)
+    checks = [check_record(check) for check in decision.checks if check.state != MISSING]
+    print(json.dumps({"verdict": decision.verdict, "clips": len(clips), "fitted": fitted, "checks": checks, "reasons": decision.reasons}))
+    return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(decision.verdict, EXIT_UNDECIDED)
+
+
+def given(checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> "list[tuple[torch.Tensor, torch.Tensor, int]]":
+    """features, style and frames of each clip."""
+    import torch
+
+    from kokoro_ane.eval.reference import Reference
+    from kokoro_ane.vocoder.packing import pack
+
+    reference = Reference(checkpoint, 0)
+    found = [reference.inputs(clip) for clip in clips]
+    return [(torch.from_numpy(pack(inputs, inputs.frames)), inputs.style[:, :, None, None], inputs.frames) for inputs in found]
+
+
+def cuts(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
+    """SNR of the samples in windows against those of one window, fp32."""
+    import torch
+
+    from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST
+
+    found = []
+    for clip, (features, style, frames) in zip(clips, given(checkpoint, clips), strict=True):
+        whole = torch.cat(list(backend.pieces(features, style, frames, None, max(frames, LONGEST))))
+        for first, longest in ((None, LONGEST), (FIRST, LONGEST), (FIRST, 40)):
+            cut = torch.cat(list(backend.pieces(features, style, frames, first, longest)))
+            found.append((clip.id, str(frames), str(first), str(longest), snr_db(whole.numpy(), cut.numpy())))
+    worst = min(row[-1] for row in found)
+    print_table(
+        f"worst {worst:.1f} dB, limit {LIMIT_DB:g}",
+        ("clip", "frames", "first", "longest", "dB"),
+        [(*row[:-1], f"{row[-1]:.1f}") for row in found],
+    )
+    print(json.dumps({"worst_db": worst, "limit_db": LIMIT_DB}))
+    return EXIT_GOOD if worst >= LIMIT_DB else EXIT_REJECTED
+
+
+def speed(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
+    """CPU seconds of the vocoder alone: first window, all windows, and the eager vocoder on the same features."""
+    import torch
+
+    from kokoro_ane.runtimes.torch_runtime import EagerBackend
+    from kokoro_ane.vocoder.decoder import Vocoder
+
+    eager, rows = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim), []
+    for features, style, frames in given(checkpoint, clips):
+        for _ in range(2):  # the first warms up
+            began, times = time.process_time(), []
+            with torch.no_grad():
+                for _piece in backend.pieces(features, style, frames):
+                    times.append(time.process_time() - began)
+            began = time.process_time()
+            eager.run(features, style, frames)
+            whole = time.process_time() - began
+        rows.append((frames / 40, times[0], times[-1], whole))
+    table = [tuple(f"{value:.2f}" for value in (*row, row[2] / row[3])) for row in rows]
+    print_table(
+        f"CPU seconds, {torch.get_num_threads()} threads", ("audio", "first window", "all windows", "eager, at once", "ratio"), table
+    )
+    print(json.dumps({"rows": [[round(value, 4) for value in row] for row in rows]}))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

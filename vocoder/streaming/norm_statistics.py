@@ -1,0 +1,151 @@
+"""What the generator's norms would measure, told before any sample is computed: a predictor fitted to a checkpoint, kept as arrays.
+
+    predictor = predictor_of(checkpoint)
+    mean, log_variance = predictor.module()(pooled, style)      # [1, R, 1, 1] each; pooled: of PooledMoments
+
+AdaIN normalizes every channel over the utterance, so no sample is there before all of it is rendered. But the 48 means and variances of
+the generator hang on what is known before: the moments of what its upsampler and its two source convolutions read, which are convolutions
+of the decoder's output and of the harmonic spectrum, and the style. The map from these is a radial basis network, solved by ridge
+regression on the checkpoint's own speech (`python -m training.fit_statistics`).
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8.cache import cache_root
+from kokoro_ane.core.layers import NORM_EPSILON
+from kokoro_ane.core.staging import parse_json, staged
+
+FORMAT = 1
+ARRAYS = ("mean", "scale", "landmarks", "width", "hidden", "outer", "bias", "centres")
+HALF = ("landmarks", "outer")  # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def moments(x: Tensor) -> Tensor:
+    """Mean over time and log of the variance, as a norm sees it: x [1, C, 1, S] -> [1, 2C, 1, 1]."""
+    variance, mean = torch.var_mean(x, dim=3, keepdim=True, unbiased=False)
+    return torch.cat([mean, torch.log(variance + NORM_EPSILON)], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsPredictor:
+    """The arrays of the map, float32. D inputs (pooled moments, then the style), m landmarks, rank r, R channels of norms.
+
+    mean, scale [D]: of the inputs; landmarks [m, D] of scaled inputs, width: of their bells; hidden [r, m], outer [2R, r], bias [2R]:
+    means of all norms, then their log variances; centres [R]: the usual mean of each channel, which biases take off.
+    `checkpoint`: hash of the weights that it was fitted to; `voices`: those that took part; `fitted`: how, and its held-out error.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    landmarks: np.ndarray
+    width: np.ndarray
+    hidden: np.ndarray
+    outer: np.ndarray
+    bias: np.ndarray
+    centres: np.ndarray
+    checkpoint: str
+    voices: tuple[str, ...]
+    fitted: dict[str, Any]
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Inputs [n, D] -> means and log variances [n, 2R], float64: for fitting and checks."""
+        z = (inputs - self.mean) * self.scale
+        distance = np.square(z).sum(1)[:, None] + np.square(self.landmarks).sum(1)[None] - 2 * z @ self.landmarks.T
+        return np.exp(-distance / self.width) @ self.hidden.T @ self.outer.T + self.bias
+
+    @property
+    def sha256(self) -> str:
+        """Of the arrays."""
+        digest = hashlib.sha256()
+        for name in ARRAYS:
+            digest.update(np.ascontiguousarray(getattr(self, name), np.float32).tobytes())
+        return digest.hexdigest()
+
+    def module(self) -> "PredictedStatistics":
+        """The same in a graph."""
+        return PredictedStatistics(self)
+
+
+class PredictedStatistics(nn.Module):
+    """StatisticsPredictor as 1x1 convolutions, in float32."""
+
+    mean: Tensor
+    scale: Tensor
+    landmarks: Tensor
+    squares: Tensor
+    hidden: Tensor
+    outer: Tensor
+    bias: Tensor
+
+    def __init__(self, predictor: StatisticsPredictor) -> None:
+        super().__init__()
+        for name in ("mean", "scale"):
+            self.register_buffer(name, torch.from_numpy(getattr(predictor, name)).float().view(1, -1, 1, 1))
+        for name in ("landmarks", "hidden", "outer"):
+            self.register_buffer(name, torch.from_numpy(getattr(predictor, name)).float()[:, :, None, None])
+        squares = np.square(predictor.landmarks.astype(np.float64)).sum(1)
+        self.register_buffer("squares", torch.from_numpy(squares).float())
+        self.register_buffer("bias", torch.from_numpy(predictor.bias).float())
+        self.width = float(predictor.width)
+
+    def forward(self, pooled: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
+        """pooled [1, D - style_dim, 1, 1], style [1, style_dim, 1, 1] -> mean and log variance of every norm's input, [1, R, 1, 1]."""
+        z = (torch.cat([pooled, style], dim=1) - self.mean) * self.scale
+        distance = F.conv2d(z, -2 * self.landmarks, self.squares) + z.square().sum(dim=1, keepdim=True)  # [1, m, 1, 1]
+        near = torch.exp(distance * (-1 / self.width))
+        mean, log_variance = F.conv2d(F.conv2d(near, self.hidden), self.outer, self.bias).chunk(2, dim=1)
+        return mean, log_variance
+
+
+def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
+    """As .npz, by rename: arrays in fp16 where the graph takes them so, with a digest over all of it."""
+    arrays = {name: getattr(predictor, name) for name in ARRAYS}
+    arrays |= {name: arrays[name].astype(np.float16) for name in HALF}
+    words = {"format": FORMAT, "checkpoint": predictor.checkpoint, "voices": list(predictor.voices), "fitted": predictor.fitted}
+    with staged(path) as aside, aside.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **checksummed_arrays(arrays | {"words": np.asarray(json.dumps(words))}, {}))
+
+
+def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
+    """InputError: not written by save_predictor, changed since, of another checkpoint's weights."""
+    found = read_checksummed_arrays(path, {}, f"; `{fit_command(checkpoint)}` writes it again")
+    words = parse_json(str(found.pop("words")), str(path))
+    if words.get("format") != FORMAT or words["checkpoint"] != checkpoint.sha256:
+        told = f"{path} was fitted to weights {str(words.get('checkpoint'))[:12]}, {checkpoint.name} has {checkpoint.sha256[:12]}"
+        raise InputError(f"{told}: `{fit_command(checkpoint)}` fits one")
+    arrays = {name: found[name].astype(np.float32) for name in ARRAYS}
+    return StatisticsPredictor(**arrays, checkpoint=words["checkpoint"], voices=tuple(words["voices"]), fitted=words["fitted"])
+
+
+def predictor_path(checkpoint: Checkpoint) -> Path:
+    """Where a fitted predictor of these weights is kept, in the user's cache."""
+    return cache_root() / "statistics" / f"{checkpoint.sha256[:16]}.npz"
+
+
+def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
+    """The one that the user fitted, else the bundled one. InputError, with the command, where these weights have none."""
+    own, bundled = predictor_path(checkpoint), DATA / f"statistics-{checkpoint.sha256[:16]}.npz"
+    found = next((path for path in (own, bundled) if path.is_file()), None)
+    if found is None:
+        told = f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them, some 3 s of one core a sentence"
+        raise InputError(f"{told}; or take another layout")
+    return load_predictor(found, checkpoint)
+
+
+def fit_command(checkpoint: Checkpoint) -> str:
+    """What fits a predictor, in a checkout."""
+    source = checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else checkpoint.folder
+    return f"python -m training.fit_statistics --checkpoint {source}"

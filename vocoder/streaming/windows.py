@@ -1,0 +1,55 @@
+"""Where the windows of an utterance begin and which samples of each are kept: any cut gives the same samples.
+
+    cut = windows(frames=200, first=20)     # starts, lengths and own frames, in frames
+
+No operation of the generator reduces over time, so a window of frames is rendered as the utterance is, but for the columns near its edges
+that would read beyond it. The first window begins where the utterance begins and the last ends where it ends: there the zero padding of
+the convolutions is upstream's own. At every other edge HALO frames are computed twice and dropped.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kokoro_ane.core.errors import InputError
+
+HALO = 7  # frames a side: the first stage spoils 118 columns of 20 a frame, the last 124 of 120 a frame, the inverse STFT two more
+FIRST, LONGEST = 20, 160  # frames: an early first sound, 0.3 s of it; throughput, with a tenth of halo
+
+
+@dataclass(frozen=True)
+class Window:
+    """`frames` from `start` on are rendered, those from `begin` to `end` are kept; all of the utterance."""
+
+    start: int
+    frames: int
+    begin: int
+    end: int
+
+
+def windows(frames: int, first: int | None = None, longest: int = LONGEST) -> tuple[Window, ...]:
+    """Windows of about equal length, `longest` frames at most, that cover the utterance. `first`: frames that the first one renders, each
+    one behind it twice as many, so that what has been heard is time enough for the next.
+
+    Raises InputError for windows that hold nothing but halo.
+    """
+    if min(longest, longest if first is None else first) <= 2 * HALO:
+        raise InputError(f"a window of {min(longest, first or longest)} frames is no longer than what its edges spoil, {2 * HALO}")
+    if frames <= (longest if first is None else first):
+        return (Window(0, frames, 0, frames),)
+    ends = [] if first is None else list(_growing(first, min(longest, frames)))
+    begin = ends[-1] if ends else 0
+    count = math.ceil((frames - begin) / (longest - 2 * HALO))
+    ends += [begin + round((frames - begin) * number / count) for number in range(1, count + 1)]
+    begins = [0, *ends[:-1]]
+    shown = [(max(0, begin - HALO), min(frames, end + HALO)) for begin, end in zip(begins, ends, strict=True)]
+    return tuple(Window(low, high - low, begin, end) for (low, high), begin, end in zip(shown, begins, ends, strict=True))
+
+
+def _growing(first: int, longest: int) -> Iterator[int]:
+    """Where the windows end that are shorter than `longest`."""
+    end, size = first - HALO, 2 * first
+    yield end
+    while size < longest - end:
+        end, size = end + size - 2 * HALO, 2 * size
+        yield end
