@@ -3,7 +3,7 @@
     python -m mlprogram.ops_doc            # writes mlprogram/OPERATIONS.md
     python -m mlprogram.ops_doc --print    # prints every operation with its result
 
-mlprogram/tests/test_generated.py holds the file against the code and refuses an operation that no test covers.
+mlprogram/tests/test_programs.py holds the file against the code and refuses an operation that no test covers.
 """
 
 from __future__ import annotations

@@ -1,30 +1,40 @@
-"""Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first, and read by all.
+"""Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first, read by all, spoilt in copies."""
 
-    build = packages_once(tmp_path_factory, checkpoint, [["vocoder", "--buckets", "40,160"]])
-
-What stands in such a folder is shared: a test that writes beside a package, or spoils one, copies the folder first.
-"""
-
+import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import coremltools as ct
 import pytest
 from filelock import FileLock
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.build import vocoder_stage
+from kokoro_ane.quantize import compress as compression
+from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.layer_plan import program_layers
+from kokoro_ane.quantize.locator import find_package
+from kokoro_ane.quantize.methods import METHODS, Activations, Method
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import PaddedLayout
+from mlprogram import Program
+from mlprogram.graph import Operation
 
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 
 
-def speaking_config() -> dict[str, Any]:
-    """The tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts."""
+def speaking_config() -> dict[str, Any]:  # the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
     return tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
 
 
@@ -73,3 +83,58 @@ def without_self_checks(patch: pytest.MonkeyPatch) -> None:
     from coremltools.converters.mil.mil import Program
 
     patch.setattr(Program, "validate", lambda *_, **__: None)
+
+
+QUICK = Activations(clips=2)
+SPEAKS = 3  # random weights in whose output PESQ finds speech, as it does not in every one
+COMPRESSED = ("w8", "w8a8", "mixed")
+
+
+def quick(name: str) -> Method:  # the method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion
+    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0, time_varying_scale=False)}}
+    return dataclasses.replace(METHODS[name], **changes.get(name, {}))
+
+
+def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:  # every level in turn; AdaIN affines and the pitch and energy filters w8
+    layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), Vocoder.of(checkpoint))
+    turns = ("w8a8", "p6", "fp16", "w8", "p4")
+    levels = {x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5] for i, x in enumerate(layers) if not x.is_tail}
+    return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"spectral_distance_db2": 0.0}, levels)
+
+
+@pytest.fixture(scope="session")
+def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+    """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written in."""
+    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS, encoder=True)
+
+    def make(out: Path) -> None:
+        build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
+        for name in COMPRESSED:
+            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
+
+    return checkpoint, once(tmp_path_factory, [checkpoint.sha256, COMPRESSED], make)
+
+
+@pytest.fixture
+def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:  # the same in a folder of its own, to be spoilt
+    return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
+
+
+@pytest.fixture
+def instant(copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Checkpoint, Path]:
+    """`copied`, with compression replaced by the w8 package that it gave before."""
+    before = shutil.copytree(manifest_of(copied, "w8").package_path, copied[1] / "before.mlpackage")
+    monkeypatch.setattr(compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True))
+    return copied
+
+
+def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:  # the verified manifest
+    return find_package(built[1], built[0], METHODS[method])
+
+
+def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:  # the package, loaded
+    return Program(manifest_of(built, method).package_path)
+
+
+def quantize_ops(program: Program) -> list[Operation]:  # the `quantize` operations of a program, in order
+    return [op for op in program.operations if op.op_type == "quantize"]

@@ -14,9 +14,9 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.pipeline.vectors import main as write_vectors
-from tests.builds import VECTORS_VOICE, checkpoint_once, once, packages_once, small_config, without_self_checks
+from tests.builds import VECTORS_VOICE, built, checkpoint_once, copied, instant, once, packages_once, small_config, without_self_checks  # noqa: F401  fixtures
 
-pytest_plugins = ["tests.quantize_build", "tests.release_build"]
+pytest_plugins = ["tests.release_build"]
 
 
 def pytest_configure() -> None:

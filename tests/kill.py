@@ -1,7 +1,7 @@
 """kill -9 at every rename and at other writes of the important writing commands, then the command again: nothing is lost.
 Ctrl-C and SIGTERM, once and twice, at some of the writes too.
 
-    python -m tests.kill [--command speak] [--others 6] [--signals 6]
+    python -m tests.kill [--command speak] [--others 6] [--signals 8]
 
 Each kill is a real signal to a forked process that runs the real command on a tiny checkpoint; only conversions are read from an earlier
 run. The world lies in TMPDIR. Counted: finished things that cannot be read any more, half things that a reader takes, files that are left
@@ -11,27 +11,162 @@ Exit 0: none. The last line of stdout is one JSON object.
 
 import argparse
 import io
+import itertools
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from kokoro_ane.core.errors import EXIT_BAD_INPUT
-from kokoro_ane.core.staging import recover
+import soundfile
+from matplotlib.image import imread
+
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.staging import recover, sha256_of
+from kokoro_ane.pipeline.assembly import Assembly
+from kokoro_ane.pipeline.bundle_files import verify_bundle
+from kokoro_ane.pipeline.decision_file import read_decision
+from kokoro_ane.pipeline.vector_files import load_index
 from mlprogram.scratch import INTERRUPTED
-from tests.kill_child import child, said
-from tests.kill_writers import WRITERS, Writer, primed, primed_for
-from tests.sweep_judge import ASIDE
-from tests.sweep_world import Stat, World
+from tests.release_build import unmeasured
+from tests.sweep import ASIDE
+from tests.sweep_calls import CK, VOCODER, B
+from tests.sweep_world import Ended, Hook, Stat, World, forked
 
 FAULTS = ("lost", "half", "left", "stuck", "unclear")
 HOW = ((signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT))
 SITUATIONS = ("nothing there before", "an old one there")
+WRITES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "os.link", "os.symlink")
+CONVERSIONS = ("kokoro_ane.core.builder.converted", "kokoro_ane.quantize.compress.converted", "kokoro_ane.quantize.compress.compressed")
+
+
+def whole(path: Path) -> object:
+    """What a reader of such a thing does; it raises where half of one stands there. A package is taken by nobody without its manifest."""
+    beside, text = path.with_suffix(".json"), lambda: path.read_text(encoding="utf-8")
+    match path.suffix or path.name:
+        case ".mlpackage" | ".json" if path.with_suffix(".mlpackage").exists():
+            return Manifest.load(beside).verify() if beside.exists() else None
+        case ".json":
+            readers = {"decision.json": read_decision, "manifest.json": lambda path: Assembly.load(path).verify()}
+            return readers.get(path.name, lambda _: json.loads(text()))(path)
+        case ".wav":
+            samples, _ = soundfile.read(path)
+            assert len(samples) and path.stat().st_size == 44 + 2 * len(samples)
+        case ".png":
+            return imread(path).size
+        case "vectors":
+            for tensor in (tensor for utterance in load_index(path)["utterances"] for tensor in utterance["tensors"].values()):
+                assert sha256_of(path / tensor["file"]) == tensor["sha256"]
+        case "bundle-tiny":
+            return verify_bundle(path)
+        case "listening":
+            assert len(list(path.glob("*.wav"))) and (path / "README.txt").is_file() and (path / "sheet.csv").is_file()
+        case kind:
+            return text().index({".html": "</html>", ".srt": "-->", ".md": ""}[kind])
+    return None
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One command, the places that it fills below user/, its good exit code, and what is cleared before it runs."""
+
+    name: str
+    module: str
+    argv: str
+    places: str
+    code: int = 0
+    clear: str = "nothing"
+
+    def read(self, path: Path) -> str:
+        """What the reader of such a thing says: whole; refused, which is well before the next command; half, which never is."""
+        try:
+            whole(path)
+            return "whole"
+        except InputError as problem:
+            return f"refused: {problem}"
+        except Exception as problem:  # noqa: BLE001  whatever a reader trips over is half a thing
+            return f"half: {type(problem).__name__} {problem}"
+
+
+_W8 = "build/KokoroVocoder-tiny-w8"
+_LIST = (
+    Writer("build-vocoder", "kokoro_ane.pipeline.build", f"vocoder {CK} --buckets 40 --out {{user}}/new",
+           "new/KokoroVocoder-tiny-fp16.mlpackage new/KokoroVocoder-tiny-fp16.json"),
+    Writer("quantize", "kokoro_ane.pipeline.apply", f"--method w8 {CK} {B}",
+           f"{_W8}.mlpackage {_W8}.json build/KokoroVocoder-tiny-fp16.json", clear="user/build/*-w8.*"),
+    Writer("speak", "kokoro_ane.pipeline.speak", "'Hello there. One more. And one.' -o {user}/new.wav --timestamps {user}/new.srt"
+           f" {CK} {B} --runtime torch", "new.wav new.srt"),
+    Writer("vectors", "kokoro_ane.pipeline.vectors", f"{CK} {B} --out {{user}}/new/vectors --voice slt", "new/vectors"),
+    Writer("bundle", "kokoro_ane.pipeline.bundle", f"{CK} {B} --out {{user}}/new/bundle-tiny", "new/bundle-tiny", 3),
+    Writer("report", "kokoro_ane.eval.report", f"{CK} {B}",
+           "build/release/report.html build/release/listening build/release/decision.json"),
+    Writer("ane", "mlprogram.__main__", f"ane {VOCODER}-fp16.mlpackage --chip m1 --no-device --json {{user}}/new.json"
+           " --plot {user}/new.png", "new.json new.png"),
+    Writer("rules", "mlprogram.__main__", "rules --write {user}/page.md", "page.md"),
+)  # fmt: skip
+WRITERS = {writer.name: writer for writer in _LIST}
+_NOW: list[Any] = ["", 0]  # the writer whose conversions are kept, and how many it has had
+
+
+def _once(real: Callable[..., Any], kept: Path) -> Callable[..., Any]:
+    """A conversion that is made in a writer's first run and read from disk in the others: by order, which is the same in all."""
+
+    def convert(*given: Any, **more: Any) -> Any:
+        import coremltools as ct
+
+        _NOW[1] += 1
+        path = kept / f"{_NOW[0]}-{_NOW[1]}.mlpackage"
+        if path.is_dir():
+            return ct.models.MLModel(str(path), skip_model_load=True)
+        model = real(*given, **more)
+        shutil.copytree(model.package_path, path.with_suffix(".aside"))
+        path.with_suffix(".aside").rename(path)
+        return model
+
+    return convert
+
+
+def primed(world: World) -> None:
+    """Put the stand-ins in place: conversions are read, checks of their own left out. For the rest of this process's life."""
+    import pytest
+
+    from tests.builds import without_self_checks
+
+    patch = pytest.MonkeyPatch()
+    unmeasured(patch)
+    without_self_checks(patch)
+    kept = world.root.parent / "primed"
+    kept.mkdir(exist_ok=True)
+    for place in CONVERSIONS:
+        module = import_module(place.rpartition(".")[0])
+        patch.setattr(place, _once(getattr(module, place.rpartition(".")[2]), kept))
+
+
+def striking(root: str, at: int | None, how: tuple[int, ...]) -> Hook:
+    """A hook that tells of writes below ROOT, before they happen; `how` comes at the `at`th."""
+    seen = itertools.count()
+
+    def hook(event: str, given: tuple[Any, ...], tell: Callable[[str], object]) -> None:
+        if event == "open":
+            writes = bool(given[2] & (os.O_WRONLY | os.O_RDWR)) and str(given[0]).startswith(root)
+        else:
+            writes = event in WRITES and (str(given[0]).startswith(root) or not str(given[0]).startswith("/"))
+        if writes and next(seen) == at:
+            for number in how:
+                os.kill(os.getpid(), number)
+        elif writes:
+            tell(event)
+
+    return hook
 
 
 @dataclass
@@ -43,8 +178,7 @@ class Counts:
     signals: int = 0
     faults: dict[str, list[str]] = field(default_factory=lambda: {fault: [] for fault in FAULTS})
 
-    def numbers(self) -> dict[str, int]:
-        """All of it, counted."""
+    def numbers(self) -> dict[str, int]:  # all of it, counted
         faults = {fault: len(found) for fault, found in self.faults.items()}
         return {"renames": self.renames, "kills": self.kills, "signals": self.signals, **faults}
 
@@ -53,44 +187,33 @@ class Kills:
     """Responsibilities: 1. one writer, one situation; 2. kill, look, go on, look again, put back."""
 
     def __init__(self, world: World, writer: Writer, old: bool, counts: Counts) -> None:
-        self.world, self.writer, self.counts = world, writer, counts
-        self.name = f"{writer.name}, {SITUATIONS[old]}"
-        primed_for(writer.name)
+        self.world, self.writer, self.counts, self.name = world, writer, counts, f"{writer.name}, {SITUATIONS[old]}"
+        self.things = [world.user / place for place in writer.places.split()]
+        _NOW[:] = [writer.name, 0]
         self.plain = world.scan()
         self.clear()
         bare = world.scan()
         if old:
-            code, words = self.ended(child(writer, world))
-            assert code in writer.codes, f"{self.name}: the command itself does not work: {words[-3:]}"
+            self.whole_run()
         self.before = world.scan()
         made = [name for name, status in self.before.items() if status[0] == "file" and name not in bare]
         self.saved = {name: (world.root / name).read_bytes() for name in made}
-        self.finished = [path for path in writer.things(world.user) if path.exists()]
+        self.finished = [path for path in self.things if path.exists()]
 
-    def ended(self, process: int) -> tuple[int, list[str]]:
-        """Its exit code, minus the signal's number where it was killed; what it said."""
-        _, status = os.waitpid(process, 0)
-        return os.waitstatus_to_exitcode(status), said(self.world, process)
+    def run(self, at: int | None = None, how: tuple[int, ...] = ()) -> Ended:  # the command, which `how` meets before its `at`th write
+        argv = [part.replace("{user}", str(self.world.user)) for part in shlex.split(self.writer.argv)]
+        return forked(self.writer.module, argv, self.world.root, hook=striking(str(self.world.root), at, how))
 
-    def writes(self) -> list[str]:
-        """The writes of a whole run in order."""
-        reading, writing = os.pipe()
-        process = child(self.writer, self.world, tell=writing)
-        os.close(writing)
-        with os.fdopen(reading) as pipe:
-            named = pipe.read().split()
-        code, words = self.ended(process)
-        assert code in self.writer.codes, f"{self.name}: {words[-3:]}"
-        self.put_back()
-        return named
+    def whole_run(self) -> tuple[str, ...]:  # its writes in order
+        ended = self.run()
+        assert ended.code == self.writer.code, f"{self.name}: the command itself does not work: {ended.said[-600:]}"
+        return ended.told
 
-    def clear(self) -> None:
-        """Remove what this writer is to find missing."""
-        for path in [path for pattern in self.writer.clear for path in self.world.root.glob(pattern)]:
+    def clear(self) -> None:  # remove what this writer is to find missing
+        for path in self.world.root.glob(self.writer.clear):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def put_back(self) -> None:
-        """As it was before the run."""
+    def put_back(self) -> None:  # as it was before the run
         self.world.put_back(self.plain, self.world.scan())
         self.clear()
         for name, content in self.saved.items():
@@ -99,37 +222,34 @@ class Kills:
 
     def at_write(self, number: int, how: tuple[int, ...] = (signal.SIGKILL,)) -> None:
         """Killed before its `number`th write. Ctrl-C and SIGTERM end with exit 2 and one line, or come too late and change nothing."""
-        code, words = self.ended(child(self.writer, self.world, at=number, how=how))
+        ended = self.run(number, how)
         where = f"{self.name}, {'+'.join(signal.Signals(each).name for each in how)} at write {number}"
         if how == (signal.SIGKILL,):
-            self.counts.kills += code == -signal.SIGKILL
+            self.counts.kills += ended.code == -signal.SIGKILL
         else:
-            interrupted = code == EXIT_BAD_INPUT and words[-1:] == [f"error: {INTERRUPTED}"]
+            interrupted = ended.code == EXIT_BAD_INPUT and ended.said.splitlines()[-1:] == [f"error: {INTERRUPTED}"]
             self.counts.signals += interrupted
-            if not (interrupted or code in self.writer.codes) or any("Traceback" in line for line in words):
-                self.counts.faults["unclear"].append(f"{where}: exit {code}: {words[-12:]}")
+            if not (interrupted or ended.code == self.writer.code) or "Traceback" in ended.said:
+                self.counts.faults["unclear"].append(f"{where}: exit {ended.code}: {ended.said[-600:]}")
         self.judge(where)
 
-    def judge(self, where: str) -> None:
-        """What stands there now, and after the same command once more."""
+    def judge(self, where: str) -> None:  # what stands there now, and after the same command once more
         faults, readable = self.counts.faults, self.readable()
-        for parent in {path.parent for path in self.writer.things(self.world.user) if path.parent.is_dir()}:
+        for parent in {path.parent for path in self.things if path.parent.is_dir()}:
             with redirect_stderr(io.StringIO()):
                 recover(parent)  # as every command begins that reads or writes there
         recovered = self.readable()
         faults["lost"] += [f"{where}: {path.name}: {recovered.get(path)}" for path in self.finished if recovered.get(path) != "whole"]
-        code, words = self.ended(child(self.writer, self.world))
-        if code not in self.writer.codes:
-            faults["stuck"].append(f"{where}: then exit {code}: {words[-3:]}")
+        ended = self.run()
+        faults["stuck"] += [f"{where}: then exit {ended.code}: {ended.said[-300:]}"] * (ended.code != self.writer.code)
         for found in (readable, recovered, self.readable()):
             faults["half"] += [f"{where}: {path.name}: {told}" for path, told in found.items() if told.startswith("half")]
-        now: dict[str, Stat] = self.world.scan()
+        now = self.world.scan()
         faults["left"] += [f"{where}: {name}" for name in now if name not in self.before and _is_left(name, now[name])]
         self.put_back()
 
-    def readable(self) -> dict[Path, str]:
-        """What each reader says: whole; refused, which is well before the next command; half, which never is."""
-        return {path: self.writer.read(path) for path in self.writer.things(self.world.user) if os.path.lexists(path)}
+    def readable(self) -> dict[Path, str]:  # what each reader says
+        return {path: self.writer.read(path) for path in self.things if os.path.lexists(path)}
 
 
 def _is_left(name: str, status: Stat) -> bool:
@@ -143,7 +263,8 @@ def run_writer(world: World, writer: Writer, others: int, signals: int, seed: in
     counts, draw = Counts(), random.Random(f"{seed}/{writer.name}")
     for old in (False, True):
         kills = Kills(world, writer, old, counts)
-        writes = kills.writes()
+        writes = kills.whole_run()
+        kills.put_back()
         renames = [number for number, event in enumerate(writes) if event == "os.rename"]
         counts.renames += len(renames)
         points = {*renames, *(number + 1 for number in renames)}
@@ -156,15 +277,13 @@ def run_writer(world: World, writer: Writer, others: int, signals: int, seed: in
     return counts
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the harness."""
+def main(argv: list[str] | None = None) -> int:  # exit code of the harness
     parser = argparse.ArgumentParser(prog="tests.kill", description=__doc__.splitlines()[0])
     parser.add_argument("--command", action="append", choices=tuple(WRITERS), help="only this writer, repeatable")
     parser.add_argument("--others", type=int, default=6, help="writes that are no renames, drawn, in each situation (default: %(default)s)")
     parser.add_argument("--signals", type=int, default=8, help="Ctrl-C, SIGTERM and both twice, in each situation (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args(argv)
-    total = dict.fromkeys(Counts().numbers(), 0)
+    arguments, total = parser.parse_args(argv), dict.fromkeys(Counts().numbers(), 0)
     with tempfile.TemporaryDirectory() as place:
         world = World.made(Path(place) / "w")
         primed(world)

@@ -1,22 +1,32 @@
-"""A tiny checkpoint with its fp16 vocoder to judge, clips that are measured without being rendered, and the command on them."""
+"""A tiny checkpoint with its fp16 vocoder to judge without rendering, and a decision made up of figures that nobody measured."""
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checkpoint import DEMO_NAME, Checkpoint
+from kokoro_ane.core.export import package_sha256
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.judge import ClipResult
-from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.decision import choose, level_record
+from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.eval.judge import ClipResult, check_record, decided
+from kokoro_ane.eval.levels import JudgedLevel, PackageFacts, facts_of
+from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS
 from kokoro_ane.eval.release import main
+from kokoro_ane.eval.report_table import shown
+from kokoro_ane.quantize.methods import METHODS
+from mlprogram.examine.rules import load_rules
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
 
 @pytest.fixture(scope="module")
 def release_build(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and its fp16 vocoder."""
     out = tmp_path_factory.mktemp("release") / "build"
     shutil.copytree(tiny_build, out, ignore=shutil.ignore_patterns("*Encoder*", "*fp32*"))
     return tiny_checkpoint, out
@@ -24,31 +34,112 @@ def release_build(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factor
 
 @pytest.fixture
 def placed(release_build: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
-    """The same in a folder of its own."""
     return release_build[0], Path(shutil.copytree(release_build[1], tmp_path / "build"))
 
 
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Clips are found perfect without being rendered; the list of those that were asked for."""
+def unmeasured(patch: pytest.MonkeyPatch) -> list[str]:
+    """Clips are found perfect without being rendered; the list of those that are asked for."""
     asked: list[str] = []
 
-    def judge_clip(_reference: object, _package: object, utterance, seed_variation: dict[str, float] | None, **_: object) -> ClipResult:
+    def judge_clip(
+        _reference: object, _package: object, utterance: Any, seed_variation: dict[str, float] | None, **_: object
+    ) -> ClipResult:
         asked.append(utterance.id)
         return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT)
 
-    class ReferenceRenders:
-        """Stands for the fp32 renders."""
-
-        def seed_variation(self) -> dict[str, float]:
-            return PERFECT
-
-    monkeypatch.setattr(execution, "judge_clip", judge_clip)
-    monkeypatch.setattr("kokoro_ane.eval.reference.Reference.of", lambda *_: ReferenceRenders())
-    monkeypatch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
+    renders = SimpleNamespace(seed_variation=lambda: PERFECT, reference=np.zeros(24_000))
+    patch.setattr(execution, "judge_clip", judge_clip)
+    patch.setattr("kokoro_ane.eval.reference.Reference.of", lambda *_: renders)
+    patch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
     return asked
 
 
+@pytest.fixture(scope="session")
+def facts() -> dict[str, PackageFacts]:
+    return {}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) -> list[str]:
+    """Likewise; a package's facts, which take seconds, are read once a session."""
+
+    def known(path: Path, frames: int) -> PackageFacts:
+        sha256 = package_sha256(path)
+        if sha256 not in facts:
+            facts[sha256] = facts_of(path, frames)
+        return facts[sha256]
+
+    monkeypatch.setattr("kokoro_ane.eval.levels.facts_of", known)
+    return unmeasured(monkeypatch)
+
+
 def release(place: tuple[Checkpoint, Path], *more: str) -> int:
-    """The command on a place."""
     return main(["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--no-build", "--workers", "1", *more])
+
+
+VOICES = ("af_heart", "am_michael", "bf_emma")
+KINDS = {"fp16": "fp16", "w8": "linear int8", "w8a8": "linear int8", "p8": "palette 8-bit", "p6": "palette 6-bit", "p4": "palette 4-bit"}
+SIZES = {"fp16": 107.1, "w8": 54.6, "p8": 54.9, "p6": 41.2, "p4": 28.0, "w4": 31.0, "w8a8": 55.2, "mixed": 54.7}
+
+
+def clips(damage: float, count: int = 24) -> list[ClipResult]:
+    """Figures that lie `damage` limits away from perfect, with some spread; the seed variation half a limit away."""
+    drawn, found = np.random.default_rng(int(damage * 1000)), []
+    scales = {gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")}
+    for number in range(count):
+        spread = 1 + 0.1 * drawn.standard_normal(2)
+        parts = (damage * spread[0], 0.5 * spread[1])
+        figures, floor = ({name: _moved(name, part * scales.get(name, 0.1)) for name in METRICS} for part in parts)
+        voice = VOICES[number % len(VOICES)]
+        found.append(ClipResult(f"judged-{number:02d}", voice, 4.0, f"Clip <{number}> & so on.", figures, floor))
+    return found
+
+
+def _moved(name: str, by: float) -> float:
+    metric = METRICS[name]
+    return metric.perfect - by if metric.best == HIGHER else metric.perfect + by
+
+
+def level(name: str, damage: float) -> JudgedLevel:
+    method, judgement = METHODS[name], decided(name, clips(damage))
+    chips = load_rules().chips
+    forecast = {chip: {"low_ms": 2.9, "high_ms": 90 + SIZES[name] / 10, "engine_low": 0.81, "engine_high": 0.99} for chip in chips}
+    kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
+    facts = PackageFacts(int(SIZES[name] * 1e6), 0.97 if name == "w8a8" else 0.0, kinds, {"conv": 80}, "iOS17", forecast)
+    decision = judgement.decision
+    record = {
+        "verdict": decision.verdict, "reasons": list(decision.reasons), "broken": list(decision.broken),
+        "checks": [check_record(check) for check in decision.checks], "summary": judgement.summary(),
+        "clips": [asdict(clip) for clip in judgement.clips], "provenance": {"package_sha256": "0" * 64},
+    }  # fmt: skip
+    return JudgedLevel(name, method.title, method.unfit_for_engine, facts=facts, record=record)
+
+
+def made_up(damages: dict[str, float], withheld: str | None = "the demo voice is never released") -> dict[str, Any]:
+    levels = [level(name, damage) for name, damage in damages.items()]
+    choice = choose(levels, "smallest", "m4", withheld)
+    floor = {name: clips(0.5)[0].seed_variation[name] for name in METRICS}
+    spread = {"fp32, another noise seed": floor | {f"{name}_worst": value for name, value in floor.items()}}
+    made = {
+        "checkpoint": DEMO_NAME, "checkpoint_sha256": "0" * 64, "commit": "0123456789abcdef+", "date": "2026-11-22", "seed": 0,
+        "set": "judged", "seed_variation_seed": 1, "precision": "declared", "features": "PyTorch fp32",
+        "limits": [{"commit": "fedcba9876543210"}], "libraries": {"torch": "2"},
+        "clips": [clip.id for clip in clips(0.0)],
+    }  # fmt: skip
+    told = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "may_be_released": choice.may_be_released}
+    told |= {"reason": choice.reason, "costs": choice.costs, "bests": list(choice.bests), "notes": list(choice.notes)}
+    whole = told | {"objective": "smallest", "chip": "m4", "claim": "numeric", "spread": spread, "provenance": made}
+    return whole | {"levels": [level_record(level) for level in levels]}
+
+
+def shortened(record: dict[str, Any]) -> dict[str, Any]:
+    """Two gates, two clips and the metrics with a column: every kind of thing that a decision holds, each once or twice."""
+    for level in (level for level in record["levels"] if not level["failed"]):
+        level |= {"checks": level["checks"][:2], "clips": level["clips"][:2], "facts": level["facts"] | {"operations": {"conv": 1}}}
+        level["summary"] = {name: level["summary"][name] for name in shown()}
+        level["facts"]["forecast"] = {"m4": level["facts"]["forecast"]["m4"]}
+        for clip in level["clips"]:
+            clip |= {part: {"pesq": clip[part]["pesq"]} for part in ("figures", "seed_variation")}
+    record["provenance"] |= {"libraries": {"torch": "2"}, "clips": record["provenance"]["clips"][:2]}
+    record["spread"] = {name: {"pesq": spread["pesq"]} for name, spread in record["spread"].items()}
+    return record

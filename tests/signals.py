@@ -16,19 +16,16 @@ MS = 24  # samples
 
 
 def resampled(audio: np.ndarray, rate_hz: int, target_hz: int = SAMPLE_RATE_HZ) -> np.ndarray:
-    """Polyphase resampling, float64 [samples]."""
     common = np.gcd(rate_hz, target_hz)
     return resample_poly(audio.astype(np.float64), target_hz // common, rate_hz // common)
 
 
 def white_noise(signal: np.ndarray, snr_db: float = 20.0, seed: int = 0) -> np.ndarray:
-    """Add white noise."""
     noise = np.random.default_rng(seed).standard_normal(len(signal))
     return signal + noise * np.sqrt(np.square(signal).mean()) * 10 ** (-snr_db / 20)
 
 
 def one_sample_late(signal: np.ndarray) -> np.ndarray:
-    """Delay by one sample."""
     return np.concatenate([[0.0], signal[:-1]])
 
 
@@ -53,7 +50,6 @@ def glitched(signal: np.ndarray, cents: float) -> np.ndarray:
 
 
 def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
-    """Late by whole samples."""
     late = int(samples)
     return np.concatenate([np.zeros(late), signal[: len(signal) - late]])
 

@@ -4,25 +4,117 @@
     python -m tests.sweep --only 4711 [--seed 0]             # one case again, with all that it said
 
 Each case is a forked copy of a process that has imported everything; work that takes seconds (conversions, judging) is stood in for by
-"it went to work". The worlds lie in TMPDIR. Exit 0: nothing went wrong. Exit 1: something did. The last line of stdout is one JSON object.
+"it went to work". Looked for: tracebacks, hangs, files that are lost, left, or written elsewhere or in place, words that say nothing.
+The worlds lie in TMPDIR. Exit 0: nothing went wrong. Exit 1: something did. The last line of stdout is one JSON object.
 """
 
 import argparse
 import gc
 import json
 import multiprocessing
+import os
+import re
 import sys
 import tempfile
-import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from mlprogram.errors import LONGEST_LINE
 from tests.sweep_calls import CALLS, Case, actions_of, drawn
-from tests.sweep_child import forked, stood_in
-from tests.sweep_judge import FAULTS, Verdict, judged
-from tests.sweep_world import World
+from tests.sweep_world import HANG, USERS, WORK, Ended, Stat, World, forked, stood_in
+
+FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear")
+ASIDE = re.compile(r"(^|/)(\.staged-|\.aside-)|\.part$")
+KEPT = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # written under their own names: chunks of a book, measured layers
+NAMELESS = getattr(os, "O_TMPFILE", -1)  # a file without a name, in a folder
+DONE = (0, 1, 3)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One case: how it ended and what was wrong with it."""
+
+    number: int
+    command: str
+    code: int
+    faults: dict[str, str] = field(default_factory=dict)
+    said: str = ""
+
+
+def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path) -> Verdict:
+    """Every fault by name, with words that are the same for the same cause; before, after: scans of World; told: see `writes_told`."""
+    faults: dict[str, str] = {}
+    if "Traceback (most recent" in ended.said or ended.code not in (0, 1, 2, 3, WORK, HANG):
+        faults["traceback"] = _cause(ended)
+    if ended.code == HANG:
+        faults["hang"] = case.command
+    places = _places(case, root)
+    new = [name for name in after if name not in before and not name.startswith("cache")]
+    files = [name for name in new if after[name][0] != "folder"]
+    left = [name for name in new if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")]
+    left += [name for name in files if ended.code == 2 and not ("/cache/" in name or ".parts/" in name)]  # those are kept on purpose
+    found = {"lost": [name for name in before if after.get(name) != before[name] and _is_lost(name, before, after, places, ended)],
+        "leftover": left, "outside": [name for name in files if name not in left and not _within(name, places)],
+        "direct": [name for name in ended.told if f"+{name}" not in ended.told and not name.startswith("+")]}  # fmt: skip
+    faults |= {fault: re.sub(r"\.staged-\w+|tmp\w{8}|[0-9a-f]{12,}", "*", min(names)) for fault, names in found.items() if names}
+    line = next((told for told in reversed(ended.said.splitlines()) if "error: " in told), "")
+    if ended.code == 2 and (not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))):
+        faults["unclear"] = line[:80] or ended.said[-80:]
+    said = f"{[argument[:300] for argument in case.argv]} {case.damage} -> {ended.code}: {line[:300]}\n{ended.said[-1500:]}"
+    return Verdict(case.number, case.command, ended.code, faults, said if faults else "")
+
+
+def _cause(ended: Ended) -> str:  # exception and the last line of ours on its way
+    rooms = "core|g2p|encoder|vocoder|runtimes|pipeline|mlprogram|quantize|eval|bench"
+    frames = re.findall(rf'File "[^"]*?/((?:{rooms})/[^"]*)", line (\d+)', ended.said)
+    last = (ended.said.strip().splitlines() or [str(ended.code)])[-1]
+    return f"{last.split(':')[0][:60]} in {':'.join(frames[-1]) if frames else '?'}"
+
+
+def _places(case: Case, root: Path) -> list[str]:  # where it was asked to write, as names below ROOT
+    found = []
+    for text in case.outputs():
+        try:
+            place = os.path.realpath(root / "cwd" / Path(text).expanduser())
+        except (ValueError, OSError, RuntimeError):
+            continue
+        found.append(os.path.relpath(place, root))
+    return found
+
+
+def _within(name: str, places: list[str]) -> bool:
+    parts = (name, name.partition(".parts/")[0])
+    return any(part == place or part.startswith(f"{place}/") for part in parts for place in places if place not in (".", ".."))
+
+
+def _is_lost(name: str, before: dict[str, Stat], after: dict[str, Stat], places: list[str], ended: Ended) -> bool:
+    """Whether this change is a loss: nobody's work changes but a file that was named as output; ours only where it was asked for."""
+    if (before[name][0] == "folder" and after.get(name, ("",))[0] == "folder") or name.startswith("cache") or "/cache/" in name:
+        return False
+    users = name.removeprefix("user/") in USERS or name.endswith(("thesis.tex", "notes.txt", ".hidden"))
+    if users or not name.startswith("user/"):
+        return not (name in places and ended.code in DONE)
+    if ended.code in DONE and _within(name, places):
+        return name not in after and name.endswith("Manifest.json")
+    return ".parts/" not in name
+
+
+def writes_told(root: Path) -> Callable[..., None]:
+    """A hook for `forked`: files below ROOT opened for writing that are neither aside nor temporary; + before those without a name."""
+
+    def hook(event: str, given: tuple[Any, ...], tell: Callable[[str], object]) -> None:
+        if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
+            place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
+            ours = place.startswith(f"{root}/") and not place.startswith(f"{root}/tmp/") and not KEPT.search(place)
+            if ours and os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  elsewhere nothing is opened
+                tell(("+" if given[2] & NAMELESS == NAMELESS else "") + place.removeprefix(f"{root}/"))
+
+    return hook
 
 
 class Sweep:
@@ -30,85 +122,67 @@ class Sweep:
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.seed = world, seed
-        self.flags = {name: actions_of(Case(0, name, ()).module) for name in CALLS}
-        stood_in()
+        modules = {name: Case(0, name, ()).module for name in CALLS}
+        self.flags = {name: actions_of(module) for name, module in modules.items()}
+        stood_in(list(modules.values()))
         self.whole = world.scan()
         gc.collect()
         gc.freeze()  # a copy shares what is not touched
 
-    def case(self, number: int) -> Case:
-        """As drawn."""
-        return drawn(self.seed, number, self.flags, self.world.root)
-
-    def verdict(self, case: Case) -> Verdict:
-        """What it did to the user."""
+    def verdict(self, number: int) -> Verdict:  # what case `number` did to the user
+        root, case = self.world.root, drawn(self.seed, number, self.flags, self.world.root)
         for damage in case.damage:
-            damage.done(self.world.root)
+            damage.done(root)
         before = self.world.scan()
-        started = time.monotonic()
-        ended = forked(case, self.world.root, limit_s(case))
+        ended = forked(case.module, case.given, root, case.stdin, writes_told(root), limit_s(case))
         after = self.world.scan()
-        verdict = judged(case, ended, before, after, self.world.root, time.monotonic() - started)
+        verdict = judged(case, ended, before, after, root)
         self.world.put_back(self.whole, after)
         return verdict
 
 
-def limit_s(case: Case) -> float:
-    """10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it)."""
-    said = max(map(len, case.argv[:1]), default=0) if case.command == "speak" and len(case.argv[0]) <= 5000 else 0
-    return 10.0 + said / 40
+def limit_s(case: Case) -> float:  # 10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it)
+    said = max(map(len, case.argv[:1]), default=0) if case.command == "speak" else 0
+    return 10.0 + (said / 40 if said <= 5000 else 0)
 
 
-def part(numbers: range, seed: int) -> list[Verdict]:
-    """These cases, in a world of their own; faults are said as they come."""
+def part(numbers: range, seed: int) -> list[Verdict]:  # these cases, in a world of their own; faults are said as they come
     found = []
     with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as place:
         sweep = Sweep(World.made(Path(place) / "w"), seed)
         for number in numbers:
-            found.append(verdict := sweep.verdict(sweep.case(number)))
+            found.append(verdict := sweep.verdict(number))
             for fault, what in verdict.faults.items():
-                print(f"#{number} {verdict.command} {fault}: {what}", file=sys.stderr, flush=True)
+                print(f"#{number} {verdict.command} {fault}: {what}\n  {verdict.said[-600:]}", file=sys.stderr, flush=True)
     return found
 
 
-def shares(count: int, seed: int, workers: int) -> list[Verdict]:
-    """All cases, every `workers`th in a process of its own."""
-    parts = [range(share, count, workers) for share in range(workers)]
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        return [verdict for found in pool.map(partial(part, seed=seed), parts) for verdict in found]
-
-
-def table(verdicts: list[Verdict]) -> dict[str, int]:
-    """Print counts by command and the faults, each kind once; what was counted."""
-    print(f"{'command':<32}{'cases':>7}{'exit 0':>8}{'1':>6}{'2':>7}{'3':>6}{'to work':>9}" + "".join(f"{fault:>12}" for fault in FAULTS))
+def table(verdicts: list[Verdict]) -> dict[str, int]:  # print counts by command; the faults of all
+    codes = {"exit 0": 0, "1": 1, "2": 2, "3": 3, "to work": WORK}
+    print(f"{'command':<32}{'cases':>9}" + "".join(f"{name:>12}" for name in (*codes, *FAULTS)))
     for command in (*sorted({verdict.command for verdict in verdicts}), "all"):
         own = [verdict for verdict in verdicts if command in (verdict.command, "all")]
-        codes = Counter(str(verdict.code) for verdict in own)
-        row = "".join(f"{codes[name]:>{width}}" for name, width in (("0", 8), ("1", 6), ("2", 7), ("3", 6), ("work", 9)))
-        print(f"{command:<32}{len(own):>7}{row}" + "".join(f"{sum(fault in v.faults for v in own):>12}" for fault in FAULTS))
-    known: Counter[str] = Counter()
-    for verdict in verdicts:
-        for fault, what in verdict.faults.items():
-            known[f"{fault}: {what}"] += 1
-            if known[f"{fault}: {what}"] == 1:
-                print(f"\n#{verdict.number} {verdict.command} {fault}: {what}\n  {verdict.said[-600:]}")
-    return {fault: sum(fault in verdict.faults for verdict in verdicts) for fault in FAULTS}
+        ended, faults = Counter(verdict.code for verdict in own), Counter(fault for verdict in own for fault in verdict.faults)
+        counts = [ended[code] for code in codes.values()] + [faults[fault] for fault in FAULTS]
+        print(f"{command:<32}{len(own):>9}" + "".join(f"{count:>12}" for count in counts))
+    return {fault: faults[fault] for fault in FAULTS}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the sweep."""
+def main(argv: list[str] | None = None) -> int:  # exit code of the sweep
     parser = argparse.ArgumentParser(prog="tests.sweep", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="cases (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
     parser.add_argument("--only", type=int, help="this case alone, with all that it said")
-    arguments = parser.parse_args(argv)
-    if arguments.only is not None:
-        print(part(range(arguments.only, arguments.only + 1), arguments.seed)[0])
+    given = parser.parse_args(argv)
+    if given.only is not None:
+        print(part(range(given.only, given.only + 1), given.seed)[0])
         return 0
-    verdicts = shares(arguments.count, arguments.seed, arguments.workers)
+    shares = [range(share, given.count, given.workers) for share in range(given.workers)]
+    with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
+        verdicts = [verdict for found in pool.map(partial(part, seed=given.seed), shares) for verdict in found]
     counts = table(verdicts)
-    print(json.dumps({"cases": len(verdicts), "seed": arguments.seed, **counts}))
+    print(json.dumps({"cases": len(verdicts), "seed": given.seed, **counts}))
     return int(any(counts.values()))
 
 

@@ -1,26 +1,25 @@
-"""What the sweep's invocations meet: a user's work, a tiny checkpoint, its packages, what every command reads; put back after each.
-
-    world = World.made(Path("/tmp/sweep"))
-    before = world.scan(); ...; world.put_back()
-
-ROOT/user is what a case may spoil, ROOT/tmp the TMPDIR, ROOT/cache the cache, ROOT/cwd where commands run.
-"""
+"""What the sweep's invocations meet, put back after each, and a command in a forked copy of this process: how it ended, what it said."""
 
 import contextlib
+import importlib
 import io
 import json
 import os
+import resource
 import shutil
+import signal
 import stat
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
-if TYPE_CHECKING:
-    import pytest
+from tests.release_build import unmeasured
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-WORK = "years of work"
 USERS = (
     "thesis/chapter.tex", "thesis-tiny/notes.txt", "build/mine/notes.txt", "build/KokoroVocoder-other-fp16.mlpackage/notes.txt",
     "hello.wav.parts/take1.wav", "music.wav", "clip.flac", "words.srt", "words.json", "log.jsonl", "picture.png", "page.html", "file",
@@ -36,13 +35,11 @@ class World:
     root: Path
 
     @property
-    def user(self) -> Path:
-        """What a case sees as its home."""
+    def user(self) -> Path:  # what a case sees as its home
         return self.root / "user"
 
     @classmethod
-    def made(cls, root: Path) -> "World":
-        """Build the tiny packages and lay everything out: about twenty seconds."""
+    def made(cls, root: Path) -> "World":  # build the tiny packages and lay everything out: about twenty seconds
         world = cls(root)
         for name in ("user", "tmp", "cwd", "cache"):
             (root / name).mkdir(parents=True)
@@ -55,8 +52,7 @@ class World:
             shutil.copytree(root / part, root / "template" / part, symlinks=True, copy_function=_copied)
         return world
 
-    def scan(self) -> dict[str, Stat]:
-        """Every path below ROOT but the template: kind, size, time, where a link leads or its rights."""
+    def scan(self) -> dict[str, Stat]:  # every path below ROOT but the template: kind, size, time, where a link leads or its rights
         found: dict[str, Stat] = {}
         open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
         while open_ends:
@@ -75,8 +71,7 @@ class World:
                 found[name] = ("file" if stat.S_ISREG(mode) else "pipe", status.st_size, status.st_mtime_ns, oct(mode))
         return found
 
-    def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
-        """Remove what is new, copy what is gone or changed."""
+    def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:  # remove what is new, copy what is gone or changed
         changed = {name for name, status in now.items() if status != whole.get(name)}
         for name in sorted(changed, reverse=True):
             path = self.root / name
@@ -96,8 +91,7 @@ def _restored(path: Path, source: Path) -> None:
         _copied(source, path)
 
 
-def _copied(source: str | Path, target: str | Path) -> object:
-    """A file, a link or a pipe."""
+def _copied(source: str | Path, target: str | Path) -> object:  # A file, a link or a pipe
     mode = Path(source).lstat().st_mode
     if stat.S_ISLNK(mode):
         return Path(target).symlink_to(Path(source).readlink())
@@ -114,17 +108,15 @@ def packages(world: World) -> None:
     from kokoro_ane.pipeline import apply, build, bundle, vectors
     from kokoro_ane.quantize.speech import own_speech
     from tests.builds import small_config, without_self_checks
+    from tests.release_build import unmeasured
 
     checkpoint = write_checkpoint(world.user / "checkpoint", small_config(), 0, encoder=True)
     own, out = ["--checkpoint", str(checkpoint)], str(world.user / "build")
     with pytest.MonkeyPatch.context() as patch:
         without_self_checks(patch)
-        done = [
-            build.main(["vocoder", *own, "--out", out, "--buckets", "40,240"]),
+        done = [build.main(["vocoder", *own, "--out", out, "--buckets", "40,240"]),
             build.main(["encoder", *own, "--out", out, "--buckets", "40,240", "--token-buckets", "16,64"]),
-            build.main(["g2p", "--out", out]),
-            apply.main(["--method", "w8", *own, "--build", out]),
-        ]
+            build.main(["g2p", "--out", out]), apply.main(["--method", "w8", *own, "--build", out])]  # fmt: skip
     done += [vectors.main([*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"])]
     assert not any(done) and bundle.main([*own, "--build", out]) == 3, done
     for name in ("judged", "tuning"):
@@ -134,31 +126,10 @@ def packages(world: World) -> None:
         assert release.main([*own, "--build", out, "--methods", "fp16,w8", "--no-build", "--workers", "1"]) == 3
 
 
-def unmeasured(patch: "pytest.MonkeyPatch") -> None:
-    """Clips are found perfect without being rendered."""
-    from types import SimpleNamespace
-
-    import numpy as np
-
-    from kokoro_ane.eval import execution
-    from kokoro_ane.eval.judge import ClipResult
-    from tests.release_build import PERFECT
-
-    def judge_clip(_truth: object, _package: object, utterance: Any, seed_variation: dict[str, float] | None, **_: object) -> ClipResult:
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT)
-
-    patch.setattr(execution, "judge_clip", judge_clip)
-    patch.setattr(
-        "kokoro_ane.eval.reference.Reference.of", lambda *_: SimpleNamespace(seed_variation=lambda: PERFECT, reference=np.zeros(24_000))
-    )
-    patch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
-
-
-def users_own(user: Path) -> None:
-    """What the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none."""
+def users_own(user: Path) -> None:  # what the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none
     for name in USERS:
         (user / name).parent.mkdir(parents=True, exist_ok=True)
-        (user / name).write_text(f"{WORK}: {name}")
+        (user / name).write_text(f"years of work: {name}")
     (user / "lexicon.tsv").write_text(LEXICON, encoding="utf-8")
     (user / "text.txt").write_text(TEXT, encoding="utf-8")
     (user / "deep.json").write_text("[" * 200_000)
@@ -172,3 +143,138 @@ def users_own(user: Path) -> None:
     recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "format": 1}
     recipe |= {"budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
     (user / "recipe.json").write_text(json.dumps(recipe))
+
+
+WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of ours
+STANDS_IN = (  # what takes seconds: whoever comes there was let in
+    "kokoro_ane.core.builder.converted", "kokoro_ane.core.export.convert", "kokoro_ane.quantize.compress.compressed",
+    "kokoro_ane.quantize.measure.LayerTrials.of", "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
+    "kokoro_ane.pipeline.intermediates.upstream_run", "kokoro_ane.eval.faults.ControlTrials", "kokoro_ane.eval.execution.Workers._started",
+    "bench.random_checkpoint.random_vocoder", "kokoro_ane.quantize.speech.check_speech", "kokoro_ane.quantize.locator.run_command",
+    "kokoro_ane.core.kokoro_int8.cache._decode", "kokoro_ane.core.kokoro_int8.packages.decode",
+)  # fmt: skip
+IMPORTED = (  # before the copies are made, not in each
+    "coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "mlprogram.examine.ane", "kokoro_ane.g2p.phonemizer",
+    "kokoro_ane.pipeline.synthesis", "kokoro_ane.quantize.compress", "kokoro_ane.eval.levels", "kokoro_ane.eval.report_page",
+    "kokoro_ane.eval.terminal", "kokoro_ane.eval.reference", "kokoro_ane.runtimes.torch_runtime", "kokoro_ane.pipeline.validate",
+)  # fmt: skip
+MEMORY_BYTES = 24 << 30
+POLITE = (signal.SIGINT, signal.SIGTERM)
+Hook = Callable[[str, tuple[Any, ...], Callable[[str], object]], None]  # an audit event of the child, and how it tells of it
+
+
+class Reached(BaseException):
+    """It went to work."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Exit code or minus the signal's number; what it said on stderr, a traceback too; what its hook told."""
+
+    code: int
+    said: str = ""
+    told: tuple[str, ...] = ()
+
+
+def stood_in(modules: list[str]) -> None:
+    """Import everything, and put `Reached` in the place of what takes long. For the rest of this process's life."""
+    import pytest
+
+    def reached(*_: object, **__: object) -> NoReturn:
+        raise Reached
+
+    for name in (*modules, *IMPORTED):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    patch = pytest.MonkeyPatch()
+    unmeasured(patch)
+    for path in STANDS_IN:
+        patch.setattr(path, reached)
+
+
+def forked(module: str, argv: list[str], root: Path, stdin: bytes = b"", hook: Hook | None = None, limit_s: float = 600.0) -> Ended:
+    """module.main(argv) in a copy of this process, in root/cwd."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, POLITE)
+    process = os.fork()
+    if not process:
+        code = TRACEBACK
+        try:
+            code = _called(module, argv, root, stdin, hook)
+        finally:
+            os._exit(code)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
+    code = _code_in_time(process, limit_s)
+    files = [root.parent / f"{name}-{process}" for name in ("said", "told")]
+    said, told = (path.read_bytes() if path.is_file() else b"" for path in files)
+    for path in files:
+        path.unlink(missing_ok=True)
+    return Ended(code, said.decode("utf-8", "replace"), tuple(os.fsdecode(part) for part in told.split(b"\0")[:-1]))
+
+
+def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook | None) -> int:
+    os.setpgrp()  # so that what it starts is ended with it; a session of its own would lose this one's priority
+    os.chdir(root / "cwd")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    reading, writing = os.pipe()
+    os.write(writing, stdin)
+    os.close(writing)
+    said, told = (os.open(root.parent / f"{name}-{os.getpid()}", os.O_WRONLY | os.O_CREAT) for name in ("said", "told"))
+    for number, place in enumerate((reading, os.open(os.devnull, os.O_WRONLY), said)):
+        os.dup2(place, number)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
+    try:
+        command = importlib.import_module(module)
+        if hook is not None:
+            sys.addaudithook(lambda event, given: hook(event, given, lambda text: os.write(told, os.fsencode(text) + b"\0")))
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
+        _wait_until_up()
+        code = command.main(argv)
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Reached:
+        return WORK
+    except BaseException:  # noqa: BLE001  any of them is what is looked for
+        traceback.print_exc()
+        return TRACEBACK
+
+
+def _wait_until_up() -> None:
+    """Polite signals stay blocked until the command has its handlers: before that Python starts, which is not the command's."""
+    for place in ("kokoro_ane.core.errors", "mlprogram.__main__"):
+        module = importlib.import_module(place)
+        module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
+
+
+def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
+    @contextlib.contextmanager
+    def up(**given: bool) -> Iterator[None]:
+        with interruptible(**given):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
+            yield
+
+    return up
+
+
+def _code_in_time(process: int, limit_s: float) -> int:
+    """How it ended by itself; else it is killed. Seconds in which it waited for a core do not count."""
+    started, pause = time.monotonic(), 0.001
+    while True:
+        time.sleep(pause)
+        ended, status = os.waitpid(process, os.WNOHANG)  # after the sleep: this process itself may have been stopped
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        pause = min(pause * 1.5, 0.05)
+        if time.monotonic() - started - _queued_s(process) > limit_s:
+            os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            return HANG
+
+
+def _queued_s(process: int) -> float:  # seconds that it waited for a core
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -27,7 +27,6 @@ WORK = (
 
 
 def written(folder: Path, texts: dict[str, str]) -> None:
-    """Each file with its text, in folders as they come."""
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -44,7 +43,6 @@ def home(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """What stands where, and what is in it."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
 
 
@@ -60,24 +58,16 @@ def call(verb: str, arguments: list[str], capsys: pytest.CaptureFixture) -> tupl
     return code, error.strip().splitlines()[-1]
 
 
-OUTPUTS = [
-    ("vectors", ["--out", "{home}"], "is not replaced"),
-    ("vectors", ["--out", "{home}/thesis"], "is not replaced"),
-    ("vectors", ["--out", "{home}/build"], "is not replaced"),
-    ("vectors", ["--out", "{home}/file"], "is a file"),
-    ("vectors", ["--out", "{home}/file/v"], "is a file, not a folder"),
-    ("vectors", ["--out", "/proc/v"], "cannot write /proc/v"),
-    ("vectors", ["--out", "{home}/loop"], "round in a circle"),
-    ("vectors", ["--out", "{home}/fifo"], "a device, a pipe or a socket"),
-    ("vectors", ["--out", "{home}/" + "x" * 300], "File name too long"),
-    ("vectors", ["--out", "{home}/a\0b"], "null byte"),
-    ("bundle", ["--out", "{home}/thesis-tiny"], "is not replaced"),
-    ("bundle", ["--method", "../../x"], "unknown method '../../x'"),
+OUTPUTS = [("vectors", ["--out", "{home}"], "is not replaced"), ("vectors", ["--out", "{home}/thesis"], "is not replaced"),
+    ("vectors", ["--out", "{home}/build"], "is not replaced"), ("vectors", ["--out", "{home}/file"], "is a file"),
+    ("vectors", ["--out", "{home}/file/v"], "is a file, not a folder"), ("vectors", ["--out", "/proc/v"], "cannot write /proc/v"),
+    ("vectors", ["--out", "{home}/loop"], "round in a circle"), ("vectors", ["--out", "{home}/fifo"], "a device, a pipe or a socket"),
+    ("vectors", ["--out", "{home}/" + "x" * 300], "File name too long"), ("vectors", ["--out", "{home}/a\0b"], "null byte"),
+    ("bundle", ["--out", "{home}/thesis-tiny"], "is not replaced"), ("bundle", ["--method", "../../x"], "unknown method '../../x'"),
     ("quality", ["--method", "fp16", "--out", "{home}/thesis"], "ends in 'nothing'"),
     ("quality", ["--method", "fp16", "--out", "{home}/fifo/x.json"], "not a folder"),
     ("quality", ["--method", "fp16", "--out", "/dev/null"], "ends in 'nothing'"),
-    ("release", ["--out", "{home}/file"], "is a file, not a folder"),
-    ("release", ["--out", "/proc/x"], "cannot write /proc/x"),
+    ("release", ["--out", "{home}/file"], "is a file, not a folder"), ("release", ["--out", "/proc/x"], "cannot write /proc/x"),
     ("speak", ["abc.", "-o", "{home}/hello.wav"], "hello.wav.parts is not replaced"),
     ("speak", ["abc.", "-o", "{home}/thesis"], "ends in 'nothing'"),
     ("speak", ["abc.", "-o", "{home}/a.wav", "--timestamps", "{home}/thesis"], "ends in 'nothing'"),
@@ -89,32 +79,22 @@ OUTPUTS = [
     ("validate", ["--phonemes", "a", "--save-dir", "{home}/thesis"], "it has no intermediates.json of this command"),
     ("ane", ["{home}/build", "--json", "{home}/thesis"], "not a file that could be replaced"),
     ("ane", ["{home}/build", "--json", "/proc/x.json"], "cannot write /proc/x.json"),
-    ("report", ["--out", "{home}/thesis"], "nothing was decided"),
-]
-INPUTS = [
-    ("speak", ["--file", "{home}/fifo", "-o", "{home}/a.wav"], ""),
+    ("report", ["--out", "{home}/thesis"], "nothing was decided")]  # fmt: skip
+INPUTS = [("speak", ["--file", "{home}/fifo", "-o", "{home}/a.wav"], ""),
     ("speak", ["--file", "{home}/thesis", "-o", "{home}/a.wav"], "is a folder"),
     ("speak", ["a\0b", "-o", "{home}/a.wav", "--runtime", "torch", "--phonemes"], ""),
     ("speak", ["abc.", "-o", "{home}/a.wav", "--voice", "../../x"], "no voice"),
     ("speak", ["abc.", "-o", "{home}/a.wav", "--method", "../../x"], "unknown method"),
-    ("g2p", ["abc", "--lexicon", "{home}/fifo"], "it is not a file"),
-    ("g2p", ["abc", "--lexicon", "{home}/thesis"], "it is not a file"),
-    ("g2p", ["abc", "--lexicon", "{home}/deep.json"], "is not JSON"),
-    ("g2p", ["--file", "{home}/fifo"], ""),
-    ("g2p", ["--file", "{home}/loop"], ""),
-    ("vectors", ["--check", "{home}/thesis"], "holds no vectors"),
-    ("bundle", ["--verify", "{home}/thesis"], "does not exist"),
-    ("bundle", ["--verify", "{home}/loop"], "does not exist"),
+    ("g2p", ["abc", "--lexicon", "{home}/fifo"], "it is not a file"), ("g2p", ["abc", "--lexicon", "{home}/thesis"], "it is not a file"),
+    ("g2p", ["abc", "--lexicon", "{home}/deep.json"], "is not JSON"), ("g2p", ["--file", "{home}/fifo"], ""),
+    ("g2p", ["--file", "{home}/loop"], ""), ("vectors", ["--check", "{home}/thesis"], "holds no vectors"),
+    ("bundle", ["--verify", "{home}/thesis"], "does not exist"), ("bundle", ["--verify", "{home}/loop"], "does not exist"),
     ("quantize", ["--method", "mixed", "--recipe", "{home}/deep.json", "--build", "{home}/build"], "nested too deep"),
     ("validate", ["--phonemes", "a", "--seed", "9" * 30], ""),
     ("speak", ["a", "-o", "{home}/a.wav", "--seed", "9" * 30, "--runtime", "torch"], ""),
-    ("quality", ["--method", "fp16", "--seed", "-" + "9" * 30], ""),
-    ("describe", ["{home}/thesis"], "not an .mlpackage"),
-    ("describe", ["{home}/loop"], ""),
-    ("ane", ["{home}/build", "--rules", "{home}/deep.json"], "not JSON"),
-    ("ane", ["{home}/build", "--rules", "{home}/thesis"], ""),
-    ("doctor", ["--nonsense"], "unrecognized"),
-]
+    ("quality", ["--method", "fp16", "--seed", "-" + "9" * 30], ""), ("describe", ["{home}/thesis"], "not an .mlpackage"),
+    ("describe", ["{home}/loop"], ""), ("ane", ["{home}/build", "--rules", "{home}/deep.json"], "not JSON"),
+    ("ane", ["{home}/build", "--rules", "{home}/thesis"], ""), ("doctor", ["--nonsense"], "unrecognized")]  # fmt: skip
 WITHOUT_CHECKPOINT = ("g2p", "describe", "ane", "doctor")
 
 
@@ -205,11 +185,8 @@ def test_what_something_else_needs_is_not_replaced(
     mine = dict.fromkeys(("s.srt", "log.png", "mine/decision.json", "mine/upstream.npz"), "years of work")
     mine |= {"mine/KokoroVocoder-tiny-fp16.json": "[]", "b/P.mlpackage/Manifest.json": "{}", "b/G2P.onnx": "x", "l.json": '{"a": "b"}'}
     mine |= {"b/G2P.json": '{"package": "G2P.onnx", "package_sha256": "0"}', "bundle/vocabulary.json": "{}", "away/x": "years"}
-    mine |= {
-        "bundle/SHA256SUMS": "0  vocabulary.json",
-        "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
-        "seams/torch.npz": "years of work",
-    }
+    mine |= {"bundle/SHA256SUMS": "0  vocabulary.json", "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
+        "seams/torch.npz": "years of work"}  # fmt: skip
     written(home, mine)
     for name, to in (("link.srt", "s.srt"), ("linked.wav.parts", "mine"), ("away/decision.json", "s.srt"),
                      ("away/KokoroVocoder-tiny-fp16.json", "s.srt")):  # fmt: skip
@@ -241,12 +218,10 @@ def run(*command: str, **more: object) -> subprocess.CompletedProcess[bytes]:
 
 def test_a_terminal_that_knows_only_ascii() -> None:
     done = run("-m", "g2p", "hello", env=os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"})
-    assert done.returncode == 0 and b"Traceback" not in done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["words"] == 1
+    assert done.returncode == 0 and b"Traceback" not in done.stderr and json.loads(done.stdout.splitlines()[-1])["words"] == 1
 
 
-def test_a_reader_that_goes_away() -> None:
-    """`kokoro-ane doctor | head -0`."""
+def test_a_reader_that_goes_away() -> None:  # `kokoro-ane doctor | head -0`
     process = subprocess.Popen([sys.executable, "-m", "kokoro_ane", "doctor"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     error = process.stderr.read()

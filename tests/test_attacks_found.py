@@ -1,9 +1,13 @@
-"""What the sweep of bad invocations (tests/sweep.py) found: a named case each, so that it stays mended."""
+"""What the sweep of bad invocations (tests/sweep.py) and tests/kill.py found in words, texts and interrupts: a named case each."""
 
 import ast
 import errno
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -41,14 +45,12 @@ class TestWords:
 
     def test_a_name_of_100_000_characters_is_not_said_back(self) -> None:
         said = one_line(f"{'x' * 100_000}: no such voice")
-        assert len(said) <= LONGEST_LINE
-        assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
+        assert len(said) <= LONGEST_LINE and one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
 
     @pytest.mark.parametrize("given", [["ane", "x", "--rules"], ["rules", "--check"], ["rules", "--write"]])
     def test_rules_that_never_end(self, given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         (tmp_path / "zero").symlink_to("/dev/zero")
-        assert mlprogram([*given, str(tmp_path / "zero")]) == 2
-        assert "not a file" in capsys.readouterr().err
+        assert mlprogram([*given, str(tmp_path / "zero")]) == 2 and "not a file" in capsys.readouterr().err
 
     def test_mlprogram_says_one_line_too(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         assert mlprogram(["ane", str(tmp_path), "--chip", "m1\n" + "x" * 100_000]) == 2
@@ -58,8 +60,7 @@ class TestWords:
     def test_vectors_of_a_checkpoint_without_voices(self, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         folder = Path(shutil.copytree(tiny, tmp_path / "checkpoint"))
         shutil.rmtree(folder / "voices")
-        assert vectors(["--checkpoint", str(folder), "--out", str(tmp_path / "v")]) == 2
-        assert "holds no voice" in capsys.readouterr().err
+        assert vectors(["--checkpoint", str(folder), "--out", str(tmp_path / "v")]) == 2 and "holds no voice" in capsys.readouterr().err
 
     def test_a_bundle_into_no_name(self, tiny: Path, capsys: pytest.CaptureFixture) -> None:
         assert bundle(["--checkpoint", str(tiny), "--out", ""]) == 2
@@ -70,8 +71,7 @@ class TestWords:
     ) -> None:
         package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
         given = ["ane", str(package), "--chip", "m1", "--no-device", "--json", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.wav")]
-        assert mlprogram(given) == 2
-        assert "must end in one of" in capsys.readouterr().err and not names(tmp_path)
+        assert mlprogram(given) == 2 and "must end in one of" in capsys.readouterr().err and not names(tmp_path)
 
     def test_flags_that_a_bench_command_reads_are_its_flags(self) -> None:
         """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback whatever was given."""
@@ -99,8 +99,7 @@ class TestTexts:
         def main(_argv: list[str] | None) -> int:
             raise OSError(errno.EIO, "Input/output error")  # as read(2) says it, without a name
 
-        assert run_cli(main, None) == 2
-        assert capsys.readouterr().err == "error: a file could not be read or written: Input/output error\n"
+        assert run_cli(main, None) == 2 and capsys.readouterr().err == "error: a file could not be read or written: Input/output error\n"
 
     @pytest.mark.parametrize("text", ["a \udcff b", "\ud800\udc00"])
     def test_a_text_that_is_not_utf8(self, text: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -132,8 +131,7 @@ class TestTexts:
 
 @pytest.mark.parametrize("threads", ["0", "-1", "9" * 30, "x"])
 def test_threads_that_are_none(threads: str, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        chain_speed.parse_arguments(["--threads", threads])
+    pytest.raises(SystemExit, chain_speed.parse_arguments, ["--threads", threads]).match("2")
     assert "not a whole number from 1 to 1024" in capsys.readouterr().err
 
 
@@ -164,11 +162,9 @@ class TestNothingThatIsNoNumber:
         spec = package.program.inputs
         given = [torch.zeros(spec["features"].shapes[0]), torch.zeros(spec["style"].shape)]
         given[which].view(-1)[3] = value
-        with pytest.raises(InputError, match="holds 1 NaN or infinite values"):
-            package.run(*given, frames=40)
+        pytest.raises(InputError, package.run, *given, frames=40).match("holds 1 NaN or infinite values")
 
-    def test_the_chain_gives_none(self) -> None:
-        """As 16 bit it was silence, with exit 0."""
+    def test_the_chain_gives_none(self) -> None:  # as 16 bit it was silence, with exit 0
 
         class Broken:
             arrays = True
@@ -179,7 +175,126 @@ class TestNothingThatIsNoNumber:
         class Context:
             vocoder = Broken()
 
-        step = next(step for step in STEPS if step.name == "vocoder")
-        ones = np.ones((1, 2, 1, 2), np.float32)
+        step, ones = next(step for step in STEPS if step.name == "vocoder"), np.ones((1, 2, 1, 2), np.float32)
         with pytest.raises(InputError, match="waveform holds 600 NaN or infinite values"):
             step.run(Context(), {"features": ones, "style": ones, "asr": np.ones((1, 4, 1))})
+
+
+SIGNALS = ["SIGINT", "SIGTERM"]
+HEAD = """
+import atexit, importlib, os, signal, sys, time
+from pathlib import Path
+from kokoro_ane import cli
+from kokoro_ane.core.errors import run_cli
+from kokoro_ane.core.staging import staged
+def send(name): os.kill(os.getpid(), getattr(signal, name))
+"""
+TAIL = "raise SystemExit(run_cli(main, sys.argv[1:]))"
+
+
+def interrupted(place: Path, body: str, *argv: str) -> str:
+    """Run HEAD and `body` in a process of its own, which has to end with the one line; what it printed."""
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    alone = dict(os.environ) | {"TMPDIR": str(place)}  # what others were killed over is not cleared, and told, here
+    command = [sys.executable, "-c", HEAD + body, *argv]
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False, preexec_fn=heeds)
+    assert (done.returncode, done.stderr) == (2, "error: interrupted; nothing was left half-written\n")
+    return done.stdout
+
+
+IMPATIENT = """
+def main(argv):
+    try:
+        send(argv[0])
+        time.sleep(60)
+    finally:
+        send(argv[1])  # while it cleans up
+        print("cleaned up", flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", SIGNALS)
+@pytest.mark.parametrize("second", SIGNALS)
+def test_pressed_twice_it_still_cleans_up(first: str, second: str, tmp_path: Path) -> None:
+    """The second one broke the cleaning up, and its traceback was what the user saw."""
+    assert interrupted(tmp_path, IMPATIENT + TAIL, first, second) == "cleaned up\n"
+
+
+SWALLOWED = """
+def main(argv):
+    with staged(Path(argv[1])) as aside:
+        aside.write_text("half")
+        try:
+            send(argv[0])
+        except BaseException: pass    # as a callback of a C library does
+    return 0
+"""
+
+
+@pytest.mark.parametrize("which", SIGNALS)
+def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path) -> None:
+    """SIGTERM came while soundfile called back for a stream of Python's: printed, ignored, exit 0, and whatever had been encoded."""
+    (tmp_path / "x.json").write_text("old")
+    interrupted(tmp_path, SWALLOWED + TAIL, which, str(tmp_path / "x.json"))
+    assert (tmp_path / "x.json").read_text() == "old" and names(tmp_path) == ["x.json"]
+
+
+DESTRUCTOR = """
+class Destructor:
+    def __del__(self):
+        send(sys.argv[1])
+        time.sleep(5)
+def main(argv):
+    Destructor()
+    time.sleep(30)
+    print("it went on")
+"""
+CALLBACK = """
+def main(argv):
+    import cffi
+    ffi = cffi.FFI()
+    @ffi.callback("int(int)")
+    def called(number):
+        send(argv[0])
+        time.sleep(5)
+        return number
+    called(1)
+    time.sleep(30)
+    print("it went on")
+"""
+
+
+@pytest.mark.parametrize("which", SIGNALS)
+@pytest.mark.parametrize("body", [DESTRUCTOR, CALLBACK], ids=["destructor", "callback"])
+def test_an_interrupt_in_a_destructor_is_one_line_and_not_forgotten(which: str, body: str, tmp_path: Path) -> None:
+    """Ctrl-C in `speak` came in soundfile's destructor: a traceback before the line, and it would have spoken on to the end."""
+    assert interrupted(tmp_path, body + TAIL, which) == ""
+
+
+AT_THE_END = """
+def last():   # while Python ends, which takes half a second with torch, or as long as some thread
+    send(sys.argv[1])
+    time.sleep(20)
+    print("still here", flush=True)
+atexit.register(last)
+def main(argv):
+    send("SIGINT")
+raise SystemExit(run_cli(main, None))   # as a process's own command
+"""
+
+
+@pytest.mark.parametrize("second", SIGNALS)
+def test_a_second_one_while_python_ends_is_no_traceback(second: str, tmp_path: Path) -> None:
+    assert interrupted(tmp_path, AT_THE_END, second) == ""
+
+
+IMPORTING = """
+importlib.import_module = lambda _: send(sys.argv[1])
+raise SystemExit(cli.main(["speak", "hello"]))
+"""
+
+
+@pytest.mark.parametrize("which", SIGNALS)
+def test_while_modules_are_imported_it_is_one_line(which: str, tmp_path: Path) -> None:
+    """SIGTERM had Python's own end until the verb's modules were there."""
+    assert interrupted(tmp_path, IMPORTING, which) == ""

@@ -62,8 +62,7 @@ SOURCES = [path for path in ALL if path.parts[:2] != ("mlprogram", "benches")]  
 BENCH = ("bench", "training")  # of the repository's own data, and answers of processes that they start themselves: JSON and arrays only
 
 
-def called(node: ast.Call) -> str:
-    """'np.load', '.write_text' for any object's method, '.open(w)' where the mode writes."""
+def called(node: ast.Call) -> str:  # 'np.load', '.write_text' for any object's method, '.open(w)' where the mode writes
     function = node.func
     if isinstance(function, ast.Name):
         name = function.id
@@ -93,7 +92,6 @@ def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]
 
 
 def kinds_of(text: str) -> set[str]:
-    """What a file does itself."""
     found = set()
     for name, inside in own_calls(ast.parse(text)):
         kinds = {kind for kind, names in KINDS.items() if name in names}
@@ -101,8 +99,7 @@ def kinds_of(text: str) -> set[str]:
     return found
 
 
-def test_each_kind_has_its_place() -> None:
-    """What a file does itself is what OWN allows it, no more and no less."""
+def test_each_kind_has_its_place() -> None:  # what a file does itself is what OWN allows it, no more and no less
     wrong = []
     for path in SOURCES:
         name, free = path.as_posix(), {"json", "tensors"} if path.parts[0] in BENCH else set()
@@ -119,8 +116,7 @@ def test_each_kind_has_its_place() -> None:
      ("tempfile.mkdtemp()", "temporary")],
 )  # fmt: skip
 def test_the_walk_sees_each(text: str, kind: str) -> None:
-    assert kinds_of(text) == {kind}
-    assert not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
+    assert kinds_of(text) == {kind} and not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
 
 
 OWN_GATE = {  # a main() that is called through another's gate
@@ -157,8 +153,7 @@ def test_temporary_files_of_libraries_go_with_their_command(ends: str, tmp_path:
     heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=heeds)
-    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2)
-    assert bool(list(tmp_path.rglob("x"))) == (ends == "SIGKILL")
+    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2) and bool(list(tmp_path.rglob("x"))) == (ends == "SIGKILL")
     done = subprocess.run(command[:3], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert not list(tmp_path.iterdir()) and ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
 

@@ -86,8 +86,7 @@ class TestStaging:
 
     def test_a_plan_that_was_cut_off_is_cleared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It could not be read, and its folder stayed for ever: it is renamed when it is complete, now."""
-        seen = []
-        real = Path.write_text
+        seen, real = [], Path.write_text
 
         def write(path: Path, *given: object, **more: object) -> int:
             seen.append(path.name)
@@ -155,8 +154,7 @@ class TestStaging:
 
     def test_a_journal_is_never_without_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Killed between its folder and settings.json, it was somebody else's folder for every later run, which was refused."""
-        bare = []
-        real = Path.open
+        bare, real = [], Path.open
 
         def opened(path: Path, *given: object, **more: object) -> object:
             bare.append((tmp_path / "a.wav.parts").exists() and not (tmp_path / "a.wav.parts" / "settings.json").exists())
@@ -179,8 +177,7 @@ class TestStaging:
             assert second.stderr.readline() == f"{parts}: process {os.getpid()} writes this output: waiting until it has ended\n"
             assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
             journal.remove()
-        assert second.communicate()[1] == "spoke\n" and second.returncode == 0
-        assert not names(tmp_path)
+        assert second.communicate()[1] == "spoke\n" and second.returncode == 0 and not names(tmp_path)
 
     def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
         _at_once(_alone, tmp_path, 4)
@@ -218,15 +215,13 @@ class TestStaging:
         parts.mkdir()
         (parts / "settings.json").write_text('{"text": "x"}')
         (parts / name).symlink_to(thesis)
-        with pytest.raises(InputError, match=f"its {name} is no file of an interrupted run"):
-            ResumeState.open(parts, {"text": "x"}, resume)
+        pytest.raises(InputError, ResumeState.open, parts, {"text": "x"}, resume).match(f"its {name} is no file of an interrupted run")
         assert thesis.read_text() == "mine"
 
     def test_interrupted_again_while_it_puts_back_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Two signals, seconds apart: the second one ended the putting back, and the old package went with the folder aside."""
         our_folder(tmp_path / "p", "old")
-        moved = []
-        real = Path.replace
+        moved, real = [], Path.replace
 
         def interrupted(path: Path, target: Path) -> Path:
             if path.name == "p" or target.name == "p":
@@ -267,8 +262,7 @@ def _alone(folder: Path, mine: str) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
         with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
-            assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
-            assert not (folder / "alone").exists()
+            assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine} and not (folder / "alone").exists()
             (folder / "alone").touch()
             (folder / "alone").unlink()
             journal.remove()

@@ -1,4 +1,4 @@
-"""The build as a user types it: a checked package, a manifest written last, reproducible bytes, and nothing left after a failure."""
+"""Builds as a user types them, vocoder and g2p: a checked package, its manifest last, reproducible bytes, nothing left after a failure."""
 
 import json
 import resource
@@ -7,15 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from kokoro_ane.core.builder import all_held, build
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import FEATURES
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, CheckFailed, InputError
 from kokoro_ane.core.export import package_sha256
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.g2p.alphabet import encode
+from kokoro_ane.g2p.g2p_stage import IDS, SHAPES, G2PStage, check_words, matrix_count, package_run, shape_for
+from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
+from kokoro_ane.g2p.neural import Config, NeuralG2P
 from kokoro_ane.pipeline.build import main
 from kokoro_ane.quantize.corpus import heldout
 from kokoro_ane.quantize.speech import excerpt, text_encoder, vocoder_inputs
@@ -33,16 +39,6 @@ NAME = "KokoroVocoder-tiny-fp16"
 pytestmark = pytest.mark.usefixtures("quick_conversion")
 
 
-@pytest.fixture
-def checkpoint(tiny_checkpoint: Checkpoint) -> Checkpoint:
-    return tiny_checkpoint
-
-
-@pytest.fixture
-def built(tiny_build: Path) -> Path:
-    return tiny_build
-
-
 @pytest.fixture(scope="module")
 def speech(tiny_checkpoint: Checkpoint) -> VocoderInputs:
     vocoder, text = Vocoder.of(tiny_checkpoint), text_encoder(tiny_checkpoint)
@@ -53,112 +49,210 @@ def left_behind(out: Path) -> list[str]:
     return sorted(path.name for path in out.iterdir()) if out.exists() else []
 
 
-def build_again(checkpoint: Checkpoint, out: Path, *flags: str) -> int:
-    return main(["vocoder", "--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS, "--out", str(out), *flags])
+def build_again(tiny_checkpoint: Checkpoint, out: Path, *flags: str) -> int:
+    return main(["vocoder", "--checkpoint", str(tiny_checkpoint.folder), "--buckets", BUCKETS, "--out", str(out), *flags])
 
 
-def test_manifest_says_everything(built: Path, checkpoint: Checkpoint) -> None:
-    manifest = Manifest.load(built / f"{NAME}.json")
-    manifest.verify()
-    assert manifest.buckets == (40, 160, 640)
-    assert manifest.checkpoint_sha256 == checkpoint.content_sha256
-    assert not manifest.releasable
-    convolutions = [module for module in Vocoder.of(checkpoint).modules() if isinstance(module, torch.nn.Conv2d)]
-    assert manifest.operations["conv"] == len(convolutions) > 50
-    assert len(manifest.source["weights"]) == 9
-    names = [f"Kokoro{stage}-tiny-{precision}" for stage in ("Encoder", "Vocoder") for precision in ("fp16", "fp32")]
-    assert left_behind(built) == sorted(f"{name}.{kind}" for name in names for kind in ("json", "mlpackage"))
+class TestVocoder:
+    def test_manifest_says_everything(self, tiny_build: Path, tiny_checkpoint: Checkpoint) -> None:
+        manifest = Manifest.load(tiny_build / f"{NAME}.json")
+        manifest.verify()
+        assert (
+            manifest.buckets == (40, 160, 640) and manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256 and not manifest.releasable
+        )
+        convolutions = [module for module in Vocoder.of(tiny_checkpoint).modules() if isinstance(module, torch.nn.Conv2d)]
+        assert manifest.operations["conv"] == len(convolutions) > 50 and len(manifest.source["weights"]) == 9
+        names = [f"Kokoro{stage}-tiny-{precision}" for stage in ("Encoder", "Vocoder") for precision in ("fp16", "fp32")]
+        assert left_behind(tiny_build) == sorted(f"{name}.{kind}" for name in names for kind in ("json", "mlpackage"))
 
+    def test_program_facts(self, tiny_build: Path) -> None:
+        program = Program(tiny_build / f"{NAME}.mlpackage")
+        facts = VocoderFacts.of(program)
+        facts.require("fp16", buckets=3)
+        assert facts.forbidden == {} and facts.not_rank_4 == 0 and facts.fp32_outside_tail == () and facts.fp16_inside_tail == ()
+        assert {shape[3] for shape in program.inputs[FEATURES].shapes} == {41, 161, 641}
 
-def test_program_facts(built: Path) -> None:
-    program = Program(built / f"{NAME}.mlpackage")
-    facts = VocoderFacts.of(program)
-    facts.require("fp16", buckets=3)
-    assert facts.forbidden == {} and facts.not_rank_4 == 0
-    assert facts.fp32_outside_tail == () and facts.fp16_inside_tail == ()
-    assert {shape[3] for shape in program.inputs[FEATURES].shapes} == {41, 161, 641}
+    def test_tail_runs_in_fp32_and_trunk_in_fp16(self, tiny_build: Path, speech: VocoderInputs) -> None:
+        """Not what the file declares but what runs: only the tail's values are finer than fp16."""
+        finer: set[str] = set()
 
+        def hook(_name: str, op_type: str, value: torch.Tensor) -> None:
+            if value.is_floating_point() and not torch.equal(value.half().to(value.dtype), value):
+                finer.add(op_type)
 
-def test_tail_runs_in_fp32_and_trunk_in_fp16(built: Path, speech: VocoderInputs) -> None:
-    """Not what the file declares but what runs: only the tail's values are finer than fp16."""
-    finer: set[str] = set()
+        run_program(VocoderPackage(tiny_build / f"{NAME}.json").program, PaddedLayout(), speech, 40, hook=hook)
+        assert {"exp", "cos"} <= finer and not finer & {"leaky_relu", "reduce_mean", "rsqrt", "upsample_nearest_neighbor", "split"}
 
-    def hook(_name: str, op_type: str, value: torch.Tensor) -> None:
-        if value.is_floating_point() and not torch.equal(value.half().to(value.dtype), value):
-            finer.add(op_type)
+    def test_fp32_package_equals_pytorch(self, tiny_build: Path, tiny_checkpoint: Checkpoint, speech: VocoderInputs) -> None:
+        package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-fp32.json", precision="exact")
+        assert snr_db(render_reference(Vocoder.of(tiny_checkpoint), speech), package.render(speech)) >= 100
 
-    run_program(VocoderPackage(built / f"{NAME}.json").program, PaddedLayout(), speech, 40, hook=hook)
-    assert {"exp", "cos"} <= finer
-    assert not finer & {"leaky_relu", "reduce_mean", "rsqrt", "upsample_nearest_neighbor", "split"}
+    def test_another_process_gives_the_same_bytes_and_ends_in_json(
+        self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "kokoro_ane",
+            "build",
+            "vocoder",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--buckets",
+            BUCKETS,
+        ]
+        command += ["--out", str(tmp_path)]
+        done = subprocess.run(
+            command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True
+        )
+        report = json.loads(done.stdout.strip().splitlines()[-1])
+        assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
+        assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(tiny_build / f"{NAME}.mlpackage")
 
+    def test_a_failed_rebuild_leaves_the_old_package_whole(
+        self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        out = tmp_path / "build"
+        shutil.copytree(tiny_build, out)
+        monkeypatch.setitem(vocoder_stage.LIMIT_SNR_DB, "fp16", 400.0)
+        assert (build_again(tiny_checkpoint, out, "--buckets",
+            "40") == 1 and "limit >= 400 dB" in capsys.readouterr().err and left_behind(out) == left_behind(tiny_build))  # fmt: skip
+        Manifest.load(out / f"{NAME}.json").verify()
 
-def test_fp32_package_equals_pytorch(built: Path, checkpoint: Checkpoint, speech: VocoderInputs) -> None:
-    package = VocoderPackage(built / "KokoroVocoder-tiny-fp32.json", precision="exact")
-    assert snr_db(render_reference(Vocoder.of(checkpoint), speech), package.render(speech)) >= 100
+    def test_changed_package_is_refused(self, tiny_build: Path, tmp_path: Path) -> None:
+        out = tmp_path / "build"
+        shutil.copytree(tiny_build, out)
+        weights = out / f"{NAME}.mlpackage" / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.write_bytes(data)
+        pytest.raises(InputError, VocoderPackage, out / f"{NAME}.json").match("its manifest says")
 
+    def test_full_disk_leaves_nothing(self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        """A file-size limit stands for a disk that fills while the package is written."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        try:
+            assert build_again(tiny_checkpoint, tmp_path / "out", "--buckets", "40") == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        error = capsys.readouterr().err
+        assert "Traceback" not in error and "error: cannot write" in error and left_behind(tmp_path / "out") == []
 
-def test_another_process_gives_the_same_bytes_and_ends_in_json(built: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kokoro_ane", "build", "vocoder", "--checkpoint", str(checkpoint.folder), "--buckets", BUCKETS]
-    command += ["--out", str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True
-    )
-    report = json.loads(done.stdout.strip().splitlines()[-1])
-    assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
-    assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(built / f"{NAME}.mlpackage")
-
-
-def test_a_failed_rebuild_leaves_the_old_package_whole(
-    built: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    out = tmp_path / "build"
-    shutil.copytree(built, out)
-    monkeypatch.setitem(vocoder_stage.LIMIT_SNR_DB, "fp16", 400.0)
-    assert build_again(checkpoint, out) == 1
-    assert "limit >= 400 dB" in capsys.readouterr().err
-    assert left_behind(out) == left_behind(built)
-    Manifest.load(out / f"{NAME}.json").verify()
-
-
-def test_changed_package_is_refused(built: Path, tmp_path: Path) -> None:
-    out = tmp_path / "build"
-    shutil.copytree(built, out)
-    weights = out / f"{NAME}.mlpackage" / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
-    data = bytearray(weights.read_bytes())
-    data[-1] ^= 1
-    weights.write_bytes(data)
-    with pytest.raises(InputError, match="its manifest says"):
-        VocoderPackage(out / f"{NAME}.json")
-
-
-def test_full_disk_leaves_nothing(checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """A file-size limit stands for a disk that fills while the package is written."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-    try:
-        assert build_again(checkpoint, tmp_path / "out") == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    error = capsys.readouterr().err
-    assert "Traceback" not in error and "error: cannot write" in error
-    assert left_behind(tmp_path / "out") == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--buckets", ""], "bucket list is empty"),
+    @pytest.mark.parametrize(("flags", "message"), [(["--buckets", ""], "bucket list is empty"),
         (["--buckets", "40,20"], "20 stands after 40"),
-        (["--buckets", "forty"], "not a list of whole numbers"),
-        (["--checkpoint", "nowhere"], "neither a folder nor"),
-        (["--precision", "int8"], "invalid choice"),
-    ],
-)
-def test_bad_flags(flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    try:
-        code = main(["vocoder", "--out", str(tmp_path / "out"), *flags])
-    except SystemExit as stop:  # argparse's own way out
-        code = stop.code
-    assert code == 2
-    assert message in capsys.readouterr().err
-    assert left_behind(tmp_path / "out") == []
+        (["--buckets", "forty"], "not a list of whole numbers"), (["--checkpoint", "nowhere"], "neither a folder nor"),
+        (["--precision", "int8"], "invalid choice")])  # fmt: skip
+    def test_bad_flags(self, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        try:
+            code = main(["vocoder", "--out", str(tmp_path / "out"), *flags])
+        except SystemExit as stop:  # argparse's own way out
+            code = stop.code
+        assert code == 2 and message in capsys.readouterr().err and left_behind(tmp_path / "out") == []
+
+
+TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    path = tmp_path_factory.mktemp("weights") / "tiny.npz"
+    save_weights(LetterToSound(TINY), path, {"seed": 1, "steps": 0})
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(weights: Path) -> LetterToSound:
+    return load_model(weights)
+
+
+@pytest.fixture(scope="module")
+def package(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    (manifest,) = build(G2PStage(weights), tmp_path_factory.mktemp("build"))
+    return Program(manifest.package_path)
+
+
+class TestG2P:
+    def test_the_8_bit_package_answers_as_pytorch_does(self, package: Program, model: LetterToSound) -> None:
+        words = [word for word in check_words(seed=5) if len(word) < 20]
+        pair = [NeuralG2P(run=run).predict(words) for run in (package_run(package), torch_run(model))]
+        assert [guess.phonemes for guess in pair[0]] == [guess.phonemes for guess in pair[1]]
+        assert np.allclose([guess.confidence for guess in pair[0]], [guess.confidence for guess in pair[1]], rtol=1e-4, atol=0)
+
+    def test_structure(self, package: Program, weights: Path) -> None:
+        facts = G2PStage(weights).facts("main", package)
+        assert facts.int8_weights == matrix_count(TINY) and facts.fp16_operations == 0
+        assert "reshape" not in facts.operations and "shape" not in facts.operations
+        assert not facts.promises("fp32", 3)["15 enumerated shapes for 3 lengths"]
+        with pytest.raises(CheckFailed, match="weights in int8"):
+            G2PStage(weights, "fp16").facts("main", package)
+
+    def test_another_model_is_rejected(self, package: Program, tmp_path: Path) -> None:
+        torch.manual_seed(2)
+        save_weights(LetterToSound(TINY), tmp_path / "other.npz", {"seed": 2, "steps": 0})
+        with pytest.raises(CheckFailed, match="largest difference of a logit"):
+            all_held(G2PStage(tmp_path / "other.npz").figures({"main": package}))
+
+    def test_fp16_is_close_and_has_no_int8(self, weights: Path, tmp_path: Path) -> None:
+        (manifest,) = build(G2PStage(weights, "fp16"), tmp_path)
+        structure = manifest.checks["structure"]["main"]
+        assert structure["int8_weights"] == 0 and structure["fp16_operations"] > 50
+
+    def test_words_are_padded_to_the_nearest_shape(self, package: Program, model: LetterToSound) -> None:
+        assert shape_for(1, 3, SHAPES) == (1, 8) and shape_for(2, 9, SHAPES) == (8, 12) and shape_for(9, 32, SHAPES) == (64, 32)
+        pytest.raises(InputError, shape_for, 65, 8, SHAPES).match("at most")
+        ids = np.array([encode("kokoro"), encode("banana"), encode("tomato")], dtype=np.int32)
+        assert np.abs(package_run(package)(ids) - torch_run(model)(ids)).max() < 1e-5
+        assert set(map(tuple, package.inputs[IDS].shapes)) == set(SHAPES)
+
+    def test_command(self, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        assert main(["g2p", "--weights", str(weights), "--out", str(tmp_path)]) == EXIT_GOOD
+        last = json.loads(capsys.readouterr().out.splitlines()[-1])
+        manifest = Manifest.load(Path(last["manifests"][0]))
+        manifest.verify()
+        assert (manifest.stage, manifest.package, manifest.method) == ("G2P", "G2P.mlpackage", "w8")
+        assert manifest.compute_units["default"] == "CPU_ONLY"
+        assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1] and manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["G2P.json", "G2P.mlpackage"]
+
+    @pytest.mark.parametrize(("flags", "message"), [(["--weights", "x.pth"], "a .npz file"), (["--weights", "no/x.npz"], "does not exist")])
+    def test_bad_input_is_one_line(self, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        assert main(["g2p", *flags, "--out", str(tmp_path)]) == EXIT_BAD_INPUT
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and message in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+    def test_quantized_rows_reach_127_and_come_back_to_the_same_grid(self) -> None:
+        matrix = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
+        matrix[3] = 0
+        values, scale = quantized(matrix)
+        assert values.dtype == np.int8 and np.abs(values).max(axis=1).tolist() == [127, 127, 127, 0, 127, 127]
+        assert np.abs(values * scale - matrix).max() <= scale.max() / 2 * 1.001
+        again, _ = quantized(values * scale)
+        assert np.array_equal(again, values)
+
+
+def _copied(weights: Path, folder: Path) -> Path:
+    for suffix in (".npz", ".json"):
+        (folder / f"tiny{suffix}").write_bytes(weights.with_suffix(suffix).read_bytes())
+    return folder / "tiny.npz"
+
+
+def test_weights_are_reproducible_and_checked(weights: Path, model: LetterToSound, tmp_path: Path) -> None:
+    path = _copied(weights, tmp_path)
+    save_weights(model, path, {"seed": 1, "steps": 0})
+    assert path.read_bytes() == weights.read_bytes()  # the grid is kept, and so are the bytes
+    path.write_bytes(path.read_bytes() + b"x")
+    pytest.raises(InputError, load_model, path).match("its manifest says")
+    path.unlink()
+    pytest.raises(InputError, load_model, path).match("does not exist")
+
+
+@pytest.mark.parametrize(("change", "message"), [(lambda manifest: {}, "not a manifest"),
+    (lambda manifest: manifest | {"config": manifest["config"] | {"width": 32}}, "does not hold the model"),
+    (lambda manifest: manifest | {"config": manifest["config"] | {"depth": 1}}, "does not hold the model")])  # fmt: skip
+def test_a_manifest_of_another_model(change: "object", message: str, weights: Path, tmp_path: Path) -> None:
+    path = _copied(weights, tmp_path)
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(change(manifest)))  # type: ignore[operator]
+    pytest.raises(InputError, load_model, path).match(message)

@@ -40,9 +40,9 @@ FOREIGN = {  # first words that are not ours; they are not looked into, except f
 }
 NOT_HERE = {  # parsed, not run: part of a line, and why
     "--runtime coreml": "Core ML itself is on a Mac",
-    "--runtime onnx": "its files are built and spoken with in tests/test_runtimes_commands.py",
+    "--runtime onnx": "its files are built and spoken with in tests/test_runtimes_onnx.py",
     "--voice ef_dora": "of voices that npm's package brings",
-    "Model.mlpackage": "a reader's own model: run in mlprogram/tests/test_generated.py",
+    "Model.mlpackage": "a reader's own model: run in mlprogram/tests/test_programs.py",
     "--chip": "forecasts of every shape take a minute: mlprogram/tests/test_examine.py",
 }
 RUN = {"kokoro_ane.pipeline.speak", "mlprogram.__main__", "kokoro_ane.g2p.__main__"}  # on these pages
@@ -65,7 +65,6 @@ def lines_of(page: Path) -> list[str]:
 
 
 def parts_of(line: str) -> list[list[str]]:
-    """The simple commands of a line, as words."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;")
         lexer.whitespace_split = True
@@ -78,14 +77,12 @@ def parts_of(line: str) -> list[list[str]]:
     return [part for part in parts if part]
 
 
-def ours(part: list[str]) -> list[str] | None:
-    """From the word on that is a command of ours; None where another command stands alone."""
+def ours(part: list[str]) -> list[str] | None:  # from the word on that is a command of ours; None where another command stands alone
     start = next((place for place, word in enumerate(part) if OURS.fullmatch(word)), None)
     return None if start is None or (start and part[0] not in FOREIGN) else [Path(part[start]).name, *part[start + 1 :]]
 
 
-def module_of(words: list[str]) -> tuple[str, list[str]]:
-    """The module that a command starts, and its arguments."""
+def module_of(words: list[str]) -> tuple[str, list[str]]:  # the module that a command starts, and its arguments
     if words[0] == "kokoro-ane":
         return COMMANDS[words[1]][0] if words[1:] and words[1] in COMMANDS else "kokoro_ane", words[1:]
     name, given = (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py").replace("/", "."), words[2:])
@@ -105,7 +102,7 @@ TO_RUN = [
 
 
 @pytest.mark.parametrize("line", SHOWN)
-def test_a_shown_command_parses(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shown_command_parses(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     parse = argparse.ArgumentParser.parse_args
 
     def parsed(self: argparse.ArgumentParser, *given: list[str]) -> None:
@@ -129,7 +126,7 @@ def test_a_shown_command_parses(line: str, monkeypatch: pytest.MonkeyPatch, caps
 
 
 @pytest.mark.parametrize("line", ["kokoro-ane spek Hi", "kokoro-ane bundle --methd p6", "make vocodr", "python eval/qualty.py", "cargo x"])
-def test_a_command_that_does_not_parse_is_found(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_does_not_parse_is_found(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception, SystemExit)):
         test_a_shown_command_parses(line, monkeypatch, capsys)
 
@@ -166,15 +163,8 @@ def test_a_quick_command_runs(line: str, scratch: Path, tiny_checkpoint: Checkpo
     stands_in = f" --checkpoint {tiny_checkpoint.folder}"
     line = VOICE.sub("slt", re.sub(r"(kokoro-ane speak|pipeline\.synthesize)\b", lambda found: found[0] + stands_in, line))
     environment = os.environ | {"PATH": f"{scratch / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        cwd=scratch,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=scratch, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 

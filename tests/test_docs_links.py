@@ -19,8 +19,7 @@ FILE = re.compile(rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|js
 MODULE = re.compile(r"python -m ((?:kokoro_ane|mlprogram|training|bench|tests)(?:\.\w+)*)")
 
 
-def anchors(page: Path) -> set[str]:
-    """What GitHub makes of the headings: lower case, spaces to hyphens, other marks gone."""
+def anchors(page: Path) -> set[str]:  # what GitHub makes of the headings: lower case, spaces to hyphens, other marks gone
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,170 +1,116 @@
-"""The verdict: every gate can fail, missing figures never pass, few clips decide nothing; docs/metrics.md states these very limits."""
+"""The verdict: every gate can fail, and every negative control is rejected by the gate that claims to catch it; the undamaged pass."""
 
 import re
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.eval.controls import controls_of, main
+from kokoro_ane.eval.faults import Control, ControlTrials, Faults, Harmless, Spoilt
 from kokoro_ane.eval.gates import COMMON, EXTRA, FEWEST_CLIPS, FP16_ONLY, MEAN, WORST, Gate, gates_for
+from kokoro_ane.eval.judge import judge_clip
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
-from kokoro_ane.eval.negative_controls import CONTROLS
+from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS, LATER, SHIPPED, THIRTEEN, Through
+from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
+from kokoro_ane.quantize.corpus import Utterance, heldout
 from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.source import gaussian_noise
+from tests.signals import delayed, phrase_of, white_noise
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 FLOOR = {**PERFECT, "pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "words_changed": 1.0, "speaker_distance": 0.2}
 
 
 def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
-    """The verdict over these clips."""
     return decide(gates_for(method), figures, [FLOOR] * len(figures)).verdict
 
 
 def missed_value(gate: Gate) -> float:
-    """A figure just on the wrong side."""
     limit = gate.limit_for(FLOOR[gate.metric])
     return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_perfect_clips_ship(method: str) -> None:
-    assert verdict([PERFECT] * FEWEST_CLIPS, method) == SHIP
+class TestVerdict:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_perfect_clips_ship(self, method: str) -> None:
+        assert verdict([PERFECT] * FEWEST_CLIPS, method) == SHIP
 
+    @pytest.mark.parametrize("gate", [*COMMON, *EXTRA["fp16"]], ids=lambda gate: gate.name)
+    def test_each_gate_rejects_alone(self, gate: Gate) -> None:
+        method = "fp16" if gate in EXTRA["fp16"] else "w8"
+        bad = PERFECT | {gate.metric: missed_value(gate)}
+        clips = [bad] * FEWEST_CLIPS if gate.statistic == MEAN else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
+        decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
+        assert decision.verdict == REJECT and gate.name in decision.broken and any(gate.reason in reason for reason in decision.reasons)
 
-@pytest.mark.parametrize("gate", [*COMMON, *EXTRA["fp16"]], ids=lambda gate: gate.name)
-def test_each_gate_rejects_alone(gate: Gate) -> None:
-    method = "fp16" if gate in EXTRA["fp16"] else "w8"
-    bad = PERFECT | {gate.metric: missed_value(gate)}
-    clips = [bad] * FEWEST_CLIPS if gate.statistic == MEAN else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
-    decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
-    assert decision.verdict == REJECT
-    assert gate.name in decision.broken
-    assert any(gate.reason in reason for reason in decision.reasons)
+    @pytest.mark.parametrize("gate", [gate for gate in COMMON if METRICS[gate.metric].best == ZERO], ids=lambda gate: gate.name)
+    def test_two_sided_gates_reject_both_sides(self, gate: Gate) -> None:
+        assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
 
+    def test_few_clips_never_ship_and_what_is_certain_rejects(self) -> None:
+        assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED and verdict([]) == UNDECIDED
+        assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
+        assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
+        assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
+        assert verdict([PERFECT | {"mcd_db": 2.0}] * 2) == UNDECIDED  # two clips are no mean
+        near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]  # mean 0.6, but Student's interval is wide
+        assert verdict(near) == UNDECIDED
 
-@pytest.mark.parametrize("gate", [gate for gate in COMMON if METRICS[gate.metric].best == ZERO], ids=lambda gate: gate.name)
-def test_two_sided_gates_reject_both_sides(gate: Gate) -> None:
-    assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
+    def test_limits_are_tightened_by_seeds_and_never_loosened(self) -> None:
+        """The smaller of cap and multiple holds: eight times the floor moves no limit above its cap, an eighth tightens it."""
+        for gate in (gate for gate in COMMON if gate.tightened_by_seeds):
+            assert gate.limit_for(8 * gate.limit) == gate.limit
+            assert gate.limit_for(gate.limit / 8 / gate.seed_multiple) == pytest.approx(gate.limit / 8)
+            bad = PERFECT | {gate.metric: 1.01 * gate.limit}
+            noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
+            assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
+        floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
+        assert statistic("local_level_db", MEAN, floors) == 1.0 and statistic("local_level_db", WORST, floors) == 4.0
+        pytest.raises(ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0).match("no limit")
+        clips = [PERFECT] * (FEWEST_CLIPS - 1) + [{k: v for k, v in PERFECT.items() if k != "level_db"}]
+        decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
+        assert decision.verdict == UNDECIDED and decision.reasons == ("level_db worst was not measured",)
 
+    def test_what_is_missing_silent_or_too_near_does_not_ship(self) -> None:
+        decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
+        assert decision.verdict == UNDECIDED
+        assert {check.gate.name for check in decision.checks if not check.passed} == {
+            gate.name for gate in COMMON if gate.tightened_by_seeds
+        }
+        decision = decide(gates_for("w8"), [PERFECT] * (FEWEST_CLIPS - 1), [FLOOR] * (FEWEST_CLIPS - 1),
+            defects=("heldout-03: the package's output is silent",))  # fmt: skip
+        assert decision.verdict == REJECT and decision.reasons[0].endswith("is silent")
+        # Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not
+        clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
+        decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
+        assert decision.verdict == UNDECIDED and [check.gate.name for check in decision.checks if check.state == STRADDLES] == ["pesq mean"]
+        assert "too near to tell" in decision.reasons[0]
 
-def test_few_clips_never_ship() -> None:
-    assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED
-    assert verdict([]) == UNDECIDED
+    def test_clips_are_resampled_with_their_limits_and_a_doubt_stops_a_ship(self) -> None:
+        """Clip by clip just below the other seed: certain, though both means have wide intervals that overlap."""
+        spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
+        multiple = next(gate.seed_multiple for gate in COMMON if gate.metric == "mcd_db")
+        clips, seed_variation = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0))
+        checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_variation).checks}
+        assert checks["mcd_db mean"].passed and checks["mcd_db mean"].high > checks["mcd_db mean"].limit
+        seed_variation = [FLOOR] * FEWEST_CLIPS
+        assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == UNDECIDED
+        assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == REJECT
+        values = [1.0, 2.0, 4.0, 8.0] * 6
+        assert interval(values) == interval(values) != interval(values, seed=1)
+        low, high = interval(values)
+        assert low < sum(values) / len(values) < high and interval([3.0] * 5) == (3.0, 3.0)
 
-
-def test_a_gate_broken_for_certain_rejects_three_clips() -> None:
-    assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
-    assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
-    assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
-    assert verdict([PERFECT | {"mcd_db": 2.0}] * 2) == UNDECIDED  # two clips are no mean
-    near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]  # mean 0.6, but Student's interval is wide
-    assert verdict(near) == UNDECIDED
-
-
-def test_a_noisier_voice_loosens_no_gate() -> None:
-    """The smaller of cap and multiple holds: eight times the floor moves no limit above its cap, an eighth tightens it."""
-    for gate in (gate for gate in COMMON if gate.tightened_by_seeds):
-        assert gate.limit_for(8 * gate.limit) == gate.limit
-        assert gate.limit_for(gate.limit / 8 / gate.seed_multiple) == pytest.approx(gate.limit / 8)
-        bad = PERFECT | {gate.metric: 1.01 * gate.limit}
-        noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
-        assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
-
-
-def test_the_worst_of_the_seeds_is_the_floor_of_a_worst_clip() -> None:
-    floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
-    assert statistic("local_level_db", MEAN, floors) == 1.0
-    assert statistic("local_level_db", WORST, floors) == 4.0
-
-
-def test_a_multiple_of_what_is_best_high_is_no_limit() -> None:
-    with pytest.raises(ValueError, match="no limit"):
-        Gate("pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0)
-
-
-def test_a_missing_figure_is_never_a_pass() -> None:
-    clips = [PERFECT] * (FEWEST_CLIPS - 1) + [{k: v for k, v in PERFECT.items() if k != "level_db"}]
-    decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-    assert decision.verdict == UNDECIDED
-    assert decision.reasons == ("level_db worst was not measured",)
-
-
-def test_gates_in_seed_floors_need_one() -> None:
-    decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
-    assert decision.verdict == UNDECIDED
-    assert {check.gate.name for check in decision.checks if not check.passed} == {gate.name for gate in COMMON if gate.tightened_by_seeds}
-
-
-def test_no_audio_is_a_rejection() -> None:
-    decision = decide(
-        gates_for("w8"),
-        [PERFECT] * (FEWEST_CLIPS - 1),
-        [FLOOR] * (FEWEST_CLIPS - 1),
-        defects=("heldout-03: the package's output is silent",),
-    )
-    assert decision.verdict == REJECT
-    assert decision.reasons[0].endswith("is silent")
-
-
-def test_fp16_is_held_to_more() -> None:
-    by_name = {gate.name: gate for gate in gates_for("fp16")}
-    assert by_name["pesq mean"].limit == 4.5
-    assert by_name["snr_db mean"].limit == 45.0
-    assert len(by_name) == len(gates_for("fp16")) == len(COMMON) + 1
-
-
-def test_every_gate_names_a_metric_a_statistic_and_a_reason() -> None:
-    for gate in (*COMMON, *EXTRA["fp16"]):
-        assert gate.metric in METRICS
-        assert gate.statistic in (MEAN, WORST)
-        assert len(gate.reason) > 30
-    assert set(EXTRA) <= set(METHODS)
-
-
-def test_statistics() -> None:
-    clips = [{"pesq": 4.0, "level_db": -0.9}, {"pesq": 3.0, "level_db": 0.3}]
-    assert statistic("pesq", MEAN, clips) == 3.5
-    assert statistic("pesq", WORST, clips) == 3.0
-    assert statistic("level_db", WORST, clips) == -0.9
-    assert statistic("mcd_db", MEAN, clips) is None
-
-
-def test_a_mean_too_near_its_limit_is_undecided() -> None:
-    """Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not."""
-    clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
-    decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-    assert decision.verdict == UNDECIDED
-    assert [check.gate.name for check in decision.checks if check.state == STRADDLES] == ["pesq mean"]
-    assert "too near to tell" in decision.reasons[0]
-
-
-def test_a_seed_floor_limit_is_resampled_with_its_clips() -> None:
-    """Clip by clip just below the other seed: certain, though both means have wide intervals that overlap."""
-    spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
-    multiple = next(gate.seed_multiple for gate in COMMON if gate.metric == "mcd_db")
-    clips, seed_variation = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0))
-    checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_variation).checks}
-    assert checks["mcd_db mean"].passed
-    assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
-
-
-def test_a_doubt_stops_a_ship_and_not_a_reject() -> None:
-    seed_variation = [FLOOR] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == UNDECIDED
-    assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == REJECT
-
-
-def test_interval_is_seeded_and_holds_the_mean() -> None:
-    values = [1.0, 2.0, 4.0, 8.0] * 6
-    assert interval(values) == interval(values) != interval(values, seed=1)
-    low, high = interval(values)
-    assert low < sum(values) / len(values) < high
-    assert interval([3.0] * 5) == (3.0, 3.0)
-
-
-def test_a_mean_of_errors_of_both_signs_is_no_gate() -> None:
-    with pytest.raises(ValueError, match="cancel in a mean"):
-        Gate("level_db", MEAN, 0.5, "half of them up and half of them down would pass")
+    def test_a_mean_of_errors_of_both_signs_is_no_gate(self) -> None:
+        pytest.raises(ValueError, Gate, "level_db", MEAN, 0.5, "half of them up and half of them down would pass").match("cancel in a mean")
 
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -175,14 +121,176 @@ def limit_of(gate: Gate) -> str:
     return gate.rule(gate.limit) + (f", <= {gate.seed_multiple:g} seed variation" if gate.seed_multiple is not None else "")
 
 
-def test_stated_limits_are_the_gates_of_the_code() -> None:
+def test_the_page_states_the_gates_and_every_control_s_metric() -> None:
     code = {re.sub(r"band_.*_khz", "band_..._khz", gate.name): limit_of(gate) for gate in COMMON}
     code |= {f"{gate.name} (fp16)": limit_of(gate) for gate in FP16_ONLY}
     stated = {row[0].replace("`", "").split(",")[0]: row[1] for row in ROWS if re.match(r"(>=|<=|within) ", row[1])}
-    assert len(stated) > 10
-    assert stated.items() <= code.items()
-
-
-def test_every_control_s_metric_is_named() -> None:
+    assert len(stated) > 10 and stated.items() <= code.items()
     section = TEXT.split("## Negative controls")[1]
     assert {control.metric for control in CONTROLS.values()} <= set(re.findall(r"`(\w+)`:", section))
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return Reference(open_checkpoint("demo"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def phrase() -> Utterance:  # the first two seconds of a sentence: enough for an error of the model, which is there in every sentence
+    return phrase_of(heldout()[0])
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control_is_rejected_by_its_gate(name: str, reference: Reference, phrase: Utterance) -> None:
+    """Only the metric that claims to catch it is measured."""
+    caught = ControlTrials(reference, [phrase], only=(CONTROLS[name].metric,)).caught(CONTROLS[name])
+    assert caught.rejected
+
+
+@dataclass(frozen=True)
+class Told:
+    """The fp32 model on features that it is told, `late` samples late."""
+
+    vocoder: Vocoder
+    late: int
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        return delayed(render_reference(self.vocoder, inputs), self.late)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_delay_is_one_by_the_same_features(late: int, reference: Reference, phrase: Utterance) -> None:
+    """An encoder package computes another F0, which turns phases: only what the vocoder adds to that is its delay."""
+    inputs = reference.inputs(phrase)
+    spectrum = reference.vocoder.generator.m_source.spectrum(1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, reference.seed))
+    told = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
+    result = judge_clip(reference, Told(reference.vocoder, late), phrase, only=("lag_samples",), inputs=told)
+    assert result.figures["lag_samples"] == late
+
+
+def test_how_many_there_are() -> None:
+    assert len(THIRTEEN) == 13 and len(SHIPPED) >= 8 and len(LATER) >= 10 and len(CONTROLS) == len(THIRTEEN) + len(SHIPPED) + len(LATER)
+
+
+@pytest.fixture(scope="module")
+def phrases(reference: Reference) -> ControlTrials:
+    slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")  # `make controls` measures them too
+    return ControlTrials(reference, [phrase_of(whole) for whole in heldout()[:3]], [g.metric for g in COMMON if g.metric not in slow])
+
+
+@pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.name)
+def test_the_harmless_pass(change: Harmless, phrases: ControlTrials) -> None:
+    assert phrases.caught(change).broken == ()
+
+
+def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:  # the exception is needed: without it the gate would reject
+    for change in HARMLESS:
+        if change.named_by:
+            assert f"{change.named_by} worst" in phrases.caught(replace(change, named_by=None)).broken
+
+
+def test_the_bench_itself_is_never_spoilt(reference: Reference, phrase: Utterance) -> None:
+    faults, inputs = Faults(reference.checkpoint, reference.vocoder, reference.seed), reference.inputs(phrase)
+    before = render_reference(reference.vocoder, inputs)
+    for control in CONTROLS.values():
+        spoilt = Spoilt(faults, control.render).render(inputs)
+        assert spoilt.shape == before.shape
+        assert not np.array_equal(spoilt, before), control.name
+    assert np.array_equal(render_reference(reference.vocoder, inputs), before)
+
+
+class Hiss:
+    """The fp32 model with an inaudible error."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._vocoder = reference.vocoder
+
+    def render(self, inputs: object) -> np.ndarray:
+        return white_noise(render_reference(self._vocoder, inputs).astype(np.float64), 75)
+
+
+def test_an_inaudible_error_ships(reference: Reference, phrase: Utterance) -> None:  # gates that reject everything prove nothing
+    result = judge_clip(reference, Hiss(reference), phrase)
+    repeated = [result.figures] * FEWEST_CLIPS
+    assert decide(gates_for("w8"), repeated, [result.seed_variation] * FEWEST_CLIPS).verdict == SHIP
+
+
+class Loud(Reference):
+    """The demo voice with source noise eight times as loud, in every seed."""
+
+    def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
+        return self.louder(super().inputs(utterance, other_seed), other_seed)
+
+    def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
+        inputs, pitch_hz = super().vowel_inputs(utterance, other_seed)
+        return self.louder(inputs, other_seed), pitch_hz
+
+    def louder(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
+        noise = 8 * gaussian_noise(inputs.frames, self.seed + other_seed)
+        return replace(inputs, spectrum=self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise))
+
+
+@pytest.fixture(scope="module")
+def noisy_voice(reference: Reference) -> ControlTrials:
+    """Three phrases of it before the gate that no noise loosens: how much farther from other seeds."""
+    return ControlTrials(Loud(reference.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:3]], ("mcd_increase_db",))
+
+
+def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> None:
+    assert noisy_voice.caught(block_control(3)).rejected
+
+
+@pytest.mark.slow
+def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference: Reference) -> None:
+    """Block 0 of the demo voice: PESQ 4.58, an MCD below the floor of the noisier voice. The gate needs 24 clips to be certain."""
+    clips = [phrase_of(whole) for whole in heldout()]
+    lineup = ControlTrials(Loud(reference.checkpoint, seed=0), clips, ("mcd_increase_db",))
+    assert all(lineup.caught(block_control(block)).rejected for block in (0, 1, 2))
+
+
+def block_control(block: int) -> Control:
+
+    def dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+        copy = deepcopy(faults.vocoder)
+        copy.generator.resblocks[block] = Through()
+        return render_reference(copy.eval(), inputs)
+
+    return Control(f"block {block} dropped", "mcd_increase_db", dropped, "a branch of a stage not added")
+
+
+def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:  # otherwise the test above proves nothing
+    unchanged = Harmless("unchanged", lambda faults, inputs: render_reference(faults.vocoder, inputs), "the same model")
+    assert not noisy_voice.caught(unchanged).rejected
+
+
+def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utterance) -> None:
+    class Short:
+        def render(self, inputs: VocoderInputs) -> np.ndarray:
+            return render_reference(reference.vocoder, inputs)[:-5]
+
+    assert "samples, the reference" in judge_clip(reference, Short(), phrase, only=("level_db",)).defect
+
+
+def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_path: Path) -> None:
+    """Reference, seeds, vowels and what was heard come back from the file as they went in."""
+    made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
+    again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
+    assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3 and not np.array_equal(again.other_seeds[0], again.other_seeds[1])
+    for kept in (fresh, again):
+        assert np.array_equal(kept.reference, made.reference) and np.array_equal(kept.other_seeds, made.other_seeds)
+        assert np.array_equal(kept.vowel, made.vowel) and np.array_equal(kept.vowel_other_seeds, made.vowel_other_seeds)
+        assert kept.pitch_hz == made.pitch_hz and kept.heard.words == made.baseline.heard.words
+        assert np.array_equal(kept.heard.voiceprint, made.baseline.heard.voiceprint)
+        assert (kept.heard.dnsmos, kept.heard.distillmos) == (made.baseline.heard.dnsmos, made.baseline.heard.distillmos)
+    only = ("mcd_db", "local_level_db", "thd_n_increase_db")
+    assert again.seed_variation(only) == made.seed_variation(only) and set(made.seed_variation(only)) == {*only,
+        *(f"{name} worst" for name in only)}  # fmt: skip
+
+
+def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:
+    assert main(["--checkpoint", "demo", "--only", "level sways,hom"]) == 2
+    said = capsys.readouterr().err
+    assert "--only hom: no control is called so" in said and "hum" in said
+    errors, changes = controls_of("level sways,polarity")
+    assert [c.name for c in errors] == ["level sways"] and [c.name for c in changes] == ["polarity"]
+    assert len(controls_of(None)[0]) == len(CONTROLS) and len(controls_of(None)[1]) == len(HARMLESS)

@@ -1,32 +1,48 @@
-"""Every metric against a closed form or an independent formula, its properties, and clear errors for signals that cannot be measured."""
+"""Every metric against a closed form, an independent formula, SPTK or Praat; its properties; clear errors for what cannot be measured."""
 
+import importlib
 import math
+import sys
+import types
 
 import numpy as np
 import pesq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from kokoro_ane.core.checks import snr_db as package_check_snr_db
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
-from kokoro_ane.eval.metrics.framing import FFT_SIZE, FRAME_HOP, FRAME_LENGTH, at_16_khz, defect
+from kokoro_ane.eval.metrics.framing import (
+    ALPHA,
+    FFT_SIZE,
+    FRAME_HOP,
+    FRAME_LENGTH,
+    ORDER,
+    PITCH_FRAME,
+    PITCH_HOP,
+    frames,
+    track_pitch,
+    warping,
+)
 from kokoro_ane.eval.metrics.listeners import pauses_between
 from kokoro_ane.eval.metrics.local import click_db
 from kokoro_ane.eval.metrics.trial import Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.metrics.whole_clip import (
     band_db,
     clipping_percent,
+    f0_rmse_cents,
     lag_samples,
     level_db,
     log_spectral_distance_db,
     mcd_db,
     mcd_increase_db,
+    pause_floor_db,
     peak_db,
     pesq_wb,
     snr_db,
+    thd_n_db,
+    thd_n_increase_db,
+    voicing_error_percent,
 )
 from kokoro_ane.eval.waveform_faults import low_pass
 from kokoro_ane.quantize.corpus import heldout
@@ -36,18 +52,15 @@ SECONDS = np.arange(SAMPLE_RATE_HZ) / SAMPLE_RATE_HZ
 
 
 def tone(hz: float, amplitude: float = 0.3) -> np.ndarray:
-    """One second of a sine."""
     return amplitude * np.sin(2 * np.pi * hz * SECONDS)
 
 
 @pytest.fixture(scope="module")
 def speech() -> np.ndarray:
-    """Two seconds of a held-out recording at 24 kHz."""
     return resampled(heldout()[0].recording, 16_000)[12_000:60_000]
 
 
 def noise_of(seed: int, samples: int = SAMPLE_RATE_HZ) -> np.ndarray:
-    """White noise."""
     return 0.1 * np.random.default_rng(seed).standard_normal(samples)
 
 
@@ -55,15 +68,10 @@ class TestClosedForms:
     def test_snr_of_known_noise(self) -> None:
         assert snr_db(Trial(tone(100), tone(100) + tone(1000, 0.003))) == pytest.approx(40.0, abs=1e-6)
 
-    def test_snr_is_the_one_the_converter_checks_with(self, speech: np.ndarray) -> None:
-        noisy = white_noise(speech)
-        assert snr_db(Trial(speech, noisy)) == pytest.approx(package_check_snr_db(speech, noisy), abs=1e-9)
-
     @pytest.mark.parametrize("gain", [0.25, 0.5, 0.98, 1.5, 3.0])
     def test_level_and_peak_are_the_gain(self, gain: float) -> None:
         trial = Trial(tone(440, 0.1), gain * tone(440, 0.1))
-        assert level_db(trial) == pytest.approx(20 * math.log10(gain))
-        assert peak_db(trial) == pytest.approx(20 * math.log10(gain))
+        assert level_db(trial) == pytest.approx(20 * math.log10(gain)) and peak_db(trial) == pytest.approx(20 * math.log10(gain))
 
     @pytest.mark.parametrize(("hz", "low_hz", "high_hz"), [(1000, 0, 2000), (3000, 2000, 4000), (6000, 4000, 8000), (10_000, 8000, 12_000)])
     def test_band_sees_its_own_tone_only(self, hz: float, low_hz: float, high_hz: float) -> None:
@@ -76,19 +84,10 @@ class TestClosedForms:
     def test_empty_band_stays_at_zero_and_a_lost_one_does_not(self, speech: np.ndarray) -> None:
         dull = low_pass(speech, 3000)
         hiss = dull + 1e-6 * noise_of(0, len(speech))
-        assert abs(band_db(Trial(dull, hiss), 8000, 12_000)) < 0.01
-        assert band_db(Trial(speech, dull), 4000, 8000) < -5
-
-    def test_band_of_the_other_side(self) -> None:
-        assert band_db(Trial(tone(1000) + tone(6000), tone(1000)), 4000, 8000) == pytest.approx(-10 * math.log10(0.5 / 1e-5), abs=0.01)
-
-    def test_lsd_of_a_gain_is_the_gain(self) -> None:
-        noise = noise_of(0)
-        assert log_spectral_distance_db(Trial(noise, 2 * noise)) == pytest.approx(20 * math.log10(2), abs=0.01)
+        assert abs(band_db(Trial(dull, hiss), 8000, 12_000)) < 0.01 and band_db(Trial(speech, dull), 4000, 8000) < -5
 
     def test_lsd_against_a_loop(self, speech: np.ndarray) -> None:
-        trial = Trial(speech, white_noise(speech))
-        window = np.hanning(FRAME_LENGTH + 1)[:-1]
+        trial, window = Trial(speech, white_noise(speech)), np.hanning(FRAME_LENGTH + 1)[:-1]
         total, active = 0.0, np.flatnonzero(trial.baseline.active)
         for index in active:
             cut = slice(index * FRAME_HOP, index * FRAME_HOP + FRAME_LENGTH)
@@ -98,12 +97,10 @@ class TestClosedForms:
             total += math.sqrt(np.mean((10 * np.log10(powers[0] / powers[1])) ** 2))
         assert log_spectral_distance_db(trial) == pytest.approx(total / len(active))
 
-    def test_jump_finds_a_silenced_frame(self) -> None:
+    def test_jumps_and_clipping_are_found(self) -> None:
         holed = tone(1000).copy()
         holed[12_000:12_240] = 0
         assert click_db(Trial(tone(1000), holed)) == pytest.approx(30.0, abs=0.01)  # down to the floor, 30 dB below
-
-    def test_clipping_counts_flat_tops_and_overflow(self) -> None:
         ramp = np.linspace(-1, 1, 6 * SAMPLE_RATE_HZ)
         assert clipping_percent(Trial(ramp, np.clip(ramp, -0.75, 0.75))) == pytest.approx(25.0, abs=0.2)
         assert clipping_percent(Trial(ramp, 2 * ramp)) == pytest.approx(50.0, abs=0.2)
@@ -116,44 +113,24 @@ class TestClosedForms:
 
 
 class TestPerceptual:
-    def test_pesq_of_equal_signals_is_its_maximum(self, speech: np.ndarray) -> None:
+    def test_pesq_is_largest_for_equals_and_falls_with_noise(self, speech: np.ndarray) -> None:
         assert pesq_wb(Trial(speech, speech)) == pytest.approx(4.644, abs=5e-4)  # P.862.2's mapping of 4.5 raw
-
-    def test_pesq_falls_with_noise_and_ignores_gain(self, speech: np.ndarray) -> None:
         scores = [pesq_wb(Trial(speech, white_noise(speech, snr))) for snr in (50, 40, 30, 20)]
-        assert scores == sorted(scores, reverse=True)
-        assert scores[0] > 4.0
-        assert scores[-1] < 2.0
+        assert scores == sorted(scores, reverse=True) and scores[0] > 4.0 and scores[-1] < 2.0
         assert pesq_wb(Trial(speech, 0.5 * speech)) == pytest.approx(4.644, abs=0.01)
-
-    def test_pesq_does_not_hang_on_the_first_sample(self, speech: np.ndarray) -> None:
-        noisy = white_noise(speech, 45)
-        scores = [pesq_wb(Trial(speech[cut:], noisy[cut:])) for cut in (0, 1, 50)]
-        assert max(scores) - min(scores) < 0.05
-
-    def test_resampling_keeps_what_16_khz_can_hold(self) -> None:
-        resampled_tone = at_16_khz(tone(1000))
-        expected = 0.3 * np.sin(2 * np.pi * 1000 * np.arange(16_000) / 16_000)
-        assert len(resampled_tone) == 16_000
-        assert np.abs(resampled_tone - expected)[200:-200].max() < 3e-3
-        assert np.abs(at_16_khz(tone(11_000))[200:-200]).max() < 3e-3
 
     def test_a_long_clip_is_cut_in_its_pauses(self, speech: np.ndarray) -> None:
         long = np.tile(np.concatenate([speech, np.zeros(4800)]), 14)  # 30.8 s
         cuts = pauses_between(long)
-        assert len(cuts) == 2
-        assert max(np.abs(long[cut - 600 : cut + 600]).max() for cut in cuts) == 0
-        assert max(np.diff([0, *cuts, len(long)])) <= 15 * SAMPLE_RATE_HZ
-        assert pauses_between(speech) == []
+        assert len(cuts) == 2 and max(np.abs(long[cut - 600 : cut + 600]).max() for cut in cuts) == 0
+        assert max(np.diff([0, *cuts, len(long)])) <= 15 * SAMPLE_RATE_HZ and pauses_between(speech) == []
         assert pesq_wb(Trial(long, white_noise(long, 30))) == pytest.approx(pesq_wb(Trial(speech, white_noise(speech, 30))), abs=0.3)
 
     def test_half_a_second_is_measured_by_everything(self, speech: np.ndarray) -> None:
         short, vowel = speech[6000:18_000], tone(1000) + tone(1500)
         noisy, seeds = white_noise(short, 60), [white_noise(short, 50, seed) for seed in (1, 2)]
         figures = measure(Trial(short, noisy, seeds, Tone(100.0, vowel, vowel), "hello"))
-        assert set(figures) == set(METRICS)
-        assert all(math.isfinite(value) for value in figures.values())
-        assert figures["stoi"] > 0.95
+        assert set(figures) == set(METRICS) and all(math.isfinite(value) for value in figures.values()) and figures["stoi"] > 0.95
 
     def test_pesq_without_speech(self, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
         def nothing_heard(*_: object) -> float:
@@ -168,8 +145,7 @@ class TestProperties:
     def test_equal_signals_score_perfect_everywhere(self, speech: np.ndarray) -> None:
         vowel = tone(1000) + tone(1500)
         figures = measure(Trial(speech, speech, [white_noise(speech, 40)], Tone(100.0, vowel, vowel), "Who said so?"))
-        assert set(figures) == set(METRICS)
-        assert figures.pop("thd_n_db") < -200
+        assert set(figures) == set(METRICS) and figures.pop("thd_n_db") < -200
         for name, value in figures.items():
             assert value == pytest.approx(METRICS[name].perfect, abs=1e-3), name
 
@@ -184,35 +160,10 @@ class TestProperties:
         only = ("mcd_db", "mcd_increase_db", "local_spectrum_db", "local_level_db", "local_pitch_cents", "lsd_db")
         assert measure(Trial(speech, noisy, seeds[1:], known=left), only) == measure(Trial(speech, noisy, seeds[1:]), only)
 
-    @settings(max_examples=15, deadline=None)
-    @given(seed=st.integers(0, 10_000), gain=st.floats(0.2, 5.0))
-    def test_distances_are_symmetric_up_to_the_floor_and_blind_to_a_common_gain(self, seed: int, gain: float) -> None:
-        one, other = noise_of(seed, 8000), noise_of(seed + 1, 8000)
-        for metric in (mcd_db, log_spectral_distance_db):
-            there = metric(Trial(one, other))
-            assert there > 0
-            assert metric(Trial(gain * one, gain * other)) == pytest.approx(there, rel=1e-4)
-            assert metric(Trial(other, one)) == pytest.approx(there, rel=0.02)
-        for metric in (snr_db, level_db):
-            assert metric(Trial(gain * one, gain * other)) == pytest.approx(metric(Trial(one, other)), abs=1e-6)
-        assert level_db(Trial(other, one)) == pytest.approx(-level_db(Trial(one, other)))
-
-    @settings(max_examples=15, deadline=None)
-    @given(seed=st.integers(0, 10_000), amount=st.floats(0.01, 2.0))
-    def test_mcd_increase_never_passes_mcd(self, seed: int, amount: float) -> None:
-        reference, other_seed = noise_of(seed, 8000), noise_of(seed + 1, 8000)
-        test = reference + amount * noise_of(seed + 2, 8000)
-        trial = Trial(reference, test, [other_seed])
-        assert abs(mcd_increase_db(trial)) <= mcd_db(trial) + 1e-9
-        assert mcd_increase_db(Trial(reference, other_seed, [other_seed])) == pytest.approx(-mcd_db(Trial(reference, other_seed)))
-
     def test_documented_blindness(self, speech: np.ndarray) -> None:
         """MCD hardly sees a gain or a late sample; SNR sees nothing else. docs/metrics.md says so."""
         late = Trial(speech, one_sample_late(speech))
-        assert mcd_db(late) < 0.1
-        assert pesq_wb(late) > 4.5
-        assert snr_db(late) < 25
-        assert lag_samples(late) == 1
+        assert mcd_db(late) < 0.1 and pesq_wb(late) > 4.5 and snr_db(late) < 25 and lag_samples(late) == 1
         assert mcd_db(Trial(speech, 1.05 * speech)) < 0.15
 
     def test_holes_do_not_explode(self, speech: np.ndarray) -> None:
@@ -220,28 +171,16 @@ class TestProperties:
         gapped = low_pass(speech, 7000)
         gapped[20_000:26_000] = 0
         figures = measure(Trial(gapped, gapped + 1e-6 * noise_of(1, len(gapped))))
-        assert all(math.isfinite(value) for value in figures.values())
-        assert figures["mcd_db"] < 0.05
-        assert figures["lsd_db"] < 0.1
+        assert all(math.isfinite(value) for value in figures.values()) and figures["mcd_db"] < 0.05 and figures["lsd_db"] < 0.1
 
 
 class TestBadSignals:
-    @pytest.mark.parametrize(
-        ("signal", "message"),
-        [
-            (np.zeros(24_000), "is silent"),
-            (np.ones(3000), r"lasts 0\.125 s: at least 0\.25 s"),
-            (np.full(24_000, np.nan), "holds 24000 samples that are NaN or infinite"),
-            (np.ones((2, 24_000)), "mono"),
-            (np.ones(24_000, dtype=np.int16), "mono float array"),
-            ([0.1] * 24_000, "mono float array"),
-        ],
-    )
+    @pytest.mark.parametrize(("signal", "message"), [(np.zeros(24_000), "is silent"), (np.ones(3000), r"lasts 0\.125 s: at least 0\.25 s"),
+        (np.full(24_000, np.nan), "holds 24000 samples that are NaN or infinite"), (np.ones((2, 24_000)), "mono"),
+        (np.ones(24_000, dtype=np.int16), "mono float array"), ([0.1] * 24_000, "mono float array")])  # fmt: skip
     def test_one_line_says_what_is_wrong(self, signal: np.ndarray, message: str) -> None:
-        with pytest.raises(InputError, match=f"the reference signal .*{message}"):
-            Trial(signal, tone(100))
-        with pytest.raises(InputError, match=f"the test signal .*{message}"):
-            Trial(tone(100), signal)
+        pytest.raises(InputError, Trial, signal, tone(100)).match(f"the reference signal .*{message}")
+        pytest.raises(InputError, Trial, tone(100), signal).match(f"the test signal .*{message}")
 
     def test_lengths(self) -> None:
         with pytest.raises(InputError, match="the test signal holds 23999 samples, the reference 24000"):
@@ -252,20 +191,97 @@ class TestBadSignals:
             mcd_increase_db(Trial(speech, speech))
         assert "mcd_increase_db" not in measure(Trial(speech, speech))
 
-    def test_defect_is_none_for_speech(self, speech: np.ndarray) -> None:
-        assert defect(speech) is None
-        assert defect(speech.astype(np.float32)) is None
+
+@pytest.fixture(scope="module")
+def sptk() -> types.ModuleType:
+    """pysptk 1.0.1 imports pkg_resources, which setuptools 81 dropped; it needs it only to find its example audio."""
+    sys.modules.setdefault("pkg_resources", types.SimpleNamespace(resource_filename=lambda *_: ""))
+    return importlib.import_module("pysptk")
 
 
-def test_registry_is_complete_and_immutable() -> None:
-    for name, metric in METRICS.items():
-        assert metric.name == name
-        assert all((metric.title, metric.unit, metric.source)), name
-    with pytest.raises(TypeError):
-        METRICS["pesq"] = None  # type: ignore[index]
+@pytest.fixture(scope="module")
+def trial() -> Trial:  # A second of speech, and the same with a little noise
+    utterance = heldout()[0]
+    speech = resampled(utterance.recording, 16_000)[24_000:48_000]
+    return Trial(speech, speech + 1e-3 * np.random.default_rng(0).standard_normal(len(speech)))
 
 
-def test_worst_follows_the_direction() -> None:
-    assert METRICS["pesq"].worst([4.0, 3.0, 4.5]) == 3.0
-    assert METRICS["mcd_db"].worst([0.1, 0.7]) == 0.7
-    assert METRICS["level_db"].worst([0.2, -0.9, 0.5]) == -0.9
+def sptk_cepstrum(sptk: types.ModuleType, trial: Trial, signal: np.ndarray) -> np.ndarray:
+    """pysptk's mcep of the trial's active frames, same window, FFT size and power floor."""
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME_LENGTH) / FRAME_LENGTH)
+    padded = np.pad(frames(signal)[trial.baseline.active] * window, ((0, 0), (0, FFT_SIZE - FRAME_LENGTH)))
+    options = {"miniter": 2, "maxiter": 30, "threshold": 1e-6, "etype": 1, "eps": trial.baseline.power_floor}
+    return np.array([sptk.mcep(frame, ORDER, ALPHA, **options) for frame in padded])
+
+
+def test_the_mel_constant_is_sptks_for_24_khz(sptk: types.ModuleType) -> None:
+    assert sptk.util.mcepalpha(24_000) == pytest.approx(ALPHA, abs=5e-4)
+
+
+def test_cepstrum_and_mcd_equal_sptk(sptk: types.ModuleType, trial: Trial) -> None:
+    ours, theirs = trial.baseline.cepstrum, sptk_cepstrum(sptk, trial, trial.reference)
+    assert ours.shape == theirs.shape == (int(trial.baseline.active.sum()), ORDER + 1) and np.abs(ours - theirs).max() < 1e-4
+    apart = sptk_cepstrum(sptk, trial, trial.reference) - sptk_cepstrum(sptk, trial, trial.test)
+    expected = 6.14185 * np.linalg.norm(apart[:, 1:], axis=1).mean()  # 10 sqrt(2) / ln 10
+    assert mcd_db(trial) == pytest.approx(expected, rel=1e-4) and expected > 0.5
+
+
+def test_warping_equals_sptks_freqt(sptk: types.ModuleType) -> None:
+    cepstrum = np.random.default_rng(1).standard_normal(40)
+    assert np.allclose(warping(40, ORDER + 1, ALPHA) @ cepstrum, sptk.freqt(cepstrum, ORDER, ALPHA), atol=1e-10)
+
+
+ANALYSIS_SECONDS = np.arange(36_000) / SAMPLE_RATE_HZ
+
+
+def vowel(hz: float, brightness: float = 0.5) -> np.ndarray:
+    return 0.1 * sum(brightness**k * np.sin(2 * np.pi * hz * (k + 1) * ANALYSIS_SECONDS + k) for k in range(10))
+
+
+@pytest.mark.parametrize("hz", [75.0, 110.0, 163.7, 220.0, 330.0])
+def test_tracker_on_known_pitch(hz: float) -> None:
+    track = track_pitch(vowel(hz))
+    assert track.voiced.all() and np.abs(1200 * np.log2(track.hz / hz)).max() < 5
+
+
+def test_pitch_against_praat_noise_cents_and_lost_voices() -> None:
+    import parselmouth
+
+    speech = resampled(heldout()[0].recording, 16_000)
+    track = track_pitch(speech)
+    praat = parselmouth.Sound(speech, SAMPLE_RATE_HZ).to_pitch_ac(time_step=0.01, pitch_floor=60, pitch_ceiling=400)
+    times = (np.arange(len(track.hz)) * PITCH_HOP + PITCH_FRAME / 2) / SAMPLE_RATE_HZ
+    theirs = np.nan_to_num([praat.get_value_at_time(t) for t in times])
+    both = track.voiced & (theirs > 0)
+    assert np.mean(track.voiced == (theirs > 0)) > 0.9 and np.median(np.abs(1200 * np.log2(track.hz[both] / theirs[both]))) < 5
+    assert np.mean(track_pitch(np.random.default_rng(0).standard_normal(36_000)).voiced) < 0.02
+    trial = Trial(vowel(150), vowel(150 * 1.03))
+    assert f0_rmse_cents(trial) == pytest.approx(1200 * np.log2(1.03), abs=2) and voicing_error_percent(trial) == 0
+    noise = 0.05 * np.random.default_rng(0).standard_normal(36_000)
+    assert voicing_error_percent(Trial(vowel(150), noise)) > 95 and voicing_error_percent(Trial(vowel(100), vowel(200))) > 95
+    assert f0_rmse_cents(Trial(vowel(150), noise)) >= 0
+
+
+class TestTone:
+    def test_tones_known_distorted_and_bad(self) -> None:
+        clean = vowel(150)
+        power = np.square(clean[8400:27_600]).mean()
+        noise = np.random.default_rng(0).standard_normal(36_000) * np.sqrt(power) * 10 ** (-30 / 20)
+        assert thd_n_db(Trial(clean, clean, tone=Tone(150.0, clean, clean + noise))) == pytest.approx(-30, abs=0.3)
+        # A third harmonic added at 1 % of a sine: -40 dB, 1 % THD
+        sine, third = (np.sin(2 * np.pi * hz * ANALYSIS_SECONDS) for hz in (200, 600))
+        assert thd_n_db(Trial(sine, sine, tone=Tone(200.0, sine, sine + 0.01 * third))) == pytest.approx(-40, abs=1e-3)
+        noisy = vowel(120) + 1e-3 * np.random.default_rng(0).standard_normal(36_000)
+        assert thd_n_increase_db(Trial(noisy, noisy, tone=Tone(120.0, noisy, noisy))) == 0
+        pytest.raises(InputError, Tone, 133.0, vowel(133), vowel(133)).match("a tone of 133")
+        with pytest.raises(InputError, match="19200 are needed"):
+            Tone(150.0, vowel(150)[:9600], vowel(150)[:9600])
+        pytest.raises(InputError, Tone, 150.0, vowel(150), np.zeros(36_000)).match("is silent")
+        with pytest.raises(InputError, match="holds 35999 samples"):
+            Tone(150.0, vowel(150), vowel(150)[1:])
+
+
+def test_pause_floor_hears_hiss_only_in_pauses() -> None:
+    speech = np.concatenate([np.zeros(6000), vowel(150), np.zeros(6000)])
+    hiss = 1e-3 * np.random.default_rng(0).standard_normal(len(speech))
+    assert pause_floor_db(Trial(speech, speech + hiss)) > 10 and abs(pause_floor_db(Trial(speech, 1.05 * speech))) < 0.1

@@ -1,12 +1,19 @@
-"""The release decision: choice by objective, resuming, exit codes, provenance."""
+"""The release decision: choice, resuming, exit codes; the page a person decides from, the player's sounds, the blinded pack."""
 
+import base64
+import csv
+import hashlib
+import io
 import json
 import os
-import subprocess
-import sys
+import re
+from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 
 from bench.random_checkpoint import write_checkpoint
@@ -17,15 +24,21 @@ from kokoro_ane.eval.decision import Choice, choose
 from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
-from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.eval.listening import REFERENCE, Heard, chosen_clips, kept, pairs
+from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import parse_arguments
 from kokoro_ane.eval.report import main as report
+from kokoro_ane.eval.report_page import packed, page
+from kokoro_ane.eval.report_plots import strips
+from kokoro_ane.eval.report_table import figure, interval_of, level_table, reasons, used
+from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.quantize.corpus import calibration, heldout, require_disjoint
 from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
-from tests.release_build import release
+from tests.release_build import level as made_level
+from tests.release_build import made_up, release
 
 
 def level(name: str, megabytes: float, verdict: str, unfit: str | None = None, int8: float = 0.0) -> JudgedLevel:
@@ -40,54 +53,38 @@ LEVELS = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP"), level("p4", 2.0,
 
 
 def chosen(levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True) -> Choice:
-    """The choice for chip m4."""
     return choose(levels, objective, "m4", None if releasable else "the demo voice is never released")
 
 
 class TestChoice:
-    def test_smallest_and_fastest_differ(self) -> None:
-        assert chosen(LEVELS).level == "w8"
-        assert chosen(LEVELS, "fastest").level == "fp16"
-        assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
-        assert "forecast for M4" in chosen(LEVELS, "fastest").reason
-
-    def test_what_it_costs_and_saves_and_what_else_is_best(self) -> None:
+    def test_the_choice_its_costs_and_its_notes(self) -> None:
+        assert chosen(LEVELS).level == "w8" and chosen(LEVELS, "fastest").level == "fp16"
+        assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason and "forecast for M4" in chosen(LEVELS, "fastest").reason
         choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
         assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
         assert [(best["by"], best["level"]) for best in choice.bests] == [("size", "p6"), ("the Neural Engine", "fp16"), ("fidelity", "w8")]
         assert choice.bests[1]["costs"] == "uncompressed"
-
-    def test_what_would_be_better_is_named_with_its_reason(self) -> None:
-        assert chosen(LEVELS).notes == (
-            "w4 keeps every gate but is not chosen: for the GPU",
-            "p4 would be 2.00 MB: REJECT, pesq mean",
-        )
-
-    def test_int8_that_buys_no_time_is_told(self) -> None:
+        assert chosen(LEVELS).notes == ("w4 keeps every gate but is not chosen: for the GPU", "p4 would be 2.00 MB: REJECT, pesq mean")
         told = chosen([*LEVELS, level("w8a8", 4.1, "SHIP", int8=0.93)]).notes[-1]
         assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8 and is forecast no faster: 0 to 1 ms per second")
         assert told.endswith("fp16 0 to 1; what it saves is size")
         assert not any("no faster" in note for note in chosen([*LEVELS, level("w8a8", 7.5, "SHIP", int8=0.93)]).notes)
-
-    def test_nothing_ships(self) -> None:
         assert chosen([level("p4", 2.0, "REJECT")]).verdict == "REJECT"
         assert chosen([level("p4", 2.0, "REJECT"), level("w8", 4.0, "UNDECIDED")]).verdict == "UNDECIDED"
 
     def test_a_demo_voice_is_judged_and_never_released(self) -> None:
         choice = chosen(LEVELS, releasable=False)
-        assert (choice.verdict, choice.level, choice.may_be_released) == ("SHIP", "w8", False)
-        assert "ever released" in choice.notes[1]
+        assert (choice.verdict, choice.level, choice.may_be_released) == ("SHIP", "w8", False) and "ever released" in choice.notes[1]
         assert chosen(LEVELS).may_be_released
 
 
 def test_a_level_is_judged_once_and_the_same_each_time(
-    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]
+    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
 ) -> None:
     """Exit 3: the voice is not releasable. The other levels are not built and say how they would be."""
     assert release(placed) == 3
     first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
-    assert release(placed) == 3
-    assert json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
+    assert release(placed) == 3 and json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
     known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "libraries", "seed", "seed_variation_seed", "bootstrap"}
@@ -109,8 +106,7 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
         return honest(reference, package, utterance, seed_variation)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
-    assert release(placed, "--methods", "fp16") == 2
-    assert not (placed[1] / "release" / "decision.json").exists()
+    assert release(placed, "--methods", "fp16") == 2 and not (placed[1] / "release" / "decision.json").exists()
     monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
@@ -148,31 +144,19 @@ def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], 
 
 
 class TestBadInput:
-    def test_unknown_method(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-        assert release(placed, "--methods", "w9") == 2
-        assert "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
+    def test_unknown_method(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
+        assert release(placed, "--methods", "w9") == 2 and "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
 
-    def test_nothing_built(self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_nothing_built(self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         assert release((placed[0], tmp_path), "--methods", "w8") == 2
         assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
-
-    def test_another_checkpoint(self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
-        assert release((other, placed[1]), "--methods", "fp16") == 2
-        assert "was built from checkpoint" in capsys.readouterr().err
-
-    def test_a_spoilt_cache_file(self, placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        assert release(placed, "--methods", "fp16") == 3
-        next((placed[1] / "release" / "cache").rglob("judged-05.json")).write_text("{", encoding="utf-8")
-        assert release(placed, "--methods", "fp16") == 2
-        assert "delete it and it is measured again" in capsys.readouterr().err
 
     def test_evaluation_text_is_not_calibration_text(self) -> None:
         require_disjoint(heldout(), calibration())
         with pytest.raises(InputError, match="tune on other text"):
             require_disjoint([calibration()[3]], calibration())
 
-    def test_report_without_a_decision(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_report_without_a_decision(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
         assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
         assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
@@ -182,18 +166,165 @@ def test_the_default_is_the_smallest_level_on_a_chip_of_the_rules() -> None:
     assert (arguments.objective, arguments.chip) == ("smallest", "m4") and arguments.chip in load_rules().chips
 
 
-def test_unknown_method_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        quality(["--method", "w9"])
-    error = capsys.readouterr().err
-    assert "invalid choice: 'w9'" in error and "w8" in error
+REPORT_LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
 
 
-def test_unknown_checkpoint_is_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "eval/quality.py", "--method", "w8", "--checkpoint", str(tmp_path / "none")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=Path(__file__).resolve().parents[1], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: checkpoint ")
+class Page(HTMLParser):
+    """Collects what a page asks for, its visible words, and the JSON that it carries."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.inside: list[str] = []
+        self.words = self.sounds = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value[:10] for name, value in attributes if name in ("src", "href") and value]
+        self.inside.append("json" if ("type", "application/json") in attributes else tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside.pop() if self.inside else None
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and self.inside[-1] == "json":
+            self.sounds += data
+        elif not self.inside or self.inside[-1] not in ("style", "script"):
+            self.words += data + " "
+
+
+@pytest.fixture(scope="module")
+def record() -> dict:
+    return made_up(REPORT_LEVELS)
+
+
+@pytest.fixture(scope="module")
+def heard(record: dict) -> list[Heard]:
+    """Two clips with the decision's ids: a tone, and for each level the tone with noise as strong as its damage."""
+    found, drawn = [], np.random.default_rng(0)
+    for number, clip in enumerate(heldout()[:2]):
+        tone = 0.3 * np.sin(np.arange(24_000) * (0.05 + 0.01 * number)).astype(np.float32)
+        signals = {name: tone + 0.01 * damage * drawn.standard_normal(24_000).astype(np.float32) for name, damage in REPORT_LEVELS.items()}
+        renamed = type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
+        found.append(Heard(renamed, {REFERENCE: tone} | signals))
+    return found
+
+
+class TestPage:
+    def test_it_says_what_to_release_and_what_that_costs(self, record: dict, heard: list[Heard]) -> None:
+        words = Page(page(record, heard, [])).words
+        said = ["Would release p6", "p6 (palette, 6 bits): 62 % smaller than fp16, PESQ", "Best for size"]
+        assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
+        for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "The demo voice is never released", "iOS 17"):
+            assert needed in words
+        assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
+
+    def test_nothing_from_outside_under_3_mb_no_markup_from_texts(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
+        (tmp_path / "curve.png").write_bytes(b"a curve")
+        text = page(record, heard, [tmp_path / "curve.png"])
+        assert len(text) < 3_000_000 and "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
+        assert set(Page(text).addresses) == {"data:image"} and base64.b64encode(b"a curve").decode() in text
+
+    def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(self, heard: list[Heard]) -> None:
+        tag = '"><img onerror=x>'
+        forged = made_up(REPORT_LEVELS) | {"verdict": tag, "costs": tag, "reason": f"<!--<script>{tag}"}
+        for level in forged["levels"]:
+            level |= {"verdict": tag, "title": tag, "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}}}
+            level["clips"][0]["seed_variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
+        assert tag not in page(forged, heard, []) and "<!--" not in page(forged, heard, [])
+
+    def test_each_reason_stands_once(self, record: dict) -> None:
+        words = reasons(record)
+        said = {check["reason"] for level in record["levels"] for check in level["checks"] if check["state"] != "holds"}
+        assert said and all(words.count(f">{escape(reason)}<") == 1 for reason in said) and "Every gate holds for fp16, w8, p6." in words
+
+    def test_no_level_ships(self, heard: list[Heard]) -> None:
+        text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
+        assert "Release none" in Page(text).words and 'class="bests"' not in text
+
+
+class TestPlots:
+    def test_gates_belong_to_their_level(self, record: dict) -> None:
+        rows = {re.search(r"<span>(.*?)</span>", row)[1]: row for row in strips(record, "pesq").split('<div class="strip">')[1:]}
+        assert "&gt;= 4.5" in rows["fp16"] and "&gt;= 4.5" not in rows["w8"] and 'class="gate"' not in rows["another seed"]
+        assert rows["w8"].count("<circle") == 24
+
+
+class TestWords:
+    def test_levels_have_plain_names_and_figures_their_digits(self, record: dict) -> None:
+        assert "palette, 6 bits" in level_table(record) and (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
+
+    def test_how_much_of_a_limit_is_used(self) -> None:
+        assert used({"gate": "mcd_db mean", "value": 0.5, "rule": "<= 1"}) == 0.5
+        assert used({"gate": "level_db worst", "value": -1.0, "rule": "within 0.5"}) == 2.0
+        assert used({"gate": "pesq mean", "value": METRICS["pesq"].perfect, "rule": ">= 4"}) == 0.0
+
+
+def test_means_have_their_intervals_on_page_and_terminal(record: dict, capsys: pytest.CaptureFixture) -> None:
+    (p6,) = (level for level in record["levels"] if level["method"] == "p6")
+    low, high = interval_of(p6, "pesq") or (0.0, 0.0)
+    assert low < p6["summary"]["pesq"]["mean"] < high and f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
+    levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
+    print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
+    said = capsys.readouterr().out
+    assert f"{low:.2f}-{high:.2f}" in said and " more" in said and "palette, 6 bits" in said
+
+
+class TestSounds:
+    def test_a_level_comes_back_to_the_last_bit(self, heard: list[Heard]) -> None:
+        reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
+        alone, difference = kept(near), kept(near, reference)
+        assert not alone["difference"] and difference["difference"] and len(difference["flac"]) < len(alone["flac"])
+        own, base, rest = (soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
+                           for way in (alone, kept(reference), difference))  # fmt: skip
+        assert np.array_equal(own, base + rest)
+
+    def test_what_does_not_fit_is_left_out_last_wanted_first(
+        self, record: dict, heard: list[Heard], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        levels, sounds = packed(record, heard)
+        assert levels[0] == "p6" and set(levels) == set(REPORT_LEVELS) and set(sounds[0]["figures"]) == set(REPORT_LEVELS)
+        spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
+        monkeypatch.setattr("kokoro_ane.eval.report_page.BUDGET_BYTES", spent - 1)
+        assert packed(record, heard)[0] == levels[:-1] and "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
+
+    def test_the_worst_clip_of_the_level_is_heard(self, record: dict) -> None:
+        clips = [type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"}) for number, clip in enumerate(heldout())]
+        chosen = chosen_clips(record, clips)
+        judged = next(level for level in record["levels"] if level["method"] == record["level"])
+        fitting = {clip.id for clip in clips if 2 <= clip.frames / 40 <= 7}
+        worst = min((clip for clip in judged["clips"] if clip["id"] in fitting), key=lambda clip: clip["figures"]["pesq"])
+        assert chosen[0].id == worst["id"] and len({clip.voice for clip in chosen}) == 3
+
+
+def test_the_command_writes_page_and_blind_pack(
+    placed: tuple[Checkpoint, Path],
+    measured: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    release(placed, "--methods", "fp16")
+    monkeypatch.undo()
+    build = ["--build", str(placed[1])]
+    assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
+    folder = placed[1] / "release"
+    found = Page((folder / "report.html").read_text(encoding="utf-8"))
+    data = json.loads(found.sounds)
+    assert data["levels"] == ["fp16"] and len(data["clips"]) == 3 and "Would release fp16" in found.words
+    key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
+    assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(encoding="utf-8")
+    with (folder / "listening" / "sheet.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.reader(stream))
+    assert len(rows) - 1 == len(json.loads(key)["pairs"]) == len(list((folder / "listening").glob("*-A.wav"))) == 6
+
+    other = write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
+    assert report(["--checkpoint", str(other), *build]) == 2 and "the decision is about checkpoint" in capsys.readouterr().err
+
+
+def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:
+    heard = [Heard(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
+    found = pairs(heard, ["w8"], seed=3)
+    assert found == pairs(heard, ["w8"], seed=3) != pairs(heard, ["w8"], seed=4)
+    assert sum(pair["A"] == pair["B"] == REFERENCE for pair in found) == 6
+    assert {pair["A"] for pair in found if pair["A"] != pair["B"]} == {REFERENCE, "w8"}

@@ -20,51 +20,41 @@ from kokoro_ane.eval.provenance import Libraries
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
 from kokoro_ane.pipeline.decision_file import ABOUT
-from tests.changes import changed, places
-from tests.release_build import release
-from tests.release_record import shortened
+from tests.release_build import release, shortened
+from tests.sweep_calls import changed, places
 
 
 class TestNothingIsBelieved:
     """Edited files, swapped voices, moved limits: found, named, exit 2 with no decision, or said in the decision."""
 
-    def refused(self, place: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> str:
+    def refused(self, place: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> str:
         """The one line of a release of fp16 that ends with exit 2 and leaves no decision."""
         (place[1] / "release" / "decision.json").unlink(missing_ok=True)
         capsys.readouterr()
-        assert release(place, "--methods", "fp16") == 2
-        assert not (place[1] / "release" / "decision.json").exists()
+        assert release(place, "--methods", "fp16") == 2 and not (place[1] / "release" / "decision.json").exists()
         return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")][0]
 
-    @pytest.mark.parametrize(
-        ("edit", "said"),
-        [
-            ({"package_bytes": 1}, "says package_bytes 1, but KokoroVocoder-tiny-fp16.mlpackage has"),
-            ({"target": "iOS15"}, "says target iOS15, the package itself iOS17"),
-            ({"operations": {"conv": 1}}, "says operations {'conv': 1}, the package itself"),
-            ({"compression": {"int8_macs_share": 0.9}}, "says"),
-            ({"releasable": True}, "says releasable: true, but its weights"),
-        ],
-    )
+    @pytest.mark.parametrize(("edit", "said"), [({"package_bytes": 1}, "says package_bytes 1, but KokoroVocoder-tiny-fp16.mlpackage has"),
+        ({"target": "iOS15"}, "says target iOS15, the package itself iOS17"),
+        ({"operations": {"conv": 1}}, "says operations {'conv': 1}, the package itself"),
+        ({"compression": {"int8_macs_share": 0.9}}, "says"),
+        ({"releasable": True}, "says releasable: true, but its weights")])  # fmt: skip
     def test_an_edited_manifest(
-        self, placed: tuple[Checkpoint, Path], measured: list[str], edit: dict, said: str, capsys: pytest.CaptureFixture[str]
+        self, placed: tuple[Checkpoint, Path], measured: list[str], edit: dict, said: str, capsys: pytest.CaptureFixture
     ) -> None:
         path = placed[1] / "KokoroVocoder-tiny-fp16.json"
         path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | edit), encoding="utf-8")
         line = self.refused(placed, capsys)
-        assert said in line and "edited" in line
-        assert not measured
+        assert said in line and "edited" in line and not measured
 
     @pytest.mark.parametrize("name", ["judged-05", "facts-*", "limits"])
-    def test_an_edited_cache(
-        self, placed: tuple[Checkpoint, Path], measured: list[str], name: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_an_edited_cache(self, placed: tuple[Checkpoint, Path], measured: list[str], name: str, capsys: pytest.CaptureFixture) -> None:
         release(placed, "--methods", "fp16")
         path = next((placed[1] / "release" / "cache").rglob(f"{name}.json"))
         path.write_text(path.read_text(encoding="utf-8").replace('"data": {', '"data": {"pesq": 4.64, '), encoding="utf-8")
         assert "edited or copied here; delete it and it is measured again" in self.refused(placed, capsys)
 
-    def test_an_edited_decision(self, placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_an_edited_decision(self, placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture) -> None:
         release(placed, "--methods", "fp16")
         path = placed[1] / "release" / "decision.json"
         path.write_text(path.read_text(encoding="utf-8").replace('"may_be_released": false', '"may_be_released": true'), encoding="utf-8")
@@ -72,7 +62,7 @@ class TestNothingIsBelieved:
         assert "edited or copied here; run `kokoro-ane release` again" in capsys.readouterr().err
 
     def test_a_swapped_voice(
-        self, placed: tuple[Checkpoint, Path], measured: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, placed: tuple[Checkpoint, Path], measured: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         """The same weights, so the package's hash of them agreed and the old figures came back."""
         folder = Path(shutil.copytree(placed[0].folder, tmp_path / "swapped"))
@@ -148,11 +138,11 @@ class TestAForgedDecision:
     def test_it_is_shown_as_it_was(self, decided: Forger) -> None:
         assert decided.reported(decided.record) == 0 and "iOS 17" in decided.page()
 
-    def test_every_leaf_in_turn(self, decided: Forger, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_every_leaf_in_turn(self, decided: Forger, capsys: pytest.CaptureFixture) -> None:
         record, shown = shortened(decided.record), 0
         kinds = {tuple(0 if isinstance(key, int) else key for key in at): at for at in places(record)}
-        for at in kinds.values():
-            for value in ODD:
+        for number, at in enumerate(kinds.values()):
+            for value in (TAGS[number % 2], ODD[number % len(ODD)]):
                 capsys.readouterr()
                 code = decided.reported(changed(record, at, value))
                 said = capsys.readouterr().err.splitlines()
@@ -163,8 +153,7 @@ class TestAForgedDecision:
 
 
 @pytest.fixture(scope="module")
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This tree as one commit of a repository of its own."""
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:  # this tree as one commit of a repository of its own
     place = tmp_path_factory.mktemp("committed") / "tree"
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=commit.ROOT, capture_output=True, text=True, check=True)
     for name in filter(lambda name: (commit.ROOT / name).is_file(), names.stdout.splitlines()):
@@ -187,7 +176,6 @@ class TestWhatNoCommitHolds:
         return tree
 
     def decided(self, place: tuple[Checkpoint, Path]) -> tuple[int, bool, str]:
-        """Exit code, may_be_released, what is said of it."""
         code = release(place, "--methods", "fp16")
         decision = json.loads((place[1] / "release" / "decision.json").read_text(encoding="utf-8"))
         return code, decision["may_be_released"], " ".join(note for note in decision["notes"] if "releasable" in note)
@@ -233,10 +221,9 @@ class TestWhatNoCommitHolds:
         assert (code, may, len(measured)) == (3, False, 48) and "pesq.py is not as it was installed" in said
 
     def test_code_that_changed_under_a_run(
-        self, placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     ) -> None:
         """Edited before it was imported, put back before it was hashed: the clean key must not get these figures."""
         monkeypatch.setattr("kokoro_ane.eval.store.STARTED_NS", 1)
-        assert release(placed, "--methods", "fp16") == 2
-        assert "the code has changed since this run began" in capsys.readouterr().err
+        assert release(placed, "--methods", "fp16") == 2 and "the code has changed since this run began" in capsys.readouterr().err
         assert not list((placed[1] / "release").rglob("judged-*.json"))

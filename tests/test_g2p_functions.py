@@ -36,7 +36,7 @@ from kokoro_ane.g2p.reading import Reader, pronounceable
 from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import british
 from tests.g2p_names import rows
-from tests.test_g2p_chunks import words_of
+from tests.test_g2p_phonemize import words_of
 from training.g2p_words import Relatives, alike, parts, stem
 
 load, lexicon, tagger, chooser = cache(G2P.load), cache(Lexicon.load), cache(Tagger.load), cache(Heteronyms.load)
@@ -50,36 +50,30 @@ class Blorf:
 
 
 def found(word: str, dialect: str = "us") -> str | None:
-    """Phonemes and source."""
     entry = lexicon(dialect).find(word)
     return entry and f"{entry.phonemes} {entry.source}"
 
 
-def read(word: str) -> str:
-    """Phonemes and source, with a model for what nobody knows."""
+def read(word: str) -> str:  # phonemes and source, with a model for what nobody knows
     reader = Reader(lexicon("us"), Blorf())
     reader.prepare([word])
     reading = reader.read(word)
     return f"{reading.phonemes} {reading.source}"
 
 
-def plain(text: str, dialect: str = "us") -> str:
-    """By rules and lists alone; no word covers the markup of an override."""
+def plain(text: str, dialect: str = "us") -> str:  # by rules and lists alone; no word covers the markup of an override
     result = G2P(normalize, lexicon(dialect)).phonemize(text)
-    assert not result.dropped
-    assert all(text[word.start : word.end] == word.text and "(" not in word.text for word in result.words)
+    assert not result.dropped and all(text[word.start : word.end] == word.text and "(" not in word.text for word in result.words)
     return result.phonemes
 
 
-def kept(text: str) -> str:
-    """Words at their places, what was dropped: of text that looks like an override."""
+def kept(text: str) -> str:  # words at their places, what was dropped: of text that looks like an override
     result = G2P(normalize, lexicon("us")).phonemize(text)
     assert all(text[word.start : word.end] == word.text for word in result.words)
     return " ".join(word.text for word in result.words) + " | " + counted(result.dropped)
 
 
-def tokens(text: str) -> str:
-    """Of each token: what is said, its place in the text, its kind, `_` for a space."""
+def tokens(text: str) -> str:  # of each token: what is said, its place in the text, its kind, `_` for a space
     found = normalize(text).tokens
     return " | ".join(f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}" for token in found)
 
@@ -93,7 +87,6 @@ def said(language: str) -> Callable[[str], str]:
 
 
 def sense(word: str, sentence: str) -> str:
-    """Phonemes of the sense that is chosen."""
     words, senses = sentence.split(), lexicon("us").find(word).senses
     return senses[chooser().choose(words, words.index(word), tuple(senses))]
 
@@ -104,7 +97,6 @@ def choose(keys: str, word: str, sentence: str) -> str:
 
 
 def at(word: str, decide: Callable[[list[str], int, Callable[[str], str]], bool]) -> Callable[[str], bool]:
-    """What `decide` says of `word` in a sentence."""
     return lambda sentence: decide(sentence.split(), sentence.lower().split().index(word), tagger().classes)
 
 
@@ -123,52 +115,24 @@ def unescaped(text: str) -> str:
     return re.sub(r"\\u[0-9a-f]{4}", lambda match: json.loads(f'"{match.group()}"'), text)
 
 
-FUNCTIONS: Mapping[str, Callable[..., object]] = {
-    "alike": alike,
-    "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))),
-    "folded": folded,
-    "fold": fold,
-    "spell": lambda word: spell(word, lexicon("us").letter_names),
-    "cut": lambda sounds: cut(AMERICAN, sounds),
-    "cut gb": lambda sounds: cut(BRITISH, sounds),
-    "weight": weight,
-    "restress": lambda phonemes, level: restress(phonemes, None if level == "None" else float(level)),
-    "find": found,
-    "find in gb": lambda word: found(word, "gb"),
-    "read": read,
-    "pronounceable": pronounceable,
-    "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}",
-    "british": british,
-    "with_s": with_s,
-    "with_ed": with_ed,
-    "with_ing": with_ing,
-    "with_clitic": lambda phonemes, clitic: with_clitic(phonemes, clitic, "us") if is_clitic(clitic) else None,
+FUNCTIONS: Mapping[str, Callable[..., object]] = {"alike": alike,
+    "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))), "folded": folded, "fold": fold,
+    "spell": lambda word: spell(word, lexicon("us").letter_names), "cut": lambda sounds: cut(AMERICAN, sounds),
+    "cut gb": lambda sounds: cut(BRITISH, sounds), "weight": weight,
+    "restress": lambda phonemes, level: restress(phonemes, None if level == "None" else float(level)), "find": found,
+    "find in gb": lambda word: found(word, "gb"), "read": read, "pronounceable": pronounceable,
+    "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}", "british": british, "with_s": with_s, "with_ed": with_ed,
+    "with_ing": with_ing, "with_clitic": lambda phonemes, clitic: with_clitic(phonemes, clitic, "us") if is_clitic(clitic) else None,
     "stems": lambda word: " ".join(f"{stem}+{ending}" for ending, stem in stems(word)),
-    "dropped": lambda text: counted(normalize(text).dropped),
-    "kept": kept,
-    "plural": plural,
-    "tokens": tokens,
-    "spanish": spanish.sounds,
-    "italian": italian.sounds,
-    "normalize gb": lambda text: " ".join(token.text for token in normalize(text, dialect="gb").tokens),
-    "normalize es": said("es"),
-    "normalize it": said("it"),
-    "voice_language": voice_language,
-    "dialect_of": dialect_of,
-    "plain": plain,
-    "plain gb": lambda text: plain(text, "gb"),
-    "say es": lambda text: load("es").phonemize(text).phonemes,
+    "dropped": lambda text: counted(normalize(text).dropped), "kept": kept, "plural": plural, "tokens": tokens, "spanish": spanish.sounds,
+    "italian": italian.sounds, "normalize gb": lambda text: " ".join(token.text for token in normalize(text, dialect="gb").tokens),
+    "normalize es": said("es"), "normalize it": said("it"), "voice_language": voice_language, "dialect_of": dialect_of, "plain": plain,
+    "plain gb": lambda text: plain(text, "gb"), "say es": lambda text: load("es").phonemize(text).phonemes,
     "say it": lambda text: load("it").phonemize(text).phonemes,
     "segments": lambda text: "|".join(sentence for _, sentence in segments(text)),
     "word_groups": lambda limit, phonemes: "|".join(joined(group) for group in word_groups(words_of(phonemes), int(limit))),
-    "is_past": at("read", is_past),
-    "is_habit": at("used", is_habit),
-    "sense": sense,
-    "choose": choose,
-    "stem": stem,
-    "relatives": related,
-    "edit_distance": edit_distance,
-}
+    "is_past": at("read", is_past), "is_habit": at("used", is_habit), "sense": sense, "choose": choose, "stem": stem, "relatives": related,
+    "edit_distance": edit_distance}  # fmt: skip
 
 
 @pytest.mark.parametrize(("function", "given", "answer"), rows("functions"))

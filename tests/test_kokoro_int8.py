@@ -1,6 +1,10 @@
-"""kokoro-int8: a tiny ONNX graph decodes to what its scales say; the real parts decode to the pinned weights (slow)."""
+"""kokoro-int8: a tiny ONNX graph decodes to what its scales say; archives are attacked; the real parts decode to pinned weights (slow)."""
 
 import hashlib
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from onnx import TensorProto, helper
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import packages
-from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
+from kokoro_ane.core.kokoro_int8.cache import LARGEST_MEMBER_BYTES, WEIGHTS_SHA256, add_voices
 from kokoro_ane.core.kokoro_int8.packages import Part, decode, module_of, off_the_grid, read_parts, torch_gates, weight_norm
 from kokoro_ane.vocoder.decoder import Vocoder
 
@@ -39,96 +43,83 @@ class Graph:
         return helper.make_model(helper.make_graph(self.nodes, "tiny", [], [out], self.stored)).SerializeToString()
 
 
-def test_convolution_has_one_scale_a_tensor_and_a_zero_channel_keeps_a_direction() -> None:
-    graph = Graph()
-    weight = np.array([[[128, 131, 124]], [[128, 128, 128]]], np.uint8)  # [2, 1, 3]: 0 3 -4; a channel of zeros
-    names = graph.quantized("/decoder/decoder/encode/Mul_output_0", weight, 0.5, np.uint8(128))
-    graph.add("ConvInteger", "/decoder/decoder/encode/conv1/Conv_quant", ["x", names[0], "zero", names[2]])
-    graph.store("decoder.decoder.encode.conv1.bias", np.array([1, 2], np.float32))
-    state = decode(graph.content())
-    assert state["decoder.encode.conv1.weight_v"].tolist() == [[[0, 1.5, -2]], [[1, 1, 1]]]
-    assert state["decoder.encode.conv1.weight_g"].tolist() == [[[2.5]], [[0]]]
-    assert state["decoder.encode.conv1.bias"].tolist() == [1, 2]
-    v, g = (torch.from_numpy(state[f"decoder.encode.conv1.weight_{part}"]) for part in "vg")
-    assert torch._weight_norm(v, g, 0).tolist() == [[[0, 1.5, -2]], [[0, 0, 0]]]  # no NaN
+class TestDecoding:
+    def test_convolution_has_one_scale_a_tensor_and_a_zero_channel_keeps_a_direction(self) -> None:
+        graph = Graph()
+        weight = np.array([[[128, 131, 124]], [[128, 128, 128]]], np.uint8)  # [2, 1, 3]: 0 3 -4; a channel of zeros
+        names = graph.quantized("/decoder/decoder/encode/Mul_output_0", weight, 0.5, np.uint8(128))
+        graph.add("ConvInteger", "/decoder/decoder/encode/conv1/Conv_quant", ["x", names[0], "zero", names[2]])
+        graph.store("decoder.decoder.encode.conv1.bias", np.array([1, 2], np.float32))
+        state = decode(graph.content())
+        assert state["decoder.encode.conv1.weight_v"].tolist() == [[[0, 1.5, -2]], [[1, 1, 1]]]
+        assert state["decoder.encode.conv1.weight_g"].tolist() == [[[2.5]], [[0]]] and state["decoder.encode.conv1.bias"].tolist() == [1, 2]
+        v, g = (torch.from_numpy(state[f"decoder.encode.conv1.weight_{part}"]) for part in "vg")
+        assert torch._weight_norm(v, g, 0).tolist() == [[[0, 1.5, -2]], [[0, 0, 0]]]  # no NaN
 
+    def test_gain_is_the_same_on_every_machine(
+        self,
+    ) -> None:  # left to right in double precision, whatever order the library's own sum takes
+        weight, expected = np.random.default_rng(0).standard_normal((3, 257, 5)).astype(np.float32), []
+        for row in weight.reshape(3, -1):
+            total = 0.0
+            for value in row.tolist():
+                total += value * value
+            expected.append(np.float32(total**0.5))
+        assert weight_norm("m", weight)["m.weight_g"].ravel().tolist() == expected
 
-def test_gain_is_the_same_on_every_machine() -> None:
-    """Left to right in double precision, whatever order the library's own sum takes."""
-    weight = np.random.default_rng(0).standard_normal((3, 257, 5)).astype(np.float32)
-    expected = []
-    for row in weight.reshape(3, -1):
-        total = 0.0
-        for value in row.tolist():
-            total += value * value
-        expected.append(np.float32(total**0.5))
-    assert weight_norm("m", weight)["m.weight_g"].ravel().tolist() == expected
+    def test_linear_layer_has_one_scale_a_column(self) -> None:
+        graph = Graph()
+        weight = np.array([[1, 2], [3, 4], [5, 6]], np.int8)  # [in 3, out 2]
+        names = graph.quantized("onnx::MatMul_1", weight, [0.5, 2], np.array([0, 1], np.int8))
+        graph.add("MatMulInteger", "/encoder/bert/encoder/albert_layers.0/ffn_3/MatMul_quant", ["x", names[0], "zero", names[2]])
+        graph.add("MatMul", "/encoder/bert/encoder/albert_layers.0/attention/MatMul", ["query", "key"])  # of activations: no weight
+        state = decode(graph.content())
+        assert state["bert.encoder.albert_layers.0.ffn.weight"].tolist() == [[0.5, 1.5, 2.5], [2, 6, 10]]
+        assert [key for key in state if "attention" in key] == []
 
+    def test_lstm_gates_go_from_onnx_order_to_torchs(self) -> None:  # weights that say which gate they are of, one scale a direction
+        graph, gate = Graph(), {"i": 1, "o": 2, "f": 3, "c": 4}
+        row = np.repeat([gate[name] for name in "iofc"], HIDDEN).astype(np.float32)  # [4H]
+        w = graph.quantized("w", np.broadcast_to(row, (2, 3, 4 * HIDDEN)).astype(np.int8), [1, 10], np.zeros(2, np.int8))
+        r = graph.quantized("r", np.broadcast_to(row, (2, HIDDEN, 4 * HIDDEN)).astype(np.int8), [100, 1000], np.zeros(2, np.int8))
+        bias = graph.store("b", np.stack([np.concatenate([row, 10 * row]), np.concatenate([100 * row, -row])]))  # [2, 8H]
+        graph.add("DynamicQuantizeLSTM", "/encoder/shared/LSTM_quant", ["x", w[0], r[0], bias, "", "h", "c", "", w[1], w[2], r[1], r[2]])
+        state, torchs = decode(graph.content()), np.repeat([gate[name] for name in "ifco"], HIDDEN).tolist()
+        lstm = torch.nn.LSTM(3, HIDDEN, bidirectional=True)
+        given = {key.removeprefix("predictor.shared."): torch.from_numpy(value) for key, value in state.items() if "shared" in key}
+        lstm.load_state_dict(given)  # strict: every key and shape of torch's
+        for key, factor in {
+            "weight_ih_l0": 1,
+            "weight_ih_l0_reverse": 10,
+            "weight_hh_l0": 100,
+            "weight_hh_l0_reverse": 1000,
+            "bias_ih_l0": 1,
+            "bias_hh_l0": 10,
+            "bias_ih_l0_reverse": 100,
+            "bias_hh_l0_reverse": -1,
+        }.items():
+            column = given[key][:, 0] if given[key].ndim == 2 else given[key]
+            assert column.tolist() == [factor * value for value in torchs], key
+        assert torch_gates(np.arange(4)).tolist() == [0, 2, 3, 1]
 
-def test_linear_layer_has_one_scale_a_column() -> None:
-    graph = Graph()
-    weight = np.array([[1, 2], [3, 4], [5, 6]], np.int8)  # [in 3, out 2]
-    names = graph.quantized("onnx::MatMul_1", weight, [0.5, 2], np.array([0, 1], np.int8))
-    graph.add("MatMulInteger", "/encoder/bert/encoder/albert_layers.0/ffn_3/MatMul_quant", ["x", names[0], "zero", names[2]])
-    graph.add("MatMul", "/encoder/bert/encoder/albert_layers.0/attention/MatMul", ["query", "key"])  # of activations: no weight
-    state = decode(graph.content())
-    assert state["bert.encoder.albert_layers.0.ffn.weight"].tolist() == [[0.5, 1.5, 2.5], [2, 6, 10]]
-    assert [key for key in state if "attention" in key] == []
+    def test_embeddings_take_the_zero_point_that_the_node_names(self) -> None:
+        graph = Graph()
+        graph.store("shared_zero", np.int8(1))
+        graph.quantized("encoder.text_encoder.embedding.weight", np.array([[1, 3]], np.int8), 0.25, np.int8(99))
+        inputs = ["rows", "encoder.text_encoder.embedding.weight_scale", "shared_zero"]
+        graph.add("DequantizeLinear", "/encoder/text_encoder/embedding/Gather_quant_DequantizeLinear", inputs)
+        assert decode(graph.content())["text_encoder.embedding.weight"].tolist() == [[0, 0.5]]
 
-
-def test_lstm_gates_go_from_onnx_order_to_torchs() -> None:
-    """Weights that say which gate they are of, one scale a direction."""
-    graph = Graph()
-    gate = {"i": 1, "o": 2, "f": 3, "c": 4}
-    row = np.repeat([gate[name] for name in "iofc"], HIDDEN).astype(np.float32)  # [4H]
-    w = graph.quantized("w", np.broadcast_to(row, (2, 3, 4 * HIDDEN)).astype(np.int8), [1, 10], np.zeros(2, np.int8))
-    r = graph.quantized("r", np.broadcast_to(row, (2, HIDDEN, 4 * HIDDEN)).astype(np.int8), [100, 1000], np.zeros(2, np.int8))
-    bias = graph.store("b", np.stack([np.concatenate([row, 10 * row]), np.concatenate([100 * row, -row])]))  # [2, 8H]
-    graph.add("DynamicQuantizeLSTM", "/encoder/shared/LSTM_quant", ["x", w[0], r[0], bias, "", "h", "c", "", w[1], w[2], r[1], r[2]])
-    state = decode(graph.content())
-    torchs = np.repeat([gate[name] for name in "ifco"], HIDDEN).tolist()
-    lstm = torch.nn.LSTM(3, HIDDEN, bidirectional=True)
-    given = {key.removeprefix("predictor.shared."): torch.from_numpy(value) for key, value in state.items() if "shared" in key}
-    lstm.load_state_dict(given)  # strict: every key and shape of torch's
-    for key, factor in {
-        "weight_ih_l0": 1,
-        "weight_ih_l0_reverse": 10,
-        "weight_hh_l0": 100,
-        "weight_hh_l0_reverse": 1000,
-        "bias_ih_l0": 1,
-        "bias_hh_l0": 10,
-        "bias_ih_l0_reverse": 100,
-        "bias_hh_l0_reverse": -1,
-    }.items():
-        column = given[key][:, 0] if given[key].ndim == 2 else given[key]
-        assert column.tolist() == [factor * value for value in torchs], key
-    assert torch_gates(np.arange(4)).tolist() == [0, 2, 3, 1]
-
-
-def test_embeddings_take_the_zero_point_that_the_node_names() -> None:
-    graph = Graph()
-    graph.store("shared_zero", np.int8(1))
-    graph.quantized("encoder.text_encoder.embedding.weight", np.array([[1, 3]], np.int8), 0.25, np.int8(99))
-    inputs = ["rows", "encoder.text_encoder.embedding.weight_scale", "shared_zero"]
-    graph.add("DequantizeLinear", "/encoder/text_encoder/embedding/Gather_quant_DequantizeLinear", inputs)
-    assert decode(graph.content())["text_encoder.embedding.weight"].tolist() == [[0, 0.5]]
-
-
-@pytest.mark.parametrize(
-    ("node", "module"),
-    [
-        ("/decoder/decoder/generator/resblocks.4/convs1.0/Conv_quant", "decoder.generator.resblocks.4.convs1.0"),
+    @pytest.mark.parametrize(("node", "module"),
+        [("/decoder/decoder/generator/resblocks.4/convs1.0/Conv_quant", "decoder.generator.resblocks.4.convs1.0"),
         ("/decoder/decoder/asr_res/asr_res.0/Conv_quant", "decoder.asr_res.0"),
         ("/encoder/text_encoder/cnn.0/cnn.0.0/Conv_quant", "text_encoder.cnn.0.0"),
         ("/encoder/F0.1/pool/ConvTranspose", "predictor.F0.1.pool"),
-        ("/encoder/N_proj/Conv_quant", "predictor.N_proj"),
-        ("/encoder/shared/LSTM_quant", "predictor.shared"),
+        ("/encoder/N_proj/Conv_quant", "predictor.N_proj"), ("/encoder/shared/LSTM_quant", "predictor.shared"),
         ("/encoder/bert_encoder/MatMul_quant", "bert_encoder"),
-        ("/encoder/bert/encoder/albert_layers.0/ffn_output_11/MatMul_quant", "bert.encoder.albert_layers.0.ffn_output"),
-    ],
-)
-def test_node_names_become_upstreams_modules(node: str, module: str) -> None:
-    assert module_of(node) == module
+        ("/encoder/bert/encoder/albert_layers.0/ffn_output_11/MatMul_quant", "bert.encoder.albert_layers.0.ffn_output")])  # fmt: skip
+    def test_node_names_become_upstreams_modules(self, node: str, module: str) -> None:
+        assert module_of(node) == module
 
 
 class Installed:
@@ -143,8 +134,7 @@ class Installed:
 
 @pytest.fixture
 def two_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, tuple[Part, ...], str]:
-    contents = {"kokoro-part-1": b"one", "kokoro-part-2": b"two"}
-    found = {}
+    contents, found = {"kokoro-part-1": b"one", "kokoro-part-2": b"two"}, {}
     for package, content in contents.items():
         path = tmp_path / package.replace("-", "_") / "part.bin"
         path.parent.mkdir()
@@ -164,8 +154,7 @@ def two_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, 
 def test_parts_are_joined_in_order(two_parts: tuple) -> None:
     _, given, whole = two_parts
     assert read_parts(given, whole) == b"onetwo"
-    with pytest.raises(InputError, match="join to SHA-256"):
-        read_parts(given[::-1], whole)
+    pytest.raises(InputError, read_parts, given[::-1], whole).match("join to SHA-256")
 
 
 def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
@@ -175,11 +164,9 @@ def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
     with pytest.raises(InputError, match=r"kokoro_part_2.part\.bin \(3 bytes\) has SHA-256 .*--no-deps kokoro-part-2==0\.1\.0"):
         read_parts(given, whole)
     path.unlink()
-    with pytest.raises(InputError, match=r"part\.bin is missing"):
-        read_parts(given, whole)
+    pytest.raises(InputError, read_parts, given, whole).match(r"part\.bin is missing")
     found["kokoro-part-1"].version = "0.2.0"
-    with pytest.raises(InputError, match=r"needs kokoro-part-1 0\.1\.0, installed is 0\.2\.0"):
-        read_parts(given, whole)
+    pytest.raises(InputError, read_parts, given, whole).match(r"needs kokoro-part-1 0\.1\.0, installed is 0\.2\.0")
     del found["kokoro-part-1"]
     with pytest.raises(InputError, match=r"needs the package kokoro-part-1 0\.1\.0, which is not installed: `make venv` or `pip install"):
         read_parts(given, whole)
@@ -213,6 +200,99 @@ def test_off_the_grid_moves_codes_by_half_a_step_at_most_and_nothing_else() -> N
     codes = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
     stored = {"w_quantized": codes, "w_scale": np.float32([0.5]), "b": np.ones((2, 2), np.float32), "z": np.zeros(1, np.int8)}
     moved, again = off_the_grid(stored, 3), off_the_grid(stored, 3)
-    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5
-    assert np.array_equal(moved["w_quantized"], again["w_quantized"])
+    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5 and np.array_equal(moved["w_quantized"], again["w_quantized"])
     assert all(moved[name] is stored[name] for name in ("w_scale", "b", "z"))
+
+
+GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()
+
+
+def member(name: str, data: bytes = GOOD, kind: bytes = tarfile.REGTYPE, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size, info.type, info.linkname = len(data) if kind == tarfile.REGTYPE else 0, kind, target
+    return info, data
+
+
+def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as out:
+        for info, data in members:
+            out.addfile(info, io.BytesIO(data) if info.isreg() else None)
+    return path
+
+
+def test_npms_layout_and_torch_files(tmp_path: Path) -> None:
+    stored = io.BytesIO()
+    torch.save(torch.full((510, 1, 256), 0.25), stored)
+    source = archive(tmp_path / "voices.tgz", member("package/LICENSE", b"text"), member("package/voices", kind=tarfile.DIRTYPE),
+        member("package/voices/af_sky.bin"), member("package/voices/bm_lewis.pt", stored.getvalue()))  # fmt: skip
+    assert add_voices(source, tmp_path / "voices") == ("af_sky", "bm_lewis") and (tmp_path / "voices" / "af_sky.bin").read_bytes() == GOOD
+    assert np.fromfile(tmp_path / "voices" / "bm_lewis.bin", "<f4").max() == 0.25
+    assert add_voices(tmp_path / "voices", tmp_path / "again") == ("af_sky", "bm_lewis")  # a folder of voices
+
+
+def huge() -> tuple[tarfile.TarInfo, bytes]:
+    info, data = member("zeros.txt", b"")
+    info.size = LARGEST_MEMBER_BYTES + 1
+    return info, data
+
+
+ATTACKS: dict[str, tuple[Callable[[], list], str]] = {
+    "climbs": (lambda: [member("../../af_sky.bin")], r"member '\.\./\.\./af_sky\.bin' leaves the archive's folder"),
+    "climbs in the middle": (lambda: [member("a/../../af_sky.bin")], "leaves the archive's folder"),
+    "absolute": (lambda: [member("/tmp/af_sky.bin")], "leaves the archive's folder"),
+    "backslash": (lambda: [member("..\\af_sky.bin")], "leaves the archive's folder"),
+    "symbolic link": (lambda: [member("af_sky.bin", kind=tarfile.SYMTYPE, target="/etc/passwd")], "is a link or a device"),
+    "hard link": (lambda: [member("af_sky.bin", kind=tarfile.LNKTYPE, target="x")], "is a link or a device"),
+    "device": (lambda: [member("af_sky.bin", kind=tarfile.CHRTYPE)], "is a link or a device"),
+    "wrong size": (lambda: [member("af_sky.bin", GOOD[:-4])], "has 522236 bytes; a voice in raw float32 has 522240"),
+    "too large": (lambda: [member("af_sky.pt", bytes(3_000_000))], "has 3000000 bytes; a voice has at most"),
+    "NaN": (lambda: [member("af_sky.bin", np.full((510, 1, 256), np.nan, "<f4").tobytes())], r"af_sky\.bin holds NaN or infinity"),
+    "no tensor": (lambda: [member("af_sky.pt", b"no pickle")], "cannot be read as a PyTorch file"),
+    "twice": (lambda: [member("a/af_sky.bin"), member("b/af_sky.bin")], "holds the voice af_sky twice"),
+    "odd name": (lambda: [member("Af Sky.bin")], "is no name of a voice"),
+    "no voice": (lambda: [member("README.md", b"text")], "holds no voice"),
+}
+
+
+class TestArchives:
+    @pytest.mark.parametrize("attack", ATTACKS)
+    def test_attacks_are_refused_and_nothing_is_written(self, tmp_path: Path, attack: str) -> None:
+        members, message = ATTACKS[attack]
+        first = [] if attack == "no voice" else [member("am_good.bin")]
+        source = archive(tmp_path / "evil.tgz", *first, *members())
+        with pytest.raises(InputError, match=message) as refused:
+            add_voices(source, tmp_path / "voices")
+        assert "\n" not in str(refused.value) and str(source) in str(refused.value)
+        assert [path for path in tmp_path.iterdir() if path != source] == []
+
+    def test_a_member_as_large_as_a_bomb_is_not_unpacked(self, tmp_path: Path) -> None:
+        source = tmp_path / "bomb.tar"
+        source.write_bytes(huge()[0].tobuf())
+        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match("no archive of voices holds that")
+
+    @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00 broken"])
+    def test_no_archive(self, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "voices.tgz").write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read as a tar archive|holds no voice"):
+            add_voices(tmp_path / "voices.tgz", tmp_path / "voices")
+
+    def test_an_archive_cut_short(self, tmp_path: Path) -> None:
+        noise = np.random.default_rng(0).standard_normal((510, 1, 256)).astype("<f4").tobytes()
+        source = archive(tmp_path / "voices.tgz", member("af_sky.bin", noise))
+        source.write_bytes(source.read_bytes()[:200_000])
+        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match("cannot be read as a tar archive")
+
+    def test_nowhere_and_a_link_in_a_folder(self, tmp_path: Path) -> None:
+        pytest.raises(InputError, add_voices, tmp_path / "nowhere.tgz", tmp_path / "voices").match("is neither a folder nor an archive")
+        (tmp_path / "given").mkdir()
+        (tmp_path / "given" / "af_sky.bin").symlink_to("/etc/hostname")
+        pytest.raises(InputError, add_voices, tmp_path / "given", tmp_path / "voices").match("is a link or no file")
+
+    def test_a_bundled_voice_may_come_again_but_not_differ(self, tmp_path: Path) -> None:
+        voices = tmp_path / "voices"
+        voices.mkdir()
+        (voices / "af_heart.bin").write_bytes(GOOD)
+        assert add_voices(archive(tmp_path / "a.tgz", member("af_heart.bin")), voices, ["af_heart"]) == ("af_heart",)
+        other = archive(tmp_path / "b.tgz", member("af_heart.bin", np.full((510, 1, 256), 0.75, "<f4").tobytes()))
+        pytest.raises(InputError, add_voices, other, voices, ["af_heart"]).match("af_heart differs from the bundled voice")
+        assert (voices / "af_heart.bin").read_bytes() == GOOD

@@ -81,8 +81,7 @@ def test_an_existing_cache_needs_no_packages(monkeypatch: pytest.MonkeyPatch) ->
     assert cached() == folder and cache.available()
     (folder / WEIGHTS).unlink()
     assert not cache.available()
-    with pytest.raises(InputError, match="kokoro-int8 is not installed: `make venv`"):
-        cached()
+    pytest.raises(InputError, cached).match("kokoro-int8 is not installed: `make venv`")
 
 
 def cut(path: Path) -> None:
@@ -101,9 +100,7 @@ def test_half_written_and_altered_files_are_mended(small: list[bytes], name: str
     folder = cached()
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != CHECKED}
     damage(folder / name)
-    assert cached() == folder
-    assert {path: path.read_bytes() for path in before} == before
-    assert len(small) == (2 if name == WEIGHTS else 1)
+    assert cached() == folder and {path: path.read_bytes() for path in before} == before and len(small) == (2 if name == WEIGHTS else 1)
 
 
 def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_check(small: list[bytes]) -> None:
@@ -119,8 +116,7 @@ def test_a_copied_cache_is_read_once_and_noted(small: list[bytes]) -> None:
     folder = cached()
     os.utime(folder / WEIGHTS, ns=(1, 1))
     (folder / CHECKED).write_text("{half", encoding="utf-8")
-    assert cached() and len(small) == 1
-    assert json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
+    assert cached() and len(small) == 1 and json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
 
 
 def test_voices_that_were_added_stay(small: list[bytes]) -> None:
@@ -150,22 +146,19 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, code: 
         return real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", failing)
-    with pytest.raises(InputError, match=f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB; KOKORO_ANE_CACHE=FOLDER"):
-        cached()
+    pytest.raises(InputError, cached).match(f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB; KOKORO_ANE_CACHE=FOLDER")
     assert not [path for path in names(cache_folder()) if WEIGHTS in path]
     monkeypatch.undo()
 
 
 def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way", encoding="utf-8")
-    with pytest.raises(InputError, match="kokoro-int8 cannot be written to"):
-        cached()
+    pytest.raises(InputError, cached).match("kokoro-int8 cannot be written to")
 
 
 def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
-    with pytest.raises(InputError, match="decoded to SHA-256 .* is not one of constraints.txt"):
-        cached()
+    pytest.raises(InputError, cached).match("decoded to SHA-256 .* is not one of constraints.txt")
     assert WEIGHTS not in names(cache_folder())
 
 
@@ -188,14 +181,8 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_root().parts[-3:] == ("Library", "Caches", "kokoro-ane")
 
 
-@pytest.mark.parametrize(
-    ("module", "flags"),
-    [
-        ("kokoro_ane.eval.quality", ["--method", "fp32", "--runtime", "torch"]),
-        ("kokoro_ane.eval.release", ["--no-build", "--workers", "99"]),
-        ("kokoro_ane.pipeline.bundle", ["--runtime", "torch"]),
-    ],
-)
+@pytest.mark.parametrize(("module", "flags"), [("kokoro_ane.eval.quality", ["--method", "fp32", "--runtime", "torch"]),
+    ("kokoro_ane.eval.release", ["--no-build", "--workers", "99"]), ("kokoro_ane.pipeline.bundle", ["--runtime", "torch"])])  # fmt: skip
 def test_what_judges_or_ships_reads_the_weights(small: list[bytes], module: str, flags: list[str], tmp_path: Path) -> None:
     """Altered weights behind an unchanged time; each command then ends at a flag that it refuses."""
     weights = cached() / WEIGHTS

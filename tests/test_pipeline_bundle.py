@@ -50,8 +50,7 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False).returncode == 0
 
 
-def test_the_lexicons_follow_the_voices_and_are_in_the_manifest(bundled: Path) -> None:
-    """Demo voices are American."""
+def test_the_lexicons_follow_the_voices_and_are_in_the_manifest(bundled: Path) -> None:  # demo voices are American
     listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))["lexicon"]
     assert [(dialect, entry["file"]) for dialect, entry in listed.items()] == [("us", "lexicon/us.tsv")]
     assert [path.name for path in (bundled / "lexicon").iterdir()] == ["us.tsv"]
@@ -65,38 +64,29 @@ def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsy
     data = bytearray((copy / name).read_bytes())
     data[-1] ^= 1
     (copy / name).write_bytes(data)
-    assert main(["--verify", str(copy)]) == 2
-    assert f"{copy / name} was changed" in capsys.readouterr().err
+    assert main(["--verify", str(copy)]) == 2 and f"{copy / name} was changed" in capsys.readouterr().err
 
 
 def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
     (copy / "extra.txt").write_text("x", encoding="utf-8")
-    assert main(["--verify", str(copy)]) == 2
-    assert "extra.txt is not part of the bundle" in capsys.readouterr().err
+    assert main(["--verify", str(copy)]) == 2 and "extra.txt is not part of the bundle" in capsys.readouterr().err
     (copy / "extra.txt").unlink()
     (copy / "voices" / "awb.pt").unlink()
-    assert main(["--verify", str(copy)]) == 2
-    assert "awb.pt is missing" in capsys.readouterr().err
+    assert main(["--verify", str(copy)]) == 2 and "awb.pt is missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "message"),
-    [
-        (["--out", "{build}/release-1.0"], 2, "tiny is not releasable and its bundle has to say so: --out"),
-        (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"),
-        (["--method", "w9"], 2, "w9"),
-        (["--verify", "{build}/nothing"], 2, "does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("more", "code", "message"),
+    [(["--out", "{build}/release-1.0"], 2, "tiny is not releasable and its bundle has to say so: --out"),
+    (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"), (["--method", "w9"], 2, "w9"),
+    (["--verify", "{build}/nothing"], 2, "does not exist")])  # fmt: skip
 def test_refusals(
     tiny_checkpoint: Checkpoint, build: Path, more: list[str], code: int, message: str, capsys: pytest.CaptureFixture
 ) -> None:
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), *(word.format(build=build) for word in more)]
     assert main(flags) == code
     error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error
-    assert not (build / "release-1.0").exists()
+    assert message in error and "Traceback" not in error and not (build / "release-1.0").exists()
 
 
 def test_a_level_that_is_missing_is_built_first(
@@ -120,8 +110,7 @@ def test_every_part_of_the_layout_asked_for_is_built_first(
     assert main([*flags, "--layout", "tiled"]) == 2 and asked[0].startswith("kokoro-ane build encoder")
     assert "does not exist" in capsys.readouterr().err
     asked.clear()
-    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2
-    assert asked[0].startswith("kokoro-ane build encoder --runtime onnx")
+    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2 and asked[0].startswith("kokoro-ane build encoder --runtime onnx")
 
 
 @pytest.fixture
@@ -140,17 +129,12 @@ CLEAN = "a" * 40
 ALTERED = "b" * 40  # of a decision that lets nothing out
 
 
-@pytest.mark.parametrize(
-    ("verdict", "commit", "package", "code", "said"),
-    [
-        ("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
-        ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"),
-        ("SHIP", ALTERED, "", 3, "or altered libraries"),
-        ("SHIP", CLEAN, "0" * 64, 3, "no release decision has judged this very package"),
-        ("UNDECIDED", CLEAN, "", 3, "the release decision says UNDECIDED of this package"),
-        ("REJECT", CLEAN, "", 1, "fp16 was judged and rejected: because; nothing was bundled"),
-    ],
-)
+@pytest.mark.parametrize(("verdict", "commit", "package", "code", "said"),
+    [("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
+    ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"), ("SHIP", ALTERED, "", 3, "or altered libraries"),
+    ("SHIP", CLEAN, "0" * 64, 3, "no release decision has judged this very package"),
+    ("UNDECIDED", CLEAN, "", 3, "the release decision says UNDECIDED of this package"),
+    ("REJECT", CLEAN, "", 1, "fp16 was judged and rejected: because; nothing was bundled")])  # fmt: skip
 def test_only_a_decision_for_this_very_package_lets_it_out(
     tiny_checkpoint: Checkpoint, listed: Path, verdict: str, commit: str, package: str, code: int, said: str, capsys: pytest.CaptureFixture
 ) -> None:
@@ -163,8 +147,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
     decision = {"format": FORMAT, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
     decision |= {"provenance": {"precision": "declared", "commit": commit}, "releasable": commit != ALTERED}
     (build / "release" / "decision.json").write_text(json.dumps(checksummed(decision, ABOUT)), encoding="utf-8")
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
-    assert out.exists() == (code != 1)
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code and out.exists() == (code != 1)
     assert said in (capsys.readouterr().err if code == 1 else (out / "MODEL_CARD.md").read_text(encoding="utf-8"))
     if out.exists():
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["releasable"] is (code == 0)
@@ -179,8 +162,7 @@ def test_fp16_under_another_name_is_not_bundled(
     for told, change in (("says method 'fp16', expected 'w8a8'", {}), ("which is not w8a8: renamed", {"method": "w8a8"})):
         data = json.loads((copy / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))
         (copy / "KokoroVocoder-tiny-w8a8.json").write_text(json.dumps(data | change), encoding="utf-8")
-        assert main(given) == 2
-        assert told in capsys.readouterr().err and not (copy / "bundle-tiny-w8a8").exists()
+        assert main(given) == 2 and told in capsys.readouterr().err and not (copy / "bundle-tiny-w8a8").exists()
 
 
 def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> None:

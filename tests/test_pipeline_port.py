@@ -17,31 +17,26 @@ Tensors = dict[str, np.ndarray]
 UTTERANCES = ("short", "sentence")
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_vectors: Path) -> Path:
-    return tiny_vectors
-
-
 @pytest.fixture(scope="module", params=UTTERANCES)
-def stored(request: pytest.FixtureRequest, folder: Path) -> Tensors:
-    return {path.stem: np.load(path) for path in (folder / request.param).glob("*.npy")}
+def stored(request: pytest.FixtureRequest, tiny_vectors: Path) -> Tensors:
+    return {path.stem: np.load(path) for path in (tiny_vectors / request.param).glob("*.npy")}
 
 
 @pytest.fixture(scope="module")
-def index(folder: Path) -> dict:
-    return json.loads((folder / "index.json").read_text(encoding="utf-8"))
+def index(tiny_vectors: Path) -> dict:
+    return json.loads((tiny_vectors / "index.json").read_text(encoding="utf-8"))
 
 
 def bucket(count: int, buckets: list[int]) -> int:
     return next(size for size in buckets if size >= count)
 
 
-def test_ids_pad_and_style(stored: Tensors, index: dict, folder: Path, tiny_checkpoint: Checkpoint) -> None:
+def test_ids_pad_and_style(stored: Tensors, index: dict, tiny_vectors: Path, tiny_checkpoint: Checkpoint) -> None:
     vocabulary = tiny_checkpoint.config.vocab
     ids = [0, *(vocabulary[chr(code)] for code in stored["phonemes"]), 0]
     assert ids == stored["ids"].tolist()
     assert [*ids, *[-1] * (bucket(len(ids), index["buckets"]["tokens"]) - len(ids))] == stored["input_ids"][0].tolist()
-    row = np.load(folder / "voice.npy")[len(stored["phonemes"]) - 1]
+    row = np.load(tiny_vectors / "voice.npy")[len(stored["phonemes"]) - 1]
     assert np.array_equal(row[:, :128], stored["style_decoder"]) and np.array_equal(row[:, 128:], stored["style_prosody"])
 
 
@@ -49,8 +44,7 @@ def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
     durations = [max(1, round(float(raw))) for raw in stored["raw"]]  # Python's round is half to even
     assert durations == stored["durations"].tolist()
     order = [token for token, frames in enumerate(durations) for _ in range(frames)]
-    assert order == stored["token_of_frame"].tolist()
-    assert np.array_equal(stored["text"][0, :, 0, :][:, order], stored["asr"][0])
+    assert order == stored["token_of_frame"].tolist() and np.array_equal(stored["text"][0, :, 0, :][:, order], stored["asr"][0])
     frames = np.zeros_like(stored["frames"])
     assert frames.shape[-1] == bucket(len(order), index["buckets"]["frames"])
     frames[0, :-1, 0, : len(order)] = stored["hidden"][0, :, 0, :][:, order]
@@ -66,8 +60,7 @@ def test_excitation(stored: Tensors, tiny_build: Path) -> None:
     x = np.clip((t + 0.5) / 300 - 0.5, 0, last)
     low = np.floor(x).astype(int)
     phase = cycles[low] + (x - low) * (cycles[np.minimum(low + 1, last)] - cycles[low])
-    voiced = (f0_hz > 10)[t // 300].astype(np.float64)
-    total = np.full(len(t), source["bias"])
+    voiced, total = (f0_hz > 10)[t // 300].astype(np.float64), np.full(len(t), source["bias"])
     for k in range(1, 10):
         wave = 0.1 * np.sin(2 * np.pi * k * phase) * voiced + noise[:, k - 1] * (0.003 * voiced + 0.1 / 3 * (1 - voiced))
         total += source["weights"][k - 1] * wave
@@ -93,8 +86,7 @@ def test_pack(stored: Tensors, index: dict) -> None:
     rows = [*((row, 1) for row in stored["asr"][0]), (stored["f0_hz"][0], 2), (stored["energy"][0], 2), (np.ones(count), 1)]
     for row, rate in (*rows, *((row, 120) for row in stored["spectrum"][0])):
         flat += [*row.tolist(), *[0.0] * (rate * width - len(row))]
-    assert np.array_equal(np.array(flat, np.float32), stored["features"].ravel())
-    assert stored["features"].shape[2:] == (1, width)
+    assert np.array_equal(np.array(flat, np.float32), stored["features"].ravel()) and stored["features"].shape[2:] == (1, width)
 
 
 def test_finish(stored: Tensors) -> None:
@@ -106,18 +98,17 @@ def test_finish(stored: Tensors) -> None:
     assert gain == pytest.approx(float(stored["gain"][0])) and snr_db(stored["samples"], samples * gain) >= 100
 
 
-def test_chunks_pauses_and_times_of_the_text(index: dict, folder: Path) -> None:
+def test_chunks_pauses_and_times_of_the_text(index: dict, tiny_vectors: Path) -> None:
     import soundfile
 
     text, place = index["text"], 0
-    seconds = {"paragraph": 0.5, "sentence": 0.2, "clause": 0.08, "none": 0.0}
-    before = 0.0
+    seconds, before = {"paragraph": 0.5, "sentence": 0.2, "clause": 0.08, "none": 0.0}, 0.0
     for number, chunk in enumerate(text["chunks"]):
         assert chunk["pause_samples"] == math.floor(24000 * before / text["speed"] + 0.5) and chunk["seed"] == text["seed"] + number
         assert chunk["start_sample"] == place + chunk["pause_samples"] and chunk["samples"] == 600 * sum(chunk["durations"])
         assert len(chunk["durations"]) == len(chunk["phonemes"]) + 2 and len(chunk["phonemes"]) <= text["longest_phonemes"]
         place, before = chunk["start_sample"] + chunk["samples"], seconds[chunk["ending"]]
-    audio, rate_hz = soundfile.read(folder / text["file"], dtype="int16")
+    audio, rate_hz = soundfile.read(tiny_vectors / text["file"], dtype="int16")
     assert len(audio) == place and rate_hz == 24000
     assert [chunk["ending"] for chunk in text["chunks"]] == ["sentence", "paragraph", "clause", "sentence"]
     assert all(not audio[c["start_sample"] - c["pause_samples"] : c["start_sample"]].any() for c in text["chunks"])

@@ -1,4 +1,4 @@
-"""The command as a user types it, on a tiny random checkpoint: files, streams, times, interruption, and every bad input in one line."""
+"""The command as a user types it, on a tiny random checkpoint: files, streams, times, interruption, resumption, bad input in one line."""
 
 import json
 import signal
@@ -10,10 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
+from kokoro_ane.pipeline.synthesis import Speech
+from kokoro_ane.pipeline.text import Chunk, PhonemeReader
 
 ROOT = Path(__file__).resolve().parents[1]
 VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefghijklmnopqrstuvwxyzˈ .,!?")}
@@ -32,105 +38,85 @@ def flags(folder: str, out: Path | None = None, text: str = TEXT) -> list[str]:
 
 
 def say(folder: str, out: Path, *more: str, text: str = TEXT) -> dict:
-    """Speak in this process and read the samples."""
     assert main([*flags(folder, out, text), *more]) == 0
     return {"pcm": soundfile.read(out, dtype="int16")[0]}
 
 
-def test_file_times_and_report(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    out, stamps = tmp_path / "a.wav", tmp_path / "words.json"
-    assert main([*flags(folder, out), "--voice", "slt:0.7,rms:0.3", "--timestamps", str(stamps)]) == 0
-    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    pcm, rate_hz = soundfile.read(out, dtype="int16")
-    assert rate_hz == SAMPLE_RATE_HZ and soundfile.info(out).subtype == "PCM_16" and pcm.ndim == 1
-    assert report["seconds_of_audio"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
-    assert report["chunks"] == 3 and report["voice"] == "slt:0.7,rms:0.3" and not report["releasable"]
-    assert report["samples_at_full_scale"] == 0 and report["peak_of_the_model"] > 0.01
-    times = json.loads(stamps.read_text(encoding="utf-8"))
-    assert times["seconds"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
-    edges = [0.0, *(edge for chunk in times["chunks"] for edge in (chunk["start_s"] - chunk["pause_s"], chunk["end_s"]))]
-    assert edges[1::2] == pytest.approx(edges[0:-1:2], abs=2e-6) and edges[-1] == times["seconds"]
-    words = [word for chunk in times["chunks"] for word in chunk["words"]]
-    assert [TEXT[word["start"] : word["end"]] for word in words] == [word["text"] for word in words]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.wav", "words.json"]
+class TestCommand:
+    def test_file_times_and_report(self, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        out, stamps = tmp_path / "a.wav", tmp_path / "words.json"
+        assert main([*flags(folder, out), "--voice", "slt:0.7,rms:0.3", "--timestamps", str(stamps)]) == 0
+        report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        pcm, rate_hz = soundfile.read(out, dtype="int16")
+        assert rate_hz == SAMPLE_RATE_HZ and soundfile.info(out).subtype == "PCM_16" and pcm.ndim == 1
+        assert report["seconds_of_audio"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
+        assert report["chunks"] == 3 and report["voice"] == "slt:0.7,rms:0.3" and not report["releasable"]
+        assert report["samples_at_full_scale"] == 0 and report["peak_of_the_model"] > 0.01
+        times = json.loads(stamps.read_text(encoding="utf-8"))
+        assert times["seconds"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
+        edges = [0.0, *(edge for chunk in times["chunks"] for edge in (chunk["start_s"] - chunk["pause_s"], chunk["end_s"]))]
+        assert edges[1::2] == pytest.approx(edges[0:-1:2], abs=2e-6) and edges[-1] == times["seconds"]
+        words = [word for chunk in times["chunks"] for word in chunk["words"]]
+        assert [TEXT[word["start"] : word["end"]] for word in words] == [word["text"] for word in words]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.wav", "words.json"]
 
+    def test_flac_seed_speed_and_a_stream_hold_the_samples(self, folder: str, tmp_path: Path) -> None:
+        assert np.array_equal(say(folder, tmp_path / "a.wav")["pcm"], say(folder, tmp_path / "a.flac")["pcm"])
+        one, same, other = (say(folder, tmp_path / "a.wav", "--seed", seed, text="abc def.")["pcm"] for seed in ("0", "0", "1"))
+        assert np.array_equal(one, same) and len(one) == len(other) and not np.array_equal(one, other)
+        assert len(say(folder, tmp_path / "a.wav", "--speed", "2", text="abc def.")["pcm"]) < len(one)
+        pcm = say(folder, tmp_path / "a.wav")["pcm"]
+        command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", *flags(folder, text="-"), "--stream", "wav"]
+        done = subprocess.run(command, cwd=ROOT, input=TEXT.encode(), capture_output=True, check=True)
+        assert done.stdout[44:] == pcm.tobytes() and done.stdout[:4] == b"RIFF"
+        assert json.loads(done.stderr.decode().strip().splitlines()[-1])["out"] == "stream wav"
 
-def test_flac_holds_the_same_samples(folder: str, tmp_path: Path) -> None:
-    assert np.array_equal(say(folder, tmp_path / "a.wav")["pcm"], say(folder, tmp_path / "a.flac")["pcm"])
+    def test_stream_of_pcm_equals_the_file(self, folder: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture) -> None:
+        pcm = say(folder, tmp_path / "a.wav")["pcm"]
+        capsysbinary.readouterr()
+        assert main([*flags(folder), "--stream", "pcm"]) == 0
+        said = capsysbinary.readouterr()
+        assert said.out == pcm.tobytes() and json.loads(said.err.decode().strip().splitlines()[-1])["out"] == "stream pcm"
 
+    def test_reader_that_goes_away_is_one_line(self, folder: str) -> None:
+        command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", *flags(folder, text=TEXT * 20), "--stream"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.read(100)
+            process.stdout.close()
+            error = process.stderr.read().decode()
+        assert process.returncode == 2 and "the reader of the stream went away after" in error and "Traceback" not in error
 
-def test_seed_and_speed(folder: str, tmp_path: Path) -> None:
-    one, same, other = (say(folder, tmp_path / "a.wav", "--seed", seed, text="abc def.")["pcm"] for seed in ("0", "0", "1"))
-    assert np.array_equal(one, same) and len(one) == len(other) and not np.array_equal(one, other)
-    assert len(say(folder, tmp_path / "a.wav", "--speed", "2", text="abc def.")["pcm"]) < len(one)
+    def test_an_interrupted_run_goes_on(self, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        """Interrupted by the keyboard after some chunks; --resume speaks the rest only, and the samples are those of one run."""
+        text = " ".join(f"{word} and some more." for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta") * 4)
+        book, out, parts = tmp_path / "book.txt", tmp_path / "a.wav", tmp_path / "a.wav.parts"
+        book.write_text(text, encoding="utf-8")
+        given = ["--file", str(book), *flags(folder, out)[1:]]
+        heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a shell's background job ignores it, and so would its children
+        command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", *given]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heeds)
+        state = parts / "chunks.jsonl"
+        while process.poll() is None and not (state.exists() and len(state.read_text(encoding="utf-8").splitlines()) > 3):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate()[1]
+        assert process.returncode == 2 and "--resume goes on" in error and not out.exists() and "Traceback" not in error
+        assert main([*given, "--resume"]) == 0
+        report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        assert 3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32 and not parts.exists()
+        whole = tmp_path / "whole.wav"
+        assert main([*given[:-1], str(whole)]) == 0 and out.read_bytes() == whole.read_bytes()
 
+    def test_reads_a_file_with_a_byte_order_mark(self, folder: str, tmp_path: Path) -> None:
+        book = tmp_path / "book.txt"
+        book.write_bytes(b"\xef\xbb\xbfabc def.")
+        assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 0
+        assert np.array_equal(soundfile.read(tmp_path / "a.wav", dtype="int16")[0], say(folder, tmp_path / "b.wav", text="abc def.")["pcm"])
 
-def test_stream_of_wav_from_stdin_equals_the_file(folder: str, tmp_path: Path) -> None:
-    pcm = say(folder, tmp_path / "a.wav")["pcm"]
-    command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", *flags(folder, text="-"), "--stream", "wav"]
-    done = subprocess.run(command, cwd=ROOT, input=TEXT.encode(), capture_output=True, check=True)
-    assert done.stdout[44:] == pcm.tobytes() and done.stdout[:4] == b"RIFF"
-    assert json.loads(done.stderr.decode().strip().splitlines()[-1])["out"] == "stream wav"
-
-
-def test_stream_of_pcm_equals_the_file(folder: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture) -> None:
-    pcm = say(folder, tmp_path / "a.wav")["pcm"]
-    capsysbinary.readouterr()
-    assert main([*flags(folder), "--stream", "pcm"]) == 0
-    said = capsysbinary.readouterr()
-    assert said.out == pcm.tobytes()
-    assert json.loads(said.err.decode().strip().splitlines()[-1])["out"] == "stream pcm"
-
-
-def test_reader_that_goes_away_is_one_line(folder: str) -> None:
-    command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", *flags(folder, text=TEXT * 20), "--stream"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.read(100)
-        process.stdout.close()
-        error = process.stderr.read().decode()
-    assert process.returncode == 2 and "the reader of the stream went away after" in error and "Traceback" not in error
-
-
-def test_an_interrupted_run_goes_on(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Interrupted by the keyboard after some chunks; --resume speaks the rest only, and the samples are those of one run."""
-    text = " ".join(f"{word} and some more." for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta") * 4)
-    book, out, parts = tmp_path / "book.txt", tmp_path / "a.wav", tmp_path / "a.wav.parts"
-    book.write_text(text, encoding="utf-8")
-    given = ["--file", str(book), *flags(folder, out)[1:]]
-    heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a shell's background job ignores it, and so would its children
-    command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", *given]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heeds)
-    state = parts / "chunks.jsonl"
-    while process.poll() is None and not (state.exists() and len(state.read_text(encoding="utf-8").splitlines()) > 3):
-        time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
-    error = process.communicate()[1]
-    assert process.returncode == 2 and "--resume goes on" in error and not out.exists() and "Traceback" not in error
-    assert main([*given, "--resume"]) == 0
-    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert 3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32 and not parts.exists()
-    whole = tmp_path / "whole.wav"
-    assert main([*given[:-1], str(whole)]) == 0
-    assert out.read_bytes() == whole.read_bytes()
-
-
-def test_reads_a_file_with_a_byte_order_mark(folder: str, tmp_path: Path) -> None:
-    book = tmp_path / "book.txt"
-    book.write_bytes(b"\xef\xbb\xbfabc def.")
-    assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 0
-    assert np.array_equal(soundfile.read(tmp_path / "a.wav", dtype="int16")[0], say(folder, tmp_path / "b.wav", text="abc def.")["pcm"])
-
-
-@pytest.mark.parametrize(
-    ("text", "more", "message"),
-    [
-        ("abc.", ["-o", "{tmp}/a.mp3"], "ends in '.mp3': the output is .wav or .flac"),
-        ("abc.", ["-o", "{tmp}/noext"], "ends in 'nothing'"),
-        ("abc.", ["-o", "{tmp}/file/a.wav"], "is a file, not a folder"),
-        ("abc.", ["-o", "/proc/a.wav"], "cannot write /proc/a.wav"),
-        ("abc.", ["-o", "{tmp}/dir.wav"], "is a folder: name a file in it"),
-        ("abc.", [], "give -o FILE.wav (or .flac), or --stream"),
-        ("abc.", ["-o", "{tmp}/a.wav", "--stream"], "not both"),
+    @pytest.mark.parametrize(("text", "more", "message"), [("abc.", ["-o", "{tmp}/a.mp3"], "ends in '.mp3': the output is .wav or .flac"),
+        ("abc.", ["-o", "{tmp}/noext"], "ends in 'nothing'"), ("abc.", ["-o", "{tmp}/file/a.wav"], "is a file, not a folder"),
+        ("abc.", ["-o", "/proc/a.wav"], "cannot write /proc/a.wav"), ("abc.", ["-o", "{tmp}/dir.wav"], "is a folder: name a file in it"),
+        ("abc.", [], "give -o FILE.wav (or .flac), or --stream"), ("abc.", ["-o", "{tmp}/a.wav", "--stream"], "not both"),
         ("abc.", ["--stream", "--resume"], "a stream keeps nothing"),
         ("abc.", ["-o", "{tmp}/a.wav", "--voice", "sltt"], "did you mean slt?"),
         ("abc.", ["-o", "{tmp}/a.wav", "--method", "w8a9"], "unknown method 'w8a9'; did you mean w8a8"),
@@ -139,60 +125,120 @@ def test_reads_a_file_with_a_byte_order_mark(folder: str, tmp_path: Path) -> Non
         ("abc.", ["-o", "{tmp}/a.wav", "--runtime", "coreml"], "needs macOS"),
         ("abc.", ["-o", "{tmp}/a.wav", "--runtime", "mlprogram", "--build", "{tmp}"], "run `kokoro-ane build encoder --checkpoint "),
         ("abc.", ["-o", "{tmp}/a.wav", "--speed", "5"], "speed 5.0 is outside 0.25 to 4"),
-        ("abc.", ["-o", "{tmp}/a.wav", "--file", "{tmp}/file"], "not both"),
-        ("a3c.", ["-o", "{tmp}/a.wav"], "'3' (U+0033) at 1"),
-        (" \n", ["-o", "{tmp}/a.wav"], "nothing to say"),
-        ("?!", ["-o", "{tmp}/a.wav"], "nothing to say"),
+        ("abc.", ["-o", "{tmp}/a.wav", "--file", "{tmp}/file"], "not both"), ("a3c.", ["-o", "{tmp}/a.wav"], "'3' (U+0033) at 1"),
+        (" \n", ["-o", "{tmp}/a.wav"], "nothing to say"), ("?!", ["-o", "{tmp}/a.wav"], "nothing to say"),
         ("abc.", ["-o", "{tmp}/a.wav", "--timestamps", "{tmp}/file/t.json"], "is a file, not a folder"),
-        ("abc.", ["-o", "{tmp}/a.wav", "--checkpoint", "nowhere"], "neither a folder nor"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_2(
-    folder: str, text: str, more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    if sys.platform == "darwin" and "coreml" in more:
-        pytest.skip("Core ML is here")
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    (tmp_path / "dir.wav").mkdir()
-    assert main([*flags(folder, text=text), *(word.format(tmp=tmp_path) for word in more)]) == 2
-    error = capsys.readouterr().err.strip().splitlines()
-    assert message in error[-1] and error[-1].startswith("error: ") and "Traceback" not in "".join(error)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dir.wav", "file"]
+        ("abc.", ["-o", "{tmp}/a.wav", "--checkpoint", "nowhere"], "neither a folder nor")])  # fmt: skip
+    def test_bad_input_is_one_line_and_exit_2(
+        self, folder: str, text: str, more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        if sys.platform == "darwin" and "coreml" in more:
+            pytest.skip("Core ML is here")
+        (tmp_path / "file").write_text("x", encoding="utf-8")
+        (tmp_path / "dir.wav").mkdir()
+        assert main([*flags(folder, text=text), *(word.format(tmp=tmp_path) for word in more)]) == 2
+        error = capsys.readouterr().err.strip().splitlines()
+        assert message in error[-1] and error[-1].startswith("error: ") and "Traceback" not in "".join(error)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["dir.wav", "file"]
+
+    @pytest.mark.parametrize(
+        ("data", "message"), [(b"abc \xff", "is not UTF-8: byte 0xff at 4"), (None, "does not exist")], ids=["not utf-8", "missing"]
+    )
+    def test_bad_text_file(self, folder: str, data: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        book = tmp_path / "book.txt"
+        if data is not None:
+            book.write_bytes(data)
+        assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 2 and message in capsys.readouterr().err
+
+    def test_a_full_disk_is_one_line_and_what_was_spoken_is_kept(
+        self, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        """libsndfile's error in the second chunk, as it comes when the disk fills."""
+        write, calls = soundfile.SoundFile.write, []
+
+        def filling(self: soundfile.SoundFile, data: np.ndarray) -> None:
+            calls.append(data)
+            if len(calls) == 2:
+                raise soundfile.LibsndfileError(2)
+            write(self, data)
+
+        monkeypatch.setattr(soundfile.SoundFile, "write", filling)
+        assert main(flags(folder, tmp_path / "a.wav")) == 2
+        error = capsys.readouterr().err
+        assert "error: cannot write a.wav: no room for it" in error and "1 finished chunks are kept" in error and "Traceback" not in error
+        assert [path.name for path in tmp_path.iterdir()] == ["a.wav.parts"]
 
 
-@pytest.mark.parametrize(
-    ("data", "message"), [(b"abc \xff", "is not UTF-8: byte 0xff at 4"), (None, "does not exist")], ids=["not utf-8", "missing"]
-)
-def test_bad_text_file(folder: str, data: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    book = tmp_path / "book.txt"
-    if data is not None:
-        book.write_bytes(data)
-    assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 2
-    assert message in capsys.readouterr().err
+SETTINGS = {"text": "1", "seed": 0}
 
 
-def test_a_full_disk_is_one_line_and_what_was_spoken_is_kept(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """libsndfile's error in the second chunk, as it comes when the disk fills."""
-    write, calls = soundfile.SoundFile.write, []
-
-    def filling(self: soundfile.SoundFile, data: np.ndarray) -> None:
-        calls.append(data)
-        if len(calls) == 2:
-            raise soundfile.LibsndfileError(2)
-        write(self, data)
-
-    monkeypatch.setattr(soundfile.SoundFile, "write", filling)
-    assert main(flags(folder, tmp_path / "a.wav")) == 2
-    error = capsys.readouterr().err
-    assert "error: cannot write a.wav: no room for it" in error and "1 finished chunks are kept" in error and "Traceback" not in error
-    assert [path.name for path in tmp_path.iterdir()] == ["a.wav.parts"]
+def speech(index: int, frames: int = 2, fresh: bool = True) -> Speech:
+    words = next(PhonemeReader().sentences(f"{'abcdefghij'[index]}b.")).words
+    samples = np.random.default_rng(index).uniform(-1, 1, frames * FRAME_SAMPLES).astype(np.float32)
+    return Speech(index, Chunk.of(words), (1, frames - 1), samples, 10 * index, 0.5, 2.0, {"g2p": 1.0} if fresh else {})
 
 
-def test_resume_refuses_another_text(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    parts = tmp_path / "a.wav.parts"
-    parts.mkdir()
-    (parts / "settings.json").write_text('{"text": "other"}', encoding="utf-8")
-    assert main([*flags(folder, tmp_path / "a.wav"), "--resume"]) == 2
-    assert "holds chunks of another" in capsys.readouterr().err
+def kept_after(folder: Path, count: int = 4) -> list[Speech]:  # write `count` chunks and forget the state, as a crash does
+    with ResumeState.open(folder, SETTINGS, resume=False) as state:
+        for index in range(count):
+            state.keep(speech(index, frames=2 + index))
+    return [speech(index, frames=2 + index) for index in range(count)]
+
+
+def resumed(folder: Path, count: int = 4) -> list[Speech | None]:
+    with ResumeState.open(folder, SETTINGS, resume=True) as state:
+        return [state.kept(index, speech(index).chunk) for index in range(count)]
+
+
+class TestResume:
+    def test_gives_back_what_was_kept(self, tmp_path: Path) -> None:
+        for wanted, got in zip(kept_after(tmp_path / "p"), resumed(tmp_path / "p"), strict=True):
+            assert np.array_equal(wanted.samples, got.samples) and not got.seconds
+            assert (wanted.durations, wanted.pause, wanted.gain, wanted.peak) == (got.durations, got.pause, got.gain, got.peak)
+
+    @given(st.integers(0, 13 * FRAME_SAMPLES * 4), st.integers(0, 900))
+    @settings(max_examples=25, deadline=None)
+    def test_any_crash_leaves_a_prefix_of_whole_chunks(self, tmp_path_factory: pytest.TempPathFactory, audio: int, lines: int) -> None:
+        """Cut both files anywhere: what comes back is right, and the run can go on to the same end."""
+        folder = tmp_path_factory.mktemp("crash") / "p"
+        wanted = kept_after(folder)
+        for name, size in ((AUDIO, audio), (CHUNKS, lines)):
+            with (folder / name).open("r+b") as stream:
+                stream.truncate(min(size, (folder / name).stat().st_size))
+        with ResumeState.open(folder, SETTINGS, resume=True) as state:
+            for index, one in enumerate(wanted):
+                got = state.kept(index, one.chunk)
+                assert got is None or np.array_equal(got.samples, one.samples)
+                state.keep(got or one)
+        assert all(got is not None and np.array_equal(got.samples, one.samples) for one, got in zip(wanted, resumed(folder), strict=True))
+
+    def test_a_damaged_chunk_is_spoken_again_with_all_that_follows(self, tmp_path: Path) -> None:
+        folder = tmp_path / "p"
+        wanted, data = kept_after(folder), bytearray((folder / AUDIO).read_bytes())
+        data[4 * FRAME_SAMPLES * 2 + 100] ^= 1  # in chunk 1
+        (folder / AUDIO).write_bytes(data)
+        with ResumeState.open(folder, SETTINGS, resume=True) as state:
+            found = []
+            for index, one in enumerate(wanted):
+                got = state.kept(index, one.chunk)
+                found.append(got is not None)
+                state.keep(got or one)
+        assert found == [True, False, False, False]
+        assert all(np.array_equal(got.samples, one.samples) for one, got in zip(wanted, resumed(folder), strict=True))
+
+    def test_another_chunk_is_not_given_back(self, tmp_path: Path) -> None:
+        kept_after(tmp_path / "p")
+        with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
+            assert state.kept(0, speech(1).chunk) is None and state.kept(4, speech(0).chunk) is None
+
+    def test_other_settings_and_nothing_kept_begin_anew(self, tmp_path: Path) -> None:
+        folder = tmp_path / "p"
+        kept_after(folder)
+        pytest.raises(InputError, ResumeState.open, folder, SETTINGS | {"seed": 1}, resume=True).match("chunks of another seed")
+        with ResumeState.open(folder, SETTINGS | {"seed": 1}, resume=False) as state:
+            assert state.kept(0, speech(0).chunk) is None
+            state.remove()
+        assert not folder.exists()
+        with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
+            assert state.written == 0
+        assert json.loads((tmp_path / "p" / "settings.json").read_text(encoding="utf-8")) == SETTINGS

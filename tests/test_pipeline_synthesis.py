@@ -59,8 +59,7 @@ class FakeG2P:
 
 
 def pipeline(longest: int = 1200) -> Pipeline:
-    ticks = itertools.count()
-    encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest))
+    ticks, encoder = itertools.count(), EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest))
     return Pipeline(FakeG2P(), encoder, FakeVocoder(), VOCAB, clock=lambda: next(ticks))
 
 
@@ -68,86 +67,67 @@ def spoken(text: str, options: SpeechOptions | None = None, longest: int = 1200,
     return list(pipeline(longest).speak(text, VOICE, options or SpeechOptions(), **given))
 
 
-def test_chunks_in_order_with_pauses_between() -> None:
-    found = spoken("abc de. fgh!\n\nab, cd?")
-    assert [speech.chunk.phonemes for speech in found] == ["abc de.", "fgh!", "ab, cd?"]
-    assert [speech.pause for speech in found] == [0, 4800, 12000]
-    assert all(len(speech.samples) == FRAME_SAMPLES * sum(speech.durations) for speech in found)
-    assert all(tuple(speech.seconds) == STAGES for speech in found)
-    assert all(not speech.audio[: speech.pause].any() for speech in found)
+class TestChunks:
+    def test_chunks_in_order_each_independent_of_the_others(self) -> None:
+        found = spoken("abc de. fgh!\n\nab, cd?")
+        assert [speech.chunk.phonemes for speech in found] == ["abc de.", "fgh!", "ab, cd?"]
+        assert [speech.pause for speech in found] == [0, 4800, 12000]
+        assert all(len(speech.samples) == FRAME_SAMPLES * sum(speech.durations) for speech in found)
+        assert all(tuple(speech.seconds) == STAGES for speech in found) and all(not speech.audio[: speech.pause].any() for speech in found)
+        # Chunk k said alone with seed + k gives the same samples
+        found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
+        for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
+            alone = spoken(text, SpeechOptions(seed=7 + index))[0]
+            assert np.array_equal(alone.samples, found[index].samples)
+        assert not np.array_equal(spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples)
 
+    def test_too_long_is_cut_until_it_fits_and_nothing_is_lost(self) -> None:
+        text = "ab cd ef gh, ab cd ef gh ab. cc."
+        found = spoken(text, longest=30)
+        assert [speech.index for speech in found] == list(range(len(found))) and len(found) > 2
+        assert " ".join(speech.chunk.phonemes for speech in found) == text
+        assert [speech.pause for speech in found][1] == 1920  # behind the comma
+        pytest.raises(InputError, spoken, "a", longest=2).match("does not fit one utterance")
 
-def test_each_chunk_is_independent_of_the_others() -> None:
-    """Chunk k said alone with seed + k gives the same samples."""
-    found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
-    for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
-        alone = spoken(text, SpeechOptions(seed=7 + index))[0]
-        assert np.array_equal(alone.samples, found[index].samples)
-    assert not np.array_equal(spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples)
+    def test_speed_goes_to_the_encoder_and_into_the_pauses(self) -> None:
+        chain = pipeline()
+        found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0)))
+        assert chain.encoder.functions.speeds == [2.0, 2.0] and found[1].pause == 2400
+        with pytest.raises(InputError, match="speed nan is outside"):
+            spoken("ab.", SpeechOptions(speed=float("nan")))
 
+    @pytest.mark.parametrize("text", ["", "  \n ", ". ! ?", "☺"])
+    def test_nothing_to_say(self, text: str) -> None:
+        pytest.raises(InputError, spoken, text).match("nothing to say")
 
-def test_too_long_is_cut_until_it_fits_and_nothing_is_lost() -> None:
-    text = "ab cd ef gh, ab cd ef gh ab. cc."
-    found = spoken(text, longest=30)
-    assert [speech.index for speech in found] == list(range(len(found))) and len(found) > 2
-    assert " ".join(speech.chunk.phonemes for speech in found) == text
-    assert [speech.pause for speech in found][1] == 1920  # behind the comma
-    with pytest.raises(InputError, match="does not fit one utterance"):
-        spoken("a", longest=2)
+    def test_left_out_is_counted_unknown_named_kept_not_spoken_again(self) -> None:
+        chain = pipeline()
+        list(chain.speak("☺ ab.", VOICE, SpeechOptions()))
+        assert chain.dropped == {"emoji": 1}
+        pytest.raises(InputError, spoken, "az.").match(r"'z' \(U\+007A\) at 1")
+        first = spoken("abc de. fgh!")
+        again = spoken("abc de. fgh!", kept=lambda index, chunk: first[index] if index == 0 else None)
+        assert again[0] is first[0] and np.array_equal(again[1].samples, first[1].samples) and again[1].pause == first[1].pause
 
+    def test_stamps_sum_up_and_words_lie_where_their_phonemes_do(self) -> None:
+        offset = 0
+        for speech in spoken("abc de. fgh!"):
+            found = stamp(speech, offset)
+            edges = [found["start_s"], *(end for _, _, end in found["phonemes"])]
+            assert edges == sorted(edges) and all(start == edge for (_, start, _), edge in zip(found["phonemes"], edges, strict=False))
+            offset += len(speech.audio)
+            assert found["end_s"] == pytest.approx(offset / 24000, abs=1e-6)
+            for word in found["words"]:
+                inside = [s for s, start, end in found["phonemes"] if word["start_s"] <= start and end <= word["end_s"]]
+                assert "".join(inside) == word["phonemes"] and word["text"] == "abc de. fgh!"[word["start"] : word["end"]]
 
-def test_speed_goes_to_the_encoder_and_into_the_pauses() -> None:
-    chain = pipeline()
-    found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0)))
-    assert chain.encoder.functions.speeds == [2.0, 2.0] and found[1].pause == 2400
-    with pytest.raises(InputError, match="speed nan is outside"):
-        spoken("ab.", SpeechOptions(speed=float("nan")))
-
-
-@pytest.mark.parametrize("text", ["", "  \n ", ". ! ?", "☺"])
-def test_nothing_to_say(text: str) -> None:
-    with pytest.raises(InputError, match="nothing to say"):
-        spoken(text)
-
-
-def test_what_was_left_out_is_counted() -> None:
-    chain = pipeline()
-    list(chain.speak("☺ ab.", VOICE, SpeechOptions()))
-    assert chain.dropped == {"emoji": 1}
-
-
-def test_unknown_phoneme_is_named() -> None:
-    with pytest.raises(InputError, match=r"'z' \(U\+007A\) at 1"):
-        spoken("az.")
-
-
-def test_kept_chunks_are_not_spoken_again() -> None:
-    first = spoken("abc de. fgh!")
-    again = spoken("abc de. fgh!", kept=lambda index, chunk: first[index] if index == 0 else None)
-    assert again[0] is first[0] and np.array_equal(again[1].samples, first[1].samples) and again[1].pause == first[1].pause
-
-
-def test_stamps_sum_up_and_words_lie_where_their_phonemes_do() -> None:
-    offset = 0
-    for speech in spoken("abc de. fgh!"):
-        found = stamp(speech, offset)
-        edges = [found["start_s"], *(end for _, _, end in found["phonemes"])]
-        assert edges == sorted(edges) and all(start == edge for (_, start, _), edge in zip(found["phonemes"], edges, strict=False))
-        offset += len(speech.audio)
-        assert found["end_s"] == pytest.approx(offset / 24000, abs=1e-6)
-        for word in found["words"]:
-            inside = [s for s, start, end in found["phonemes"] if word["start_s"] <= start and end <= word["end_s"]]
-            assert "".join(inside) == word["phonemes"] and word["text"] == "abc de. fgh!"[word["start"] : word["end"]]
-
-
-def test_tally_counts_only_what_this_run_spoke() -> None:
-    first = spoken("abc de. fgh!")
-    stats = SynthesisStats(clock=itertools.count().__next__)
-    for speech in (first[0], Speech(1, first[1].chunk, first[1].durations, first[1].samples, 4800, 0.5, 2.0)):
-        stats.add(speech)
-    report = stats.report()
-    assert report["chunks"] == 2 and report["chunks_of_an_earlier_run"] == 1
-    assert report["seconds_of_audio"] == (sum(len(s.samples) for s in first) + 4800) / 24000
-    assert report["chunks_turned_down"] == 1 and report["turned_down_db"] == pytest.approx(-6.02) and report["peak_of_the_model"] == 2.0
-    spent = sum(first[0].seconds.values())
-    assert report["real_time_factor"] == pytest.approx(spent / (len(first[0].samples) / 24000), rel=1e-3)
+    def test_tally_counts_only_what_this_run_spoke(self) -> None:
+        first, stats = spoken("abc de. fgh!"), SynthesisStats(clock=itertools.count().__next__)
+        for speech in (first[0], Speech(1, first[1].chunk, first[1].durations, first[1].samples, 4800, 0.5, 2.0)):
+            stats.add(speech)
+        report = stats.report()
+        assert report["chunks"] == 2 and report["chunks_of_an_earlier_run"] == 1
+        assert report["seconds_of_audio"] == (sum(len(s.samples) for s in first) + 4800) / 24000
+        assert report["chunks_turned_down"] == 1 and report["turned_down_db"] == pytest.approx(-6.02) and report["peak_of_the_model"] == 2.0
+        spent = sum(first[0].seconds.values())
+        assert report["real_time_factor"] == pytest.approx(spent / (len(first[0].samples) / 24000), rel=1e-3)

@@ -1,4 +1,4 @@
-"""Nothing is believed that can be read: whose checkpoint it is, what was measured, what a package is, which limits judged."""
+"""Nothing is believed that can be read: checkpoints, measurements, packages, limits; a checkpoint's own speech, kept by content."""
 
 import importlib.util
 import json
@@ -17,6 +17,7 @@ from kokoro_ane.core import commit, identity
 from kokoro_ane.core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, HUB_REVISION, HUB_SHA256, Checkpoint, open_checkpoint
 from kokoro_ane.core.checksummed import checksummed, checksummed_arrays, read_checksummed, read_checksummed_arrays
 from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import Identity, config_sha256, released, voice_sha256, withheld
 from kokoro_ane.core.kokoro_int8 import cache
@@ -24,7 +25,13 @@ from kokoro_ane.core.staging import write_json
 from kokoro_ane.core.voices import read_pack
 from kokoro_ane.eval import provenance
 from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.reference import judged_clips
+from kokoro_ane.quantize import sources, speech
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.sources import changed_since
+from kokoro_ane.quantize.speech import own_speech, speakers
+from kokoro_ane.vocoder.decoder import Vocoder
 
 DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
 
@@ -47,8 +54,7 @@ class TestContent:
         before, folder = open_checkpoint(str(good)), Path(shutil.copytree(good, tmp_path / "swapped"))
         shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
         after = open_checkpoint(str(folder))
-        assert after.sha256 == before.sha256
-        assert after.content_sha256 != before.content_sha256
+        assert after.sha256 == before.sha256 and after.content_sha256 != before.content_sha256
 
     def test_another_config_is_another_checkpoint_and_other_spaces_are_not(self, good: Path, tmp_path: Path) -> None:
         before, folder = open_checkpoint(str(good)).content_sha256, Path(shutil.copytree(good, tmp_path / "other"))
@@ -76,13 +82,11 @@ class TestReleasable:
         (hub,) = released()
         some = {name: hub["voices"][name] for name in ("af_heart", "am_adam")}
         assert withheld(Identity(hub["weights"], hub["config"], some)) is None
-        refused = {
-            "its weights": Identity("0" * 64, hub["config"], some),
+        refused = {"its weights": Identity("0" * 64, hub["config"], some),
             "its config.json is not that of hexgrad/Kokoro-82M": Identity(hub["weights"], "0" * 64, some),
             "its voice af_heart is not": Identity(hub["weights"], hub["config"], some | {"af_heart": hub["voices"]["am_adam"]}),
             "its voice my_own is not": Identity(hub["weights"], hub["config"], some | {"my_own": "0" * 64}),
-            "it has no voices": Identity(hub["weights"], hub["config"], {}),
-        }
+            "it has no voices": Identity(hub["weights"], hub["config"], {})}  # fmt: skip
         for reason, who in refused.items():
             assert (withheld(who) or "").startswith(reason)
 
@@ -93,8 +97,7 @@ class TestReleasable:
         listed = changed_config(folder, lambda config: config.pop("releasable")).identity
         entry = {"repository": "a/b", "weights": listed.weights, "config": listed.config, "voices": dict(listed.voices)}
         monkeypatch.setattr(identity, "released", lambda: (entry,))
-        assert open_checkpoint(str(folder)).releasable
-        assert open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
+        assert open_checkpoint(str(folder)).releasable and open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
         assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
 
@@ -127,28 +130,19 @@ class TestReleasable:
 class TestChecksummed:
     ABOUT = {"clip": "a"}
 
-    @pytest.mark.parametrize(
-        "edit",
-        [
-            lambda data: data.update({"pesq": 4.64}),
-            lambda data: data.update({"more": 1}),
-            lambda data: data.pop("mcd_db"),
-            lambda data: data.pop("checksum_sha256"),
-        ],
-    )
+    @pytest.mark.parametrize("edit", [lambda data: data.update({"pesq": 4.64}), lambda data: data.update({"more": 1}),
+        lambda data: data.pop("mcd_db"), lambda data: data.pop("checksum_sha256")])  # fmt: skip
     def test_an_edited_file_is_found(self, tmp_path: Path, edit: Callable[[dict], object]) -> None:
         data, path = checksummed({"pesq": 3.1, "mcd_db": 1.0}, self.ABOUT), tmp_path / "a.json"
         write_json(path, data)
         assert read_checksummed(path, self.ABOUT, "", "; again") == {"pesq": 3.1, "mcd_db": 1.0}
         edit(data)
         write_json(path, data)
-        with pytest.raises(InputError, match="; again"):
-            read_checksummed(path, self.ABOUT, "", "; again")
+        pytest.raises(InputError, read_checksummed, path, self.ABOUT, "", "; again").match("; again")
 
     def test_a_file_about_something_else_is_found(self, tmp_path: Path) -> None:
         write_json(tmp_path / "b.json", checksummed({"pesq": 3.1}, self.ABOUT))
-        with pytest.raises(InputError, match="edited or copied here"):
-            read_checksummed(tmp_path / "b.json", {"clip": "b"}, "", "")
+        pytest.raises(InputError, read_checksummed, tmp_path / "b.json", {"clip": "b"}, "", "").match("edited or copied here")
 
     def test_arrays(self, tmp_path: Path) -> None:
         arrays, path = {"x": np.arange(4.0), "y": np.float64(3)}, tmp_path / "x.npz"
@@ -157,15 +151,13 @@ class TestChecksummed:
         assert set(kept) == {"x", "y"} and np.array_equal(kept["x"], arrays["x"])
         with np.load(path) as stored:
             np.savez(path, **{name: stored[name] for name in stored.files} | {"x": np.arange(4.0) + 1e-9})
-        with pytest.raises(InputError, match="it was edited.*; again"):
-            read_checksummed_arrays(path, self.ABOUT, "; again")
+        pytest.raises(InputError, read_checksummed_arrays, path, self.ABOUT, "; again").match("it was edited.*; again")
         path.write_bytes(path.read_bytes()[:100])
-        with pytest.raises(InputError, match="cannot be read as arrays.*; again"):
-            read_checksummed_arrays(path, self.ABOUT, "; again")
+        pytest.raises(InputError, read_checksummed_arrays, path, self.ABOUT, "; again").match("cannot be read as arrays.*; again")
 
 
 class TestKey:
-    def test_every_module_that_measures_is_in_the_code(self) -> None:
+    def test_every_module_and_library_that_measures_is_in_the_key(self) -> None:
         files = {path.relative_to(provenance.ROOT).as_posix() for path in provenance.code_files()}
         functions = [getattr(metric.function, "func", metric.function) for metric in METRICS.values()]  # a partial's own
         modules = {function.__module__ for function in functions}
@@ -174,14 +166,11 @@ class TestKey:
         assert not files & {"eval/gates.py", "eval/verdict.py", "eval/report.py", "eval/release.py"}
         assert not files & {"quantize/compress.py"} and not any("benches" in name for name in files)
         assert all(any(provenance.ROOT.glob(pattern)) for pattern in provenance.READ)
-
-    def test_every_library_that_makes_a_figure_is_in_the_versions(self) -> None:
         versions = provenance.library_versions()
         models = {"resemblyzer", "distillmos", "speechmos", "onnxruntime", "pocketsphinx"}  # where one is installed
         wanted = {"python", "torch", "numpy", "pesq", "pystoi", "scipy", "protobuf", "soundfile"}
         wanted |= {name for name in models if importlib.util.find_spec(name)}
-        assert wanted <= set(versions)
-        assert "pytest" not in versions
+        assert wanted <= set(versions) and "pytest" not in versions
 
     def test_a_time_that_was_put_back_does_not_hide_a_change(self, tmp_path: Path) -> None:
         path, began = tmp_path / "a.py", time.time_ns()
@@ -197,5 +186,82 @@ class TestKey:
         for text in ("LIMIT = 4.0\n", "LIMIT = 4.0  # why\n", "LIMIT = 3.9\n"):
             (tmp_path / "gates.py").write_text(text, encoding="utf-8")
             hashes.append(provenance.limits()["sha256"])
-        assert hashes[0] == hashes[1] != hashes[2]
-        assert provenance.limits()["commit"] == "none"
+        assert hashes[0] == hashes[1] != hashes[2] and provenance.limits()["commit"] == "none"
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checkpoint:
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
+    return Checkpoint.from_folder(DEMO_FOLDER)
+
+
+class TestOwnSpeech:
+    def test_no_text_is_in_two_sets(self) -> None:
+        texts = [letters(line.text) for name in (TUNING, JUDGED, SECOND) for line in speech_lines(name)]
+        assert len(texts) == len(set(texts)) == 72
+
+    def test_the_judged_and_the_second_set(self, demo: Checkpoint) -> None:
+        spoken = own_speech(demo, JUDGED)
+        assert len({bucket_for(utterance.frames, DEFAULT_BUCKETS) for utterance in spoken}) >= 12
+        assert {line.speed for line in speech_lines(JUDGED)} >= {0.6, 2.0} and {utterance.voice for utterance in spoken} == set(demo.voices)
+        assert all(len(u.f0_hz) == len(u.energy) == 2 * u.frames and np.isfinite(u.f0_hz).all() for u in spoken)
+        assert not set(speakers(demo, SECOND)) & set(speakers(demo, JUDGED))
+
+    def test_features_are_kept_and_an_altered_file_is_refused(self, demo: Checkpoint, tmp_path: Path) -> None:
+        first = own_speech(demo, JUDGED)
+        (kept,) = (tmp_path / "speech").glob("judged-*.npz")
+        written, again = kept.stat().st_mtime_ns, own_speech(demo, JUDGED)
+        assert kept.stat().st_mtime_ns == written
+        assert all(
+            np.array_equal(a.energy, b.energy) and np.array_equal(a.durations, b.durations) for a, b in zip(first, again, strict=True)
+        )
+        own_speech(demo, JUDGED)
+        (kept,) = (tmp_path / "speech").glob("judged-*.npz")
+        with np.load(kept) as stored:
+            fields = {name: stored[name] for name in stored.files}
+        fields["0/energy"] = fields["0/energy"] + 1
+        np.savez(kept, **fields)
+        pytest.raises(InputError, own_speech, demo, JUDGED).match("is not as it was written")
+        kept.write_bytes(b"PK")
+        pytest.raises(InputError, own_speech, demo, JUDGED).match("cannot be read as arrays")
+
+    def test_what_is_judged_is_never_tuned_on(self, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Both ways: calibration refuses a tuning set with a judged text, and the judge refuses it too."""
+        shared = own_speech(demo, JUDGED)
+        monkeypatch.setattr("kokoro_ane.quantize.activations.own_speech", lambda *_: shared)
+        with pytest.raises(InputError, match="tune on other text"):
+            next(calibration_inputs(demo, Vocoder.of(demo), 3))
+        monkeypatch.setattr("kokoro_ane.eval.reference.own_speech", lambda *_: shared)
+        pytest.raises(InputError, judged_clips, demo).match("tune on other text")
+
+    def test_the_bundled_sets_pass(self, demo: Checkpoint) -> None:
+        require_disjoint(own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)])
+        assert len(judged_clips(demo, count=5)) == 5
+        both = judged_clips(demo, BOTH)
+        assert [clip.id for clip in both] == [clip.id for name in (JUDGED, SECOND) for clip in own_speech(demo, name)] and len(both) == 48
+
+    def test_other_code_has_another_file(self, demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Six worktrees shared the cache: a file checksummed by one's core/checksummed.py was read by another's, under the same name."""
+        monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
+        own_speech(demo, JUDGED)
+        assert {"core/checksummed.py", "core/voices.py", "encoder/functions.py", "quantize/speech.py"} <= {
+            path.relative_to(sources.ROOT).as_posix() for path in sources.files_behind(("quantize/speech.py",))
+        }
+        monkeypatch.setattr(speech, "sha256_of_files", lambda files: "another")
+        own_speech(demo, JUDGED)
+        assert len(list((tmp_path / "speech").glob("judged-*.npz"))) == 2
+
+    def test_code_that_changed_under_a_process_keeps_nothing(
+        self, demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        """What runs is older than what stands on disk and names the file."""
+        monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
+        monkeypatch.setattr(speech, "STARTED_NS", 1)
+        own_speech(demo, JUDGED)
+        assert not (tmp_path / "speech").exists() and "features are neither taken from" in capsys.readouterr().err
+
+
+def stand_in() -> dict[str, np.ndarray]:
+    fields = {"input_ids": np.zeros(3, np.int32), "durations": np.ones(3, np.int32), "f0_hz": np.zeros(6, np.float32)}
+    fields |= {"energy": np.full(6, 0.5, np.float32), "speed": np.asarray(1.25)}
+    return {f"{line}/{name}": value for line in range(24) for name, value in fields.items()}

@@ -1,13 +1,22 @@
-"""The registry of methods: immutable, checked, one name everywhere; and the plans that methods and recipes give."""
+"""The registry of methods, their plans, the search and its log; packages and host weights that are another's, as the judge meets them."""
 
 import dataclasses
+import itertools
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.layer_plan import Layer, int8_share, plan_for
-from kokoro_ane.quantize.locator import command_of
+from kokoro_ane.quantize.locator import manifest_path
+from kokoro_ane.quantize.measure import read_log
 from kokoro_ane.quantize.methods import (
     METHODS,
     SCHEMES,
@@ -18,7 +27,9 @@ from kokoro_ane.quantize.methods import (
     method_named,
     with_settings,
 )
-from kokoro_ane.quantize.recipe import Recipe, load_recipe
+from kokoro_ane.quantize.recipe import load_recipe
+from kokoro_ane.quantize.search import Option, first_within, trade_off
+from tests.release_build import release
 
 LARGE = Layer("generator.resblocks.0.convs1.0", "x_1", "conv", "in_1", "w_1", 12_288, 64, 64, macs=900, is_style=False, is_tail=False)
 SMALL = Layer("generator.noise_convs.0", "x_2", "conv", "in_2", "w_2", 704, 22, 32, macs=60, is_style=False, is_tail=False)
@@ -28,49 +39,23 @@ TAIL = Layer("generator.conv_post", "x", "conv", "in_5", "w_5", 4928, 32, 22, ma
 LAYERS = (LARGE, SMALL, STYLE, UPS, TAIL)
 
 
-def test_names_agree_and_parents_exist() -> None:
+def test_names_agree_and_an_unknown_one_lists_them() -> None:
     for name, method in METHODS.items():
         assert method.name == name
         assert method.parent is None or method.parent in METHODS
-        assert (method.parent is None) == (method.weights is None and not method.by_recipe)
-        assert method.title
+        assert (method.parent is None) == (method.weights is None and not method.by_recipe) and method.title
     assert set(METHODS) == {"fp16", "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed"}
+    pytest.raises(InputError, method_named, "w9").match("unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed")
 
 
-def test_registry_and_methods_are_frozen() -> None:
-    with pytest.raises(TypeError):
-        METHODS["x"] = METHODS["w8"]  # type: ignore[index]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        METHODS["w8"].name = "x"  # type: ignore[misc]
-
-
-def test_unknown_method_lists_the_known() -> None:
-    with pytest.raises(InputError, match="unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed"):
-        method_named("w9")
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (LinearWeights, {"bits": 3}, "linear weights of 3 bits"),
-        (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"),
-        (BlockWeights, {"bits": 8}, "block weights of 8 bits"),
-        (BlockWeights, {"block": 4}, "block is 4"),
-        (PaletteWeights, {"bits": 5}, "palette of 5 bits: 4, 6 or 8"),
-        (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"),
-        (Activations, {"clips": 0}, "clips is 0"),
-        (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
-        (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options", "message"), [(LinearWeights, {"bits": 3}, "linear weights of 3 bits"),
+    (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"), (BlockWeights, {"bits": 8}, "block weights of 8 bits"),
+    (BlockWeights, {"block": 4}, "block is 4"), (PaletteWeights, {"bits": 5}, "palette of 5 bits: 4, 6 or 8"),
+    (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"), (Activations, {"clips": 0}, "clips is 0"),
+    (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
+    (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0")])  # fmt: skip
 def test_impossible_configurations(kind: type, options: dict[str, float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        kind(**options)
-
-
-def test_commands_build_what_they_name() -> None:
-    assert command_of(METHODS["fp16"]) == "kokoro-ane build vocoder"
-    assert command_of(METHODS["w8a8"], "tiled") == "kokoro-ane quantize --method w8a8 --layout tiled"
+    pytest.raises(InputError, kind, **options).match(message)
 
 
 @pytest.mark.parametrize(("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)])
@@ -80,23 +65,19 @@ def test_blocks_divide_their_channels(channels: int, block: int) -> None:
 
 def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
     assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
-    assert "Neural Engine" in METHODS["w4"].unfit_for_engine
-    assert METHODS["w4"].target == "iOS18"
+    assert "Neural Engine" in METHODS["w4"].unfit_for_engine and METHODS["w4"].target == "iOS18"
 
 
 class TestForms:
     @pytest.mark.parametrize(("layout", "upsampler"), [("padded", False), ("host", False), ("tiled", True), ("tiled-poly-host", True)])
     def test_the_padded_layout_keeps_its_first_upsampler_in_float(self, layout: str, upsampler: bool) -> None:
         activations = METHODS["w8a8"].in_layout(layout).int8_activations()
-        assert activations.takes("generator.ups.0") is upsampler
-        assert activations.takes("decode.0.conv1")
+        assert activations.takes("generator.ups.0") is upsampler and activations.takes("decode.0.conv1")
         assert activations.takes("generator.resblocks.0.convs1.0") and not activations.takes("encode.conv1")
         assert activations.in_layout("padded") == activations  # only once
 
-    def test_what_reads_floats_has_one_layout(self) -> None:
+    def test_layouts_of_what_reads_floats(self) -> None:
         assert METHODS["w8"].in_layout("padded") is METHODS["w8"]
-
-    def test_what_the_padded_layout_leaves_on_request(self) -> None:
         method = with_settings(METHODS["w8a8"], ["padded_float="]).in_layout("padded")
         assert method.int8_activations().takes("generator.ups.0")
 
@@ -108,56 +89,40 @@ class TestSettings:
         assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"), padded_float=())
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
-    @pytest.mark.parametrize(
-        ("method", "setting", "message"),
-        [
-            ("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
-            ("w8a8", "exponent", "give KEY=VALUE"),
-            ("w8a8", "exponent=much", "'much' is not a number"),
-            ("w8a8", "time_varying_scale=yes", "'yes' is not a number"),
-            ("w8", "exponent=1", "method 'w8' has no activations to set"),
-        ],
-    )
+    @pytest.mark.parametrize(("method", "setting", "message"),
+        [("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
+        ("w8a8", "exponent", "give KEY=VALUE"), ("w8a8", "exponent=much", "'much' is not a number"),
+        ("w8a8", "time_varying_scale=yes", "'yes' is not a number"),
+        ("w8", "exponent=1", "method 'w8' has no activations to set")])  # fmt: skip
     def test_bad_ones_are_named(self, method: str, setting: str, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            with_settings(METHODS[method], [setting])
+        pytest.raises(InputError, with_settings, METHODS[method], [setting]).match(message)
 
 
 class TestPlan:
     def planned(self, method: str, recipe: dict[str, str] | None = None) -> dict[str, tuple[object, bool]]:
         return {entry.layer.name: (entry.weights, entry.int8_input) for entry in plan_for(METHODS[method], LAYERS, recipe)}
 
-    def test_weights_only(self) -> None:
+    def test_plans_of_weights_of_w8a8_and_of_a_recipe(self) -> None:
         plan = self.planned("p6")
         assert plan == {x.name: (None if x is SMALL else PaletteWeights(6), False) for x in (LARGE, SMALL, STYLE, UPS)}
-
-    def test_w8a8_keeps_the_named_inputs_and_the_affines_in_float(self) -> None:
         plan = self.planned("w8a8")
         assert {name for name, (_, int8_input) in plan.items() if int8_input} == {LARGE.name, SMALL.name}
         assert plan[SMALL.name][0] == LinearWeights()  # small, but an int8 product needs both sides
         assert plan[UPS.name] == (LinearWeights(), False)
         share = int8_share(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
         assert share == pytest.approx(0.96)
-
-    def test_a_recipe_is_followed(self) -> None:
         recipe = {LARGE.name: "p4", SMALL.name: "w8", STYLE.name: "w8", UPS.name: "w8a8"}
         plan = self.planned("mixed", recipe)
-        assert plan[LARGE.name] == (PaletteWeights(4), False)
-        assert plan[SMALL.name] == (None, False)
+        assert plan[LARGE.name] == (PaletteWeights(4), False) and plan[SMALL.name] == (None, False)
         assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
 
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({LARGE.name: "w9"}, "unknown level 'w9' for generator.resblocks.0.convs1.0; there are: fp16, w8, p6, p4, p6_gptq,"),
-            ({STYLE.name: "w8a8"}, "encode.norm1.fc is an AdaIN affine or of a few weights and keeps a float input"),
-            ({"nothing": "w8"}, "names a layer that the package does not have: nothing"),
-        ],
-    )
+    @pytest.mark.parametrize(("change", "message"),
+        [({LARGE.name: "w9"}, "unknown level 'w9' for generator.resblocks.0.convs1.0; there are: fp16, w8, p6, p4, p6_gptq,"),
+        ({STYLE.name: "w8a8"}, "encode.norm1.fc is an AdaIN affine or of a few weights and keeps a float input"),
+        ({"nothing": "w8"}, "names a layer that the package does not have: nothing")])  # fmt: skip
     def test_bad_recipes(self, change: dict[str, str], message: str) -> None:
         good = dict.fromkeys((LARGE.name, SMALL.name, STYLE.name, UPS.name), "w8")
-        with pytest.raises(InputError, match=message):
-            plan_for(METHODS["mixed"], LAYERS, good | change)
+        pytest.raises(InputError, plan_for, METHODS["mixed"], LAYERS, good | change).match(message)
         with pytest.raises(InputError, match=r"recipe does not name: .* \(1 in all\)"):
             plan_for(METHODS["mixed"], LAYERS, {name: level for name, level in good.items() if name != UPS.name})
         with pytest.raises(InputError, match=r"method 'mixed' needs a recipe: `kokoro-ane sensitivity`"):
@@ -165,20 +130,106 @@ class TestPlan:
 
 
 class TestRecipeFile:
-    def test_round_trip(self, tmp_path: Path) -> None:
-        recipe = Recipe("tiny", "00ff", {"int8_macs": 0.9}, {"spectral_distance_db2": 0.1}, {"a": "w8"})
-        recipe.save(tmp_path / "r.json")
-        assert load_recipe(tmp_path / "r.json") == recipe
+    @pytest.mark.parametrize(("text", "message"),
+        [("{", "is not JSON"), ("[]", "is not a recipe"), ('{"levels": {}}', "is unknown or missing")])  # fmt: skip
+    def test_bad_files(self, tmp_path: Path, text: str, message: str) -> None:
+        (tmp_path / "r.json").write_text(text, encoding="utf-8")
+        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(message)
+
+    def test_missing_names_the_command(self, tmp_path: Path) -> None:
+        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(r"does not exist: there is no recipe .* `kokoro-ane sensitivity`")
+
+
+class TestTradeOff:
+    OPTIONS = [Option(layer, level, distance, gain) for layer, choices in {"a": {"w8": (0.0, 0.0), "w8a8": (0.1, 0.5)},
+        "b": {"w8": (0.0, 0.0), "w8a8": (0.9, 0.3)}, "c": {"w8": (0.0, 0.0), "w8a8": (0.02, 0.2)}}.items() for level,
+        (distance, gain) in choices.items()]  # fmt: skip
+
+    def test_trade_offs_are_the_best_of_their_gain(self) -> None:
+        curve = trade_off(self.OPTIONS, "w8")
+        assert [point.gain for point in curve] == pytest.approx([0.0, 0.2, 0.7, 1.0])
+        assert [point.distance_db2 for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
+        assert first_within(curve, 0.6).levels == {"a": "w8a8", "b": "w8", "c": "w8a8"}
+        # Against every combination of levels
+        by_layer = [[o for o in self.OPTIONS if o.layer == layer] for layer in "abc"]
+        for point in trade_off(self.OPTIONS, "w8"):
+            rivals = [c for c in itertools.product(*by_layer) if sum(o.gain for o in c) >= point.gain - 1e-9]
+            assert point.distance_db2 <= min(sum(o.distance_db2 for o in c) for c in rivals) + 1e-9
+        with pytest.raises(InputError, match=r"a gain of 1.1000, the levels give at most 1.0000"):
+            first_within(trade_off(self.OPTIONS, "w8"), 1.1)
+
+
+class TestLog:
+    HEADER = {"format": 1, "checkpoint_sha256": "00ff"}
+
+    def write(self, folder: Path, text: str) -> Path:
+        (folder / "log.jsonl").write_text(text, encoding="utf-8")
+        return folder / "log.jsonl"
+
+    def test_a_line_cut_off_is_dropped(self, tmp_path: Path) -> None:
+        whole = '{"format": 1, "checkpoint_sha256": "00ff"}\n{"layer": "a", "level": "w8", "distance_db2": 0.5}\n'
+        log = self.write(tmp_path, whole + '{"layer": "b", "le')
+        assert [entry.layer for entry in read_log(log, self.HEADER)] == ["a"] and log.read_text(encoding="utf-8").endswith("0.5}\n")
 
     @pytest.mark.parametrize(
         ("text", "message"),
-        [("{", "is not JSON"), ("[]", "is not a recipe"), ('{"levels": {}}', "is unknown or missing")],
+        [('{"format": 1, "checkpoint_sha256": "other"}\n', "of another checkpoint or with other settings"), ("nonsense\n", "is not JSON")],
     )
-    def test_bad_files(self, tmp_path: Path, text: str, message: str) -> None:
-        (tmp_path / "r.json").write_text(text, encoding="utf-8")
+    def test_what_does_not_belong_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(InputError, match=message):
-            load_recipe(tmp_path / "r.json")
+            read_log(self.write(tmp_path, text), self.HEADER)
 
-    def test_missing_names_the_command(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"does not exist: there is no recipe .* `kokoro-ane sensitivity`"):
-            load_recipe(tmp_path / "r.json")
+
+def renamed(build: Path, checkpoint: Checkpoint, method: str, name: str, link: bool = False) -> Manifest:
+    """One method's package under another's name: a copy or a link, and an edited manifest."""
+    old, new = (manifest_path(build, checkpoint, METHODS[level]) for level in (method, name))
+    if name != method:
+        place = new.with_suffix(".mlpackage")
+        if place.exists():
+            shutil.rmtree(place)
+        (place.symlink_to if link else lambda given: shutil.copytree(given, place))(old.with_suffix(".mlpackage"))
+        data = json.loads(old.read_text(encoding="utf-8")) | {"method": name, "package": place.name}
+        new.write_text(json.dumps(data), encoding="utf-8")
+    return Manifest.load(new)
+
+
+class TestWhatItsNameSays:
+    """A package's stored kinds are its method's, its host weights the checkpoint's: else one line, exit 2, before anything is measured."""
+
+    def refusals(self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture) -> list[str]:
+        """The one line of the quality and the release command."""
+        given = ["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--workers", "1"]
+        assert quality([*given, "--method", method]) == 2 and release(place, "--methods", method) == 2
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+
+    @pytest.mark.parametrize(("name", "link"), [("w8a8", False), ("p6", True)])
+    def test_fp16_under_another_name(
+        self, placed: tuple[Checkpoint, Path], measured: list[str], name: str, link: bool, capsys: pytest.CaptureFixture
+    ) -> None:
+        renamed(placed[1], placed[0], "fp16", name, link)
+        one, two = self.refusals(placed, name, capsys)
+        assert one == two and f"stores fp16, fp32 with float inputs, which is not {name}" in one and not measured
+
+    def test_zeroed_source_weights(self, placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture) -> None:
+        path = placed[1] / "KokoroVocoder-tiny-fp16.json"
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["source"]["weights"] = [0.0] * 9
+        path.write_text(json.dumps(data), encoding="utf-8")
+        one, two = self.refusals(placed, "fp16", capsys)
+        assert one == two and "`source` is not that of" in one and not measured
+
+    def test_every_method_under_every_name(self, copied: tuple[Checkpoint, Path], tmp_path: Path) -> None:
+        """w4, which takes a conversion, in TestW4 of test_quantize_package.py."""
+        checkpoint, build = copied
+        build_compressed(METHODS["p4"], checkpoint, build)
+        levels = ("fp16", "w8", "w8a8", "p4", "mixed")
+        for method, name in itertools.product(levels, (*levels, "p6", "w4")):
+            old, folder = manifest_path(build, checkpoint, METHODS[method]), tmp_path / method / name
+            folder.mkdir(parents=True)
+            shutil.copy2(old, folder)
+            (folder / old.with_suffix(".mlpackage").name).symlink_to(old.with_suffix(".mlpackage"))
+            manifest = renamed(folder, checkpoint, method, name, link=True)
+            if method == name or (method, name) in (("w8", "mixed"), ("w8a8", "mixed"), ("p4", "mixed")):  # a recipe may say so
+                require_genuine(manifest, name, checkpoint)
+            else:
+                pytest.raises(InputError, require_genuine, manifest, name, checkpoint).match(f"which is not {name}: renamed")

@@ -1,4 +1,4 @@
-"""Tiny packages of every method, padded and tiled: structure, bytes, refusal, exactness, and the command that builds them."""
+"""Tiny packages of every method, padded and tiled: structure, bytes, refusal, exactness; the commands that build, measure and judge."""
 
 import dataclasses
 import json
@@ -8,30 +8,51 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
+from bench.random_checkpoint import write_checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
+from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.pipeline.apply import main as apply
 from kokoro_ane.pipeline.build import main as build_stage
+from kokoro_ane.quantize import measure
+from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.layer_plan import ALL_STYLES, CONVOLUTIONS, Coverage, plan_for, program_layers
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.measure import LayerTrials
 from kokoro_ane.quantize.methods import METHODS, LinearWeights
+from kokoro_ane.quantize.recipe import load_recipe
+from kokoro_ane.quantize.sensitivity import main as sensitivity
+from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
 from mlprogram import Program
 from mlprogram.graph import Operation
-from tests.builds import checkpoint_once, speaking_config
-from tests.quantize_build import COMPRESSED, QUICK, manifest_of, program_of, quantize_ops, quick, recipe_of
+from tests.builds import (
+    COMPRESSED,
+    QUICK,
+    checkpoint_once,
+    manifest_of,
+    program_of,
+    quantize_ops,
+    quick,
+    recipe_of,
+    small_config,
+    speaking_config,
+)
 
 
-def storage(program: Program) -> dict[str, str]:
-    """Kind of operation that holds each convolution's weight."""
+def storage(program: Program) -> dict[str, str]:  # kind of operation that holds each convolution's weight
     kinds = {value.name: op.op_type for op in program.operations for value in op.outputs}
     return {op.name: kinds[op.inputs["weight"][0]] for op in program.operations if op.op_type in CONVOLUTIONS}
 
 
 def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
-    """Operations whose weights are worth compressing."""
     layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
     return {layer.op_name for layer in layers if layer.elements > 2048 and not layer.is_tail}
 
@@ -48,18 +69,14 @@ class TestStructure:
     def test_the_parent_is_untouched_and_both_verify(self, built: tuple[Checkpoint, Path], name: str) -> None:
         """coremltools rewrites the Manifest.json of a package it opens; ours opens a copy."""
         parent, child = manifest_of(built, "fp16"), manifest_of(built, name)
-        assert child.parent_sha256 == parent.package_sha256
-        assert child.method == name
-        assert child.releasable is False
+        assert child.parent_sha256 == parent.package_sha256 and child.method == name and child.releasable is False
         assert (child.buckets, child.inputs, child.checkpoint) == (parent.buckets, parent.inputs, parent.checkpoint)
         assert child.compression["skipped"] == child.compression["misplaced"] == []
 
-    def test_exactly_the_large_weights_are_compressed(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_exactly_the_large_weights_are_compressed_each_on_its_grid(self, built: tuple[Checkpoint, Path]) -> None:
         found = storage(program_of(built, "w8"))
         assert {op for op, stored in found.items() if stored == "constexpr_affine_dequantize"} == large_layers(built)
         assert set(found.values()) == {"constexpr_affine_dequantize", "const"}
-
-    def test_w8_is_on_the_grid_of_its_channel(self, built: tuple[Checkpoint, Path]) -> None:
         layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         layer = next(x for x in layers if x.elements > 2048 and x.op_type == "conv")
         stored = next(op.inputs["weight"][0] for op in program_of(built, "w8").operations if op.name == layer.op_name)
@@ -92,7 +109,7 @@ class TestStructure:
 
 
 class TestW8A8:
-    def test_every_convolution_but_the_exceptions_reads_int8(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_convolutions_read_int8_by_symmetric_scales(self, built: tuple[Checkpoint, Path]) -> None:
         program, layers = program_of(built, "w8a8"), program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
         convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
@@ -102,19 +119,15 @@ class TestW8A8:
         assert in_float == upsamplers | {"F0_conv", "N_conv", "encode.conv1", "generator.noise_convs.1"}
         assert not [x.name for x in layers if x.is_style and reads[x.name] == "dequantize"]
         assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
-
-    def test_scales_are_symmetric_and_of_the_calibration(self, built: tuple[Checkpoint, Path]) -> None:
         program = program_of(built, "w8a8")
         for op in quantize_ops(program):
-            assert "zero_point" not in op.inputs
-            assert np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
+            assert "zero_point" not in op.inputs and np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
             assert op.outputs[0].dtype.name == "int8"
 
     def test_figures_and_share_are_in_the_manifest(self, built: tuple[Checkpoint, Path]) -> None:
         manifest = manifest_of(built, "w8a8")
         balanced, following, against_parent = manifest.checks["figures"]
-        assert balanced["value"] > 100.0 > following["value"] > 25.0
-        assert against_parent["value"] > 15.0
+        assert balanced["value"] > 100.0 > following["value"] > 25.0 and against_parent["value"] > 15.0
         assert 0.5 < manifest.compression["int8_macs_share"] < 1.0  # tail and decoder weigh more in a tiny model
         assert manifest.compression["activations"]["exponent"] == QUICK.exponent
 
@@ -123,11 +136,12 @@ class TestW8A8:
 class TestW4:
     def test_blocks_a_warning_and_much_worse(self, copied: tuple[Checkpoint, Path]) -> None:
         """The negative control, with one scale a block and the reason why it is not for the engine."""
-        manifest = build_compressed(METHODS["w4"], *copied)[1]
-        found = storage(program_of(copied, "w4"))
+        manifest, found = build_compressed(METHODS["w4"], *copied)[1], storage(program_of(copied, "w4"))
         assert {op for op, stored in found.items() if stored == "constexpr_blockwise_shift_scale"} == large_layers(copied)
-        assert manifest.target == "iOS18"
-        assert "Neural Engine" in manifest.compression["unfit_for_engine"]
+        assert manifest.target == "iOS18" and "Neural Engine" in manifest.compression["unfit_for_engine"]
+        require_genuine(manifest, "w4", copied[0])
+        for name in ("w8", "p4", "mixed"):
+            pytest.raises(InputError, require_genuine, dataclasses.replace(manifest, method=name), name, copied[0]).match("renamed")
         snr_db = {name: manifest_of(copied, name).checks["figures"][-1]["value"] for name in ("w4", "w8")}
         assert snr_db["w4"] < snr_db["w8"] - 15.0
 
@@ -145,11 +159,9 @@ class TestBuild:
             build_compressed(dataclasses.replace(METHODS["w8"], check_snr_db=300.0), checkpoint, build)
         assert not list(build.glob("*w8.mlpackage")) + list(build.glob(".staged*"))
 
-    def test_fp16_is_not_a_compression(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_what_is_no_compression_or_anothers_recipe_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
         with pytest.raises(InputError, match="method 'fp16' compresses nothing: `kokoro-ane build vocoder`"):
             build_compressed(METHODS["fp16"], *built)
-
-    def test_a_recipe_of_other_weights_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
         other = dataclasses.replace(recipe_of(*built), checkpoint_sha256="00ff")
         with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
             build_compressed(quick("mixed"), *built, other)
@@ -157,7 +169,6 @@ class TestBuild:
 
 @pytest.fixture(scope="module")
 def tiled(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny engine variant in fp16 and W8A8."""
     checkpoint, out = checkpoint_once(tmp_path_factory, speaking_config(), encoder=True), tmp_path_factory.mktemp("build")
     given = ["--checkpoint", str(checkpoint.folder)]
     assert build_stage(["vocoder", *given, "--layout", "tiled", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
@@ -169,64 +180,211 @@ def tiled_program(tiled: tuple[Checkpoint, Path], method: str) -> Program:
     return Program(tiled[1] / f"KokoroVocoder-tiny-tiled-{method}.mlpackage")
 
 
-def test_every_layer_of_the_variant_is_known(tiled: tuple[Checkpoint, Path]) -> None:
-    checkpoint, _ = tiled
-    layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
-    names = [layer.name for layer in layers]
-    assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
-    assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
-    assert all(layer.is_fixed == layer.name.endswith((".outer", ".inner", "ones_2", "ones_10", "ones_6")) for layer in layers)
+@pytest.mark.slow
+class TestTiled:
+    def test_every_layer_of_the_variant_is_known(self, tiled: tuple[Checkpoint, Path]) -> None:
+        checkpoint, _ = tiled
+        layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+        names = [layer.name for layer in layers]
+        assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
+        assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
+        assert all(layer.is_fixed == layer.name.endswith((".outer", ".inner", "ones_2", "ones_10", "ones_6")) for layer in layers)
+
+    def test_affines_of_all_norms_share_no_palette(self, tiled: tuple[Checkpoint, Path]) -> None:
+        checkpoint, _ = tiled
+        layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
+        weights = {entry.layer.name: entry.weights for entry in plan_for(METHODS["p6"], layers, None) if entry.weights is not None}
+        assert {name for name, chosen in weights.items() if isinstance(chosen, LinearWeights)} == {ALL_STYLES} < set(weights)
+
+    def test_snakes_are_read_in_int8_with_a_scale_a_channel(self, tiled: tuple[Checkpoint, Path]) -> None:
+        small = tiled_program(tiled, "w8a8")
+        scales = [np.asarray(small.constant(op.inputs["scale"][0])) for op in quantize_ops(small)]
+        along = [scale for scale in scales if scale.ndim == 1]
+        assert (
+            len(along) == 6 + 1 + 1 < len(scales)
+        )  # the first stage's wide dilations, the strided layer of the spectrum, the text's branch
+        assert all(scale.min() > 0 and np.ptp(scale) > 0 for scale in along)  # balanced: no two channels need be alike
+        dequantized = [op for op in small.operations if op.op_type == "dequantize"]
+        assert all(np.asarray(small.constant(op.inputs["scale"][0])).ndim == 0 for op in dequantized)
+
+    def test_one_range_where_time_is_followed(self, tiled: tuple[Checkpoint, Path]) -> None:
+        """What is divided by its envelope has the range 1, whatever the sentences; its result is multiplied by the envelope."""
+        small = tiled_program(tiled, "w8a8")
+        made = {value.name: op for op in small.operations for value in op.outputs}
+        read = [
+            made[made[op.inputs["x"][0]].inputs["input"][0]]
+            for op in small.operations
+            if op.op_type in ("conv", "conv_transpose") and ".conv" not in op.name
+            if made.get(op.inputs["x"][0]) is not None and made[op.inputs["x"][0]].op_type == "dequantize"
+        ]
+        unit = [
+            op
+            for op in read
+            if np.ndim(small.constant(op.inputs["scale"][0])) == 0 and abs(float(small.constant(op.inputs["scale"][0])) - 1 / 127) < 1e-5
+        ]
+        assert len(unit) == 42 + 14  # the generator's of short reach; the decoder's fifteen but its first
+        assert all(made[op.inputs["input"][0]].op_type == "mul" for op in unit)
+
+    def test_the_manifest_says_so_and_the_clip_is_near(self, tiled: tuple[Checkpoint, Path]) -> None:
+        manifest = Manifest.load(tiled[1] / "KokoroVocoder-tiny-tiled-w8a8.json")
+        assert manifest.level == "tiled-w8a8" and manifest.layout == "tiled"
+        exact, following, near = manifest.checks["figures"]
+        assert exact["value"] >= 100 and following["value"] >= 20 and near["value"] >= 15 and manifest.compression["int8_macs_share"] > 0.5
+
+    def test_a_variant_that_is_not_built(self, tiled: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
+        checkpoint, out = tiled
+        given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
+        assert apply([*given, "--layout", "tiled-poly", "--method", "w8a8"]) == 2
+        said = capsys.readouterr()
+        assert "tiled-poly-fp16" in said.err and "build vocoder --layout tiled-poly" in said.err and len(said.err.strip().splitlines()) == 1
+        assert apply([*given, "--layout", "tiled", "--method", "w8"]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0
 
 
-def test_affines_of_all_norms_share_no_palette(tiled: tuple[Checkpoint, Path]) -> None:
-    checkpoint, _ = tiled
-    layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
-    weights = {entry.layer.name: entry.weights for entry in plan_for(METHODS["p6"], layers, None) if entry.weights is not None}
-    assert {name for name, chosen in weights.items() if isinstance(chosen, LinearWeights)} == {ALL_STYLES} < set(weights)
+class TestApplyCommand:
+    def test_last_line_is_json(self, instant: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
+        checkpoint, build = instant
+        assert apply(["--method", "w8", "--checkpoint", str(checkpoint.folder), "--build", str(build)]) == 0
+        printed = capsys.readouterr()
+        data = json.loads(printed.out.splitlines()[-1])
+        assert data["manifest"].endswith("-w8.json") and data["share_of_parent"] < 1 and "not releasable" in printed.out
+
+    def test_no_parent(self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        assert apply(["--method", "w8a8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]) == 2
+        assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            (["--method", "mixed"], "there is no recipe for this checkpoint; `kokoro-ane sensitivity` finds one"),
+            (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
+            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
+        ],
+    )
+    def test_one_clear_line(self, built: tuple[Checkpoint, Path], more: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+        assert apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2 and message in capsys.readouterr().err
 
 
-def test_snakes_are_read_in_int8_with_a_scale_a_channel(tiled: tuple[Checkpoint, Path]) -> None:
-    small = tiled_program(tiled, "w8a8")
-    scales = [np.asarray(small.constant(op.inputs["scale"][0])) for op in quantize_ops(small)]
-    along = [scale for scale in scales if scale.ndim == 1]
-    assert len(along) == 6 + 1 + 1 < len(scales)  # the first stage's wide dilations, the strided layer of the spectrum, the text's branch
-    assert all(scale.min() > 0 and np.ptp(scale) > 0 for scale in along)  # balanced: no two channels need be alike
-    dequantized = [op for op in small.operations if op.op_type == "dequantize"]
-    assert all(np.asarray(small.constant(op.inputs["scale"][0])).ndim == 0 for op in dequantized)
+class TestSensitivityCommand:
+    @pytest.fixture
+    def measured_layers(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Layers measured so far; the figure is the number of characters of their names. Calibration takes two sentences."""
+        layers: list[str] = []
+
+        def distance_db2(_: LayerTrials, levels: dict[str, str]) -> float:
+            layers.append(next(iter(levels)) if len(levels) == 1 else "together")
+            return len(layers[-1]) / 1000
+
+        monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
+        two = lambda checkpoint, vocoder, _, **more: calibration_inputs(checkpoint, vocoder, 2, **more)  # noqa: E731
+        monkeypatch.setattr(measure, "calibration_inputs", two)
+        return layers
+
+    def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
+        files = ("--log", str(folder / "log.jsonl"), "--recipe", str(folder / "recipe.json"))
+        return sensitivity([*files, "--checkpoint", str(built[0].folder), "--build", str(built[1]), "--clips", "1", *more])
+
+    def test_recipe_plot_and_resumption(
+        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        recipe = load_recipe(tmp_path / "recipe.json")
+        assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
+        assert Path(data["plot"]).read_bytes().startswith(b"\x89PNG")
+        plan_for(METHODS["mixed"], program_layers(program_of(built, "fp16"), Vocoder.of(built[0])), recipe.levels)
+        assert len(measured_layers) > 50
+
+        whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
+        (tmp_path / "log.jsonl").write_text(whole[:-20], encoding="utf-8")
+        measured_layers.clear()
+        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        assert len(measured_layers) == 2  # the line that was cut off, and all together
+        assert (tmp_path / "log.jsonl").read_text(encoding="utf-8") == whole
+        capsys.readouterr()
+
+        assert self.run(built, tmp_path, "--int8-macs", "0.999") == 2
+        assert "budget int8_macs 0.999 is out of reach: these levels go as far as" in capsys.readouterr().err
+
+    def test_a_size_takes_palettes_and_float_inputs(
+        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert self.run(built, tmp_path, "--size", "0.8") == 0
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["forecast"]["size"] <= 0.8 and data["forecast"]["int8_macs"] == 0
+        assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {"fp16", "w8", "p6", "p4"}
+        assert measured_layers[-1] == "together"
 
 
-def test_one_range_where_time_is_followed(tiled: tuple[Checkpoint, Path]) -> None:
-    """What is divided by its envelope has the range 1, whatever the sentences; its result is multiplied by the envelope."""
-    small = tiled_program(tiled, "w8a8")
-    made = {value.name: op for op in small.operations for value in op.outputs}
-    read = [
-        made[made[op.inputs["x"][0]].inputs["input"][0]]
-        for op in small.operations
-        if op.op_type in ("conv", "conv_transpose") and ".conv" not in op.name
-        if made.get(op.inputs["x"][0]) is not None and made[op.inputs["x"][0]].op_type == "dequantize"
-    ]
-    unit = [
-        op
-        for op in read
-        if np.ndim(small.constant(op.inputs["scale"][0])) == 0 and abs(float(small.constant(op.inputs["scale"][0])) - 1 / 127) < 1e-5
-    ]
-    assert len(unit) == 42 + 14  # the generator's of short reach; the decoder's fifteen but its first
-    assert all(made[op.inputs["input"][0]].op_type == "mul" for op in unit)
+class TestQualityCommand:
+    def run(self, built: tuple[Checkpoint, Path], *more: str, method: str = "w8") -> int:
+        return quality(["--method", method, "--checkpoint", str(built[0].folder), "--build", str(built[1]), "--workers", "1", *more])
+
+    def test_one_clip_is_measured_but_undecided(
+        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        two_seconds = min((clip for clip in own_speech(copied[0]) if clip.frames >= 80), key=lambda clip: clip.frames)
+        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [two_seconds])
+        monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))  # slow where random weights speak
+        assert self.run(copied, "--clips", "1") == 3
+        printed = capsys.readouterr().out
+        data = json.loads(printed.splitlines()[-1])
+        record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
+        assert "PESQ wide band" in printed and "not releasable" in printed and data["verdict"] == record["verdict"] == "UNDECIDED"
+        assert data["releasable"] is False
+        assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(data["summary"]["snr_db"]["mean"], abs=1e-4)
+        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_variation"]["pesq"]
+        assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
+
+        assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
+        assert json.loads((copied[1] / "again.json").read_text(encoding="utf-8")) == record
+
+    def test_all_clips_decide(
+        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        """Clips are measured as perfect, and then as silent: SHIP and REJECT reach the exit code."""
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        assert self.run(copied) == 0 and json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
+        shutil.rmtree(copied[1] / "release" / "cache")  # what was measured is not measured again
+        monkeypatch.setattr(execution, "judge_clip", measured_as("is silent"))
+        assert self.run(copied) == 1
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["verdict"] == "REJECT" and "the package's output is silent" in data["reasons"][0]
+
+    def test_what_is_missing_is_built_first(
+        self, built: tuple[Checkpoint, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        """w8 where nothing is built: its parent, then itself, by the commands that a user would type; then it is judged."""
+        asked = []
+
+        def build(command: str) -> None:  # stands for the child process
+            asked.append(command.split()[1])
+            manifest = manifest_of(built, "w8" if asked[-1] == "quantize" else "fp16")
+            shutil.copytree(manifest.package_path, tmp_path / manifest.package)
+            shutil.copy(manifest.path, tmp_path)
+
+        monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", build)
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        assert self.run((built[0], tmp_path)) == 0 and asked == ["build", "quantize"]
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
+
+    def test_a_layout_is_built_under_its_name(self) -> None:
+        fp16, w8a8 = (Request(open_checkpoint("demo"), Path("a b"), level, "tiled-poly") for level in ("fp16", "w8a8"))
+        assert fp16.command(fp16.vocoder) == "kokoro-ane build vocoder --layout tiled-poly --checkpoint demo --out 'a b'"
+        assert w8a8.command(w8a8.vocoder) == "kokoro-ane quantize --method w8a8 --layout tiled-poly --checkpoint demo --build 'a b'"
+
+    def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))
+        assert self.run((other, copied[1])) == 2 and "was built from checkpoint" in capsys.readouterr().err
+
+    def test_too_many_clips(self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
+        assert self.run(built, "--clips", "25") == 2 and "--clips 25: there are 24 clips, give 1 to 24" in capsys.readouterr().err
 
 
-def test_the_manifest_says_so_and_the_clip_is_near(tiled: tuple[Checkpoint, Path]) -> None:
-    manifest = Manifest.load(tiled[1] / "KokoroVocoder-tiny-tiled-w8a8.json")
-    assert manifest.level == "tiled-w8a8" and manifest.layout == "tiled"
-    exact, following, near = manifest.checks["figures"]
-    assert exact["value"] >= 100 and following["value"] >= 20 and near["value"] >= 15
-    assert manifest.compression["int8_macs_share"] > 0.5
+def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio
+    perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
+    def judge_clip(_truth, _subject, utterance, _seed_variation, **_: object) -> ClipResult:
+        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, {} if defect else perfect, perfect, defect)
 
-def test_a_variant_that_is_not_built(tiled: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoint, out = tiled
-    given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
-    assert apply([*given, "--layout", "tiled-poly", "--method", "w8a8"]) == 2
-    said = capsys.readouterr()
-    assert "tiled-poly-fp16" in said.err and "build vocoder --layout tiled-poly" in said.err and len(said.err.strip().splitlines()) == 1
-    assert apply([*given, "--layout", "tiled", "--method", "w8"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0
+    return judge_clip

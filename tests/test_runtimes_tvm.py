@@ -3,7 +3,6 @@
 apache-tvm (300 MB unpacked) is not in CI: there only the first half runs. `pip install "kokoro-ane[tvm]"` for the second.
 """
 
-import dataclasses
 import importlib.util
 import json
 from pathlib import Path
@@ -17,7 +16,6 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
-from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, with_operators
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.speak import main as synthesize
@@ -32,16 +30,9 @@ needs_tvm = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="
 V3 = "avx2 bmi2 fma f16c movbe"
 
 
-@pytest.mark.parametrize(
-    ("flags", "machine", "level"),
-    [
-        (f"fpu {V3}", "x86_64", "x86-64-v3"),
-        (f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl", "x86_64", "x86-64-v4"),
-        (f"{V3} avx512f", "x86_64", "x86-64-v3"),
-        ("fpu sse2", "x86_64", "x86-64"),
-        ("", "arm64", "arm64"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "machine", "level"), [(f"fpu {V3}", "x86_64", "x86-64-v3"),
+    (f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl", "x86_64", "x86-64-v4"), (f"{V3} avx512f", "x86_64", "x86-64-v3"),
+    ("fpu sse2", "x86_64", "x86-64"), ("", "arm64", "arm64")])  # fmt: skip
 def test_a_library_names_the_processors_it_is_for(flags: str, machine: str, level: str) -> None:
     assert processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
 
@@ -113,15 +104,12 @@ class Steps(nn.Module):
 
 
 def kernels_of() -> dict[str, nn.Module]:
-    return {
-        "convolution": OneInput(Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)),
+    return {"convolution": OneInput(Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)),
         "many_inputs": OneInput(Conv(5, 400, 3, padding=1), Conv(400, 4, 11, padding=5)),
         "strided": OneInput(Conv(5, 6, 12, stride=6, padding=12)),
         "transposed": OneInput(nn.ConvTranspose2d(5, 3, (1, 20), stride=(1, 10), padding=(0, 5))),
-        "transposed_odd": OneInput(nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))),
-        "snake": SnakeNorm(),
-        "steps": with_operators(Steps()),
-    }
+        "transposed_odd": OneInput(nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))), "snake": SnakeNorm(),
+        "steps": with_operators(Steps())}  # fmt: skip
 
 
 @needs_tvm
@@ -135,17 +123,9 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
     for steps in (12, 60, 111, 500):
         x = torch.randn(1, 5, 1, steps) * 3
         found = program({"x": x.numpy()})["y"]
-        assert found.shape == module(x).shape
-        assert snr_db(module.double()(x.double()).numpy(), found) > 110
+        assert found.shape == module(x).shape and snr_db(module.double()(x.double()).numpy(), found) > 110
         module.float()
     assert np.isfinite(program({"x": np.full((1, 5, 1, 111), 217.3, np.float32)})["y"]).all()
-
-
-@needs_tvm
-def test_the_kernels_norm_is_the_layers() -> None:
-    from kokoro_ane.runtimes.tvm import tvm_kernels
-
-    assert tvm_kernels.EPSILON == NORM_EPSILON
 
 
 @pytest.fixture(scope="module")
@@ -170,18 +150,6 @@ def test_tvm_says_what_pytorch_says(tiny_checkpoint: Checkpoint, build: Path, ph
 
 
 @needs_tvm
-def test_facts_of_a_library_are_its_own(tiny_checkpoint: Checkpoint, build: Path) -> None:
-    from kokoro_ane.eval.levels import facts_of
-
-    manifest = Manifest.load(next(build.glob("KokoroVocoder-*.json")))
-    facts = facts_of(manifest.package_path, 80)
-    assert facts.bytes == manifest.package_path.stat().st_size and not facts.forecast
-    facts.require_told(manifest)
-    with pytest.raises(InputError, match="says target"):
-        facts.require_told(dataclasses.replace(manifest, target="iOS17"))
-
-
-@needs_tvm
 def test_a_library_of_another_version_or_checkpoint_is_refused(tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
     for path in build.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -194,5 +162,4 @@ def test_a_library_of_another_version_or_checkpoint_is_refused(tiny_checkpoint: 
     with pytest.raises(InputError, match=r"run `.*--runtime tvm"):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
     (tmp_path / "x.so").write_bytes(b"no library")
-    with pytest.raises(InputError, match=r"x\.so is not read by TVM"):
-        TvmProgram(tmp_path / "x.so", (), ())
+    pytest.raises(InputError, TvmProgram, tmp_path / "x.so", (), ()).match(r"x\.so is not read by TVM")

@@ -15,12 +15,10 @@ import pytest
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core.staging import write_json
 from tests.kill import FAULTS as KILL_FAULTS
-from tests.kill import run_writer
-from tests.kill_writers import Writer
+from tests.kill import Writer, run_writer
+from tests.sweep import FAULTS, judged
 from tests.sweep_calls import CALLS, Case, actions_of, drawn
-from tests.sweep_child import HANG, TRACEBACK, Ended
-from tests.sweep_judge import FAULTS, judged
-from tests.sweep_world import World
+from tests.sweep_world import HANG, TRACEBACK, Ended, World
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,24 +40,21 @@ def test_bad_invocations(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
     found = ran(tmp_path, "tests.kill", "--command", "rules", "--command", "speak", "--others", "2", "--signals", "2")
-    assert found["renames"] >= 12 and found["kills"] >= 20 and found["signals"] >= 4
-    assert not any(found[fault] for fault in KILL_FAULTS)
+    assert found["renames"] >= 12 and found["kills"] >= 20 and found["signals"] >= 4 and not any(found[fault] for fault in KILL_FAULTS)
 
 
 def test_every_command_is_drawn(tmp_path: Path) -> None:
     """From a few hundred numbers: every command, with one to three things wrong, the same again for the same number."""
     flags = {name: actions_of(Case(0, name, ()).module) for name in CALLS}
     cases = [drawn(0, number, flags, tmp_path) for number in range(600)]
-    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS)
-    assert sum(case.damage != () for case in cases) > 150
+    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS) and sum(case.damage != () for case in cases) > 150
     assert cases[::50] == [drawn(0, number, flags, tmp_path) for number in range(0, 600, 50)]
 
 
 def test_security_names_tests_that_exist() -> None:
     """Of every row of its table: `FILE `test_name``, more than one of a file after each other."""
     table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("Which test holds")[2]
-    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
-    seen = 0
+    rows, seen = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:], 0
     for row in rows:
         for part in row.split(";"):
             text = (ROOT / "tests" / f"test_attacks_{part.split()[0].rstrip(',')}.py").read_text(encoding="utf-8")
@@ -71,31 +66,24 @@ def test_security_names_tests_that_exist() -> None:
 
 CASE = Case(1, "quality", ("--out", "user/new.json"))
 FILE, OTHER = ("file", 1, 1, ""), ("file", 2, 2, "")
-CONTROLS = [
-    ("traceback", Ended(TRACEBACK, "", "ValueError: x"), {}, {}),
-    ("traceback", Ended(7), {}, {}),
-    ("hang", Ended(HANG), {}, {}),
-    ("unclear", Ended(2, "oh\n"), {}, {}),
+CONTROLS = [("traceback", Ended(TRACEBACK, "ValueError: x"), {}, {}), ("traceback", Ended(7), {}, {}), ("traceback", Ended(-11), {}, {}),
+    ("hang", Ended(HANG), {}, {}), ("unclear", Ended(2, "oh\n"), {}, {}),
     ("lost", Ended(2, "error: x"), {"user/thesis/chapter.tex": FILE}, {}),
     ("lost", Ended(0), {"user/thesis/chapter.tex": FILE}, {"user/thesis/chapter.tex": OTHER}),
-    ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}),
-    ("outside", Ended(0), {}, {"escaped": FILE}),
-    ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}),
-    ("direct", Ended(0, direct="user/new.json"), {}, {}),
-    ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}),
-    ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE}),
-]
+    ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}), ("outside", Ended(0), {}, {"escaped": FILE}),
+    ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}), ("direct", Ended(0, told=("user/new.json",)), {}, {}),
+    ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}), ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE})]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fault", "ended", "before", "after"), CONTROLS)
 def test_the_sweep_sees_each_fault(fault: str, ended: Ended, before: dict, after: dict, tmp_path: Path) -> None:
-    assert list(judged(CASE, ended, before, after, tmp_path, 0.1).faults) == [fault]
+    assert list(judged(CASE, ended, before, after, tmp_path).faults) == [fault]
 
 
 def test_the_sweep_sees_no_fault_where_there_is_none(tmp_path: Path) -> None:
     case = Case(1, "quality", ("--out", str(tmp_path / "user" / "new.json")))
-    assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path, 0.1).faults
-    assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path, 0.1).faults
+    assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path).faults
+    assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path).faults
 
 
 def main(argv: list[str]) -> int:
@@ -121,6 +109,5 @@ def test_the_kills_see_each_fault(how: str, wrong: bool, tmp_path: Path) -> None
     world = World(tmp_path / "w")
     for name in ("user", "tmp", "cwd", "cache", "template/user", "template/cache"):
         (world.root / name).mkdir(parents=True)
-    counts = run_writer(world, Writer("control", "tests.test_sweep", ("{user}/x.json", how), ("x.json",)), others=9, signals=0)
-    assert counts.kills > 2
-    assert bool(counts.faults["lost"] or counts.faults["half"]) == bool(counts.faults["left"]) == wrong
+    counts = run_writer(world, Writer("control", "tests.test_sweep", f"{{user}}/x.json '{how}'", "x.json"), others=9, signals=0)
+    assert counts.kills > 2 and bool(counts.faults["lost"] or counts.faults["half"]) == bool(counts.faults["left"]) == wrong

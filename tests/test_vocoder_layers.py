@@ -1,11 +1,11 @@
-"""Layers of the vocoder: in fp16 at the extremes of real Kokoro's weights, so that CI needs no real weights; the inverse STFT; the source.
+"""Layers of the vocoder against upstream's and NumPy's; the tail on the host, in both layouts, end to end."""
 
-Every operation on fp16 tensors rounds its result once, which is what an executed package declares. Each control is the layout that failed.
-The extremes are kokoro-int8's, in eight sentences of five voices.
-"""
-
+import base64
+import json
 import math
-from collections import Counter
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +14,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT
+from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, TRUNK, WAVEFORM
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import TensorType, convert
 from kokoro_ane.core.layers import AdaIN1d, Mask
-from kokoro_ane.vocoder.decoder import BINS, LOUD_SCALE, QUIET_SCALE, InverseStft, hann
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.apply import main as compress
+from kokoro_ane.pipeline.build import main as build_stage
+from kokoro_ane.pipeline.speak import main as speak
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.vocoder.decoder import BINS, LOUD_SCALE, QUIET_SCALE, InverseStft, Vocoder, hann
+from kokoro_ane.vocoder.host_tail import HostTail
+from kokoro_ane.vocoder.layouts import PaddedLayout, TiledLayout
+from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, sine_waves
 from kokoro_ane.vocoder.tiled.tiled_layers import POLYNOMIAL, Moments, Norm, PolynomialSnake, Rows, SineSnake, StyleRows, moments
+from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
+from mlprogram import Program
+from tests.builds import once
 
 SMALLEST_ALPHA = 9.48e-5  # generator.noise_res.1.alpha2.0; four alphas are negative
 LARGEST_ARGUMENT = 88.0  # of sin, generator.resblocks.1.alpha2.2
@@ -31,8 +44,7 @@ COLUMNS = 4_000
 HALF_DB = 55.0
 
 
-def signal(ratio: float, deviation: float, seed: int = 0) -> Tensor:
-    """[1, 8, 1, S]: noise with means up to ratio deviations, in fp16."""
+def signal(ratio: float, deviation: float, seed: int = 0) -> Tensor:  # [1, 8, 1, S]: noise with means up to ratio deviations, in fp16
     means = torch.linspace(-ratio, ratio, 8).view(1, -1, 1, 1)
     noise = torch.randn(1, 8, 1, COLUMNS, generator=torch.Generator().manual_seed(seed))
     return ((noise + means) * deviation).half()
@@ -50,10 +62,8 @@ def snr(reference: Tensor, other: Tensor) -> float:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    ("ratio", "deviation", "scale"),
-    [(LARGEST_RATIO, SMALLEST_DEVIATION, QUIET_SCALE), (20.0, LOUD_DEVIATION, LOUD_SCALE)],
-)
+@pytest.mark.parametrize(("ratio", "deviation", "scale"),
+    [(LARGEST_RATIO, SMALLEST_DEVIATION, QUIET_SCALE), (20.0, LOUD_DEVIATION, LOUD_SCALE)])  # fmt: skip
 def test_adain_with_real_means_and_deviations(ratio: float, deviation: float, scale: float) -> None:
     x = signal(ratio, deviation)
     assert snr(normed(x, scale, torch.float64), normed(x, scale, torch.float16)) >= HALF_DB
@@ -77,8 +87,7 @@ def test_a_loud_convolution_does_not_overflow() -> None:
 
 
 def tiled(x: Tensor, dtype: torch.dtype, found: Moments | None = None) -> Tensor:
-    styles = StyleRows()
-    norm = AdaIN1d(4, 8)
+    styles, norm = StyleRows(), AdaIN1d(4, 8)
     torch.nn.init.zeros_(norm.fc.weight)
     norm.fc.bias.data.copy_(torch.linspace(0.5, 2.0, 16))
     layer = Norm(norm, styles)
@@ -100,94 +109,158 @@ def snake(z: Tensor, alpha: float) -> Tensor:
     return (z + torch.sin(z).square()) / alpha
 
 
-@pytest.mark.parametrize("alpha", [SMALLEST_ALPHA, -0.02, 0.02, 1.0])
-@pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
-def test_snake_with_real_alphas(layout: torch.nn.Module, alpha: float) -> None:
-    x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
-    found = layout((x * alpha * layout.factor).half()).double() / (alpha * layout.factor)
-    assert snr(snake(x * alpha, alpha), found) >= HALF_DB
+class TestSnake:
+    @pytest.mark.parametrize("alpha", [SMALLEST_ALPHA, -0.02, 0.02, 1.0])
+    @pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
+    def test_snake_with_real_alphas(self, layout: torch.nn.Module, alpha: float) -> None:
+        x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
+        found = layout((x * alpha * layout.factor).half()).double() / (alpha * layout.factor)
+        assert snr(snake(x * alpha, alpha), found) >= HALF_DB
+
+    def test_control_the_cosine_layout_loses_small_alphas(self) -> None:
+        x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
+        u = (2 * SMALLEST_ALPHA * x).half()
+        found = ((u - torch.cos(u)).double() + 1) / (2 * SMALLEST_ALPHA)
+        assert snr(snake(x * SMALLEST_ALPHA, SMALLEST_ALPHA), found) < 20
+
+    @pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
+    def test_snake_with_the_largest_argument(self, layout: torch.nn.Module) -> None:
+        z = torch.linspace(-LARGEST_ARGUMENT, LARGEST_ARGUMENT, 20_001, dtype=torch.float64).view(1, 1, 1, -1)
+        assert snr(snake(z, 1.0), layout((z * layout.factor).half()).double() / layout.factor) >= HALF_DB
+
+    def test_polynomial_errors_in_exact_arithmetic_and_in_fp16(self) -> None:
+        u = torch.linspace(-13, 13, 40_001, dtype=torch.float64).view(1, 1, 1, -1)  # the demo voice reaches 12.4
+        exact = u + torch.sin(math.pi * u) ** 2 / math.pi
+        assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5 and all(float(np.float16(value)) == value for value in POLYNOMIAL)
+        # Each tensor of fp16 tensors is rounded: no worse than the cosine form, 2.0e-4 (docs/neural-engine.md)
+        u = torch.linspace(-1, 1, 20_001, dtype=torch.float64).half().view(1, 1, 1, -1)
+        exact = u.double() + torch.sin(math.pi * u.double()) ** 2 / math.pi
+        error = PolynomialSnake()(u).double() - exact
+        assert error.square().mean().sqrt() < 2.2e-4
+
+    @settings(max_examples=20, deadline=None)
+    @given(columns=st.integers(5, 400), extra=st.integers(0, 50), seed=st.integers(0, 99))
+    def test_equals_torch_istft(self, columns: int, extra: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(1, 2 * BINS, 1, columns + extra, generator=generator, dtype=torch.float64)
+        mask = torch.ones(1, 1, 1, columns + extra, dtype=torch.float64)
+        mask[..., columns:] = 0
+        inside = x[:, :, 0, :columns]
+        spectrum = torch.exp(inside[:, :BINS]) * torch.exp(1j * torch.sin(inside[:, BINS:]))
+        expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, hann())
+        found = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
+        torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)  # the kernel is stored in float32
+
+    def test_phases_stay_exact_and_noise_is_an_argument(self) -> None:
+        """Accumulated in float64: the last second of a constant tone is as clean as the first."""
+        waves = torch.from_numpy(sine_waves(np.full((1, 2400), 440.0)))[0, :, 8]
+        time = torch.arange(len(waves), dtype=torch.float64) + 0.5 - 150 + 300  # phase reaches one step at the middle of the first step
+        ideal = torch.sin(2 * torch.pi * 440 * 9 / 24000 * time)
+        assert (waves - ideal)[150:-150].abs().max() < 1e-7
+        source, f0_hz = HarmonicSource(np.ones(9), 0.0), np.full((1, 14), 120.0)
+        one, same, other = (source.spectrum(f0_hz, gaussian_noise(7, seed)) for seed in (3, 3, 4))
+        assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
-def test_control_the_cosine_layout_loses_small_alphas() -> None:
-    x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
-    u = (2 * SMALLEST_ALPHA * x).half()
-    found = ((u - torch.cos(u)).double() + 1) / (2 * SMALLEST_ALPHA)
-    assert snr(snake(x * SMALLEST_ALPHA, SMALLEST_ALPHA), found) < 20
+@pytest.fixture(scope="module")
+def build(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both encoders and vocoders, and the vocoder with a host tail."""
+
+    def make(out: Path) -> None:
+        shutil.copytree(tiny_build, out, dirs_exist_ok=True)
+        flags = ["vocoder", "--tail", "host", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
+        assert build_stage(flags) == 0
+
+    return once(tmp_path_factory, ["host tail", tiny_checkpoint.sha256], make)
 
 
-@pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
-def test_snake_with_the_largest_argument(layout: torch.nn.Module) -> None:
-    z = torch.linspace(-LARGEST_ARGUMENT, LARGEST_ARGUMENT, 20_001, dtype=torch.float64).view(1, 1, 1, -1)
-    assert snr(snake(z, 1.0), layout((z * layout.factor).half()).double() / layout.factor) >= HALF_DB
+class TestHostTail:
+    def test_numpy_and_the_manifests_words_are_the_tail(self, tiny_checkpoint: Checkpoint) -> None:
+        vocoder = Vocoder.of(tiny_checkpoint)
+        channels = vocoder.generator.conv_post.in_channels
+        trunk = torch.randn(1, channels, 1, 2401, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            wanted = vocoder.generator.stft(vocoder.generator.conv_post(trunk), None).flatten().numpy()
+        assert snr_db(wanted, HostTail.of(vocoder)(trunk[0, :, 0].numpy())) >= 115
+        tail = HostTail.of(Vocoder.of(tiny_checkpoint))
+        found = HostTail.recorded(json.loads(json.dumps(tail.described())))
+        assert np.array_equal(found.weight, tail.weight) and np.array_equal(found.bias, tail.bias)
 
+    @pytest.mark.parametrize("chips", [None, ("m3",)])
+    def test_both_layouts_end_before_conv_post(self, chips: tuple[str, ...] | None) -> None:
+        """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host tail say the same."""
+        from kokoro_ane.core.checkpoint import open_checkpoint
 
-def test_error_in_exact_arithmetic_is_below_fp16s_own() -> None:
-    u = torch.linspace(-13, 13, 40_001, dtype=torch.float64).view(1, 1, 1, -1)  # the demo voice reaches 12.4
-    exact = u + torch.sin(math.pi * u) ** 2 / math.pi
-    assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5
-    assert all(float(np.float16(value)) == value for value in POLYNOMIAL)
+        checkpoint = open_checkpoint("demo")
+        vocoder, whole = Vocoder.of(checkpoint), PaddedLayout() if chips is None else TiledLayout.of(chips)
+        speech = check_speech(checkpoint, 140)
+        bucket = next(length for length in whole.lengths(checkpoint.config, None) if whole.holds(140, length))
+        for layout in (whole, replace(whole, host_tail=True).with_tail_of(vocoder)):
+            module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()
+            with torch.no_grad():
+                out = module(layout.pack(speech, bucket, half=False), speech.style[:, :, None, None])
+            assert snr_db(render_reference(vocoder, speech), layout.join(out, 140, bucket).numpy()) >= 105, layout.name
 
+    def test_the_package_has_no_fp32_and_gives_the_trunk(self, build: Path) -> None:
+        manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
+        program = Program(manifest.package_path)
+        facts = VocoderFacts.of(program)
+        assert list(program.outputs) == list(manifest.outputs) == [TRUNK] and manifest.outputs[TRUNK]["dtype"] == "float16"
+        assert facts.tail_operations == 0 and facts.fp32_outside_tail == () and "exp" not in facts.operations
+        whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
+        assert whole.tail_operations > 0
 
-def test_error_with_every_step_in_fp16() -> None:
-    """Each tensor of fp16 tensors is rounded: no worse than the cosine form, 2.0e-4 (docs/neural-engine.md)."""
-    u = torch.linspace(-1, 1, 20_001, dtype=torch.float64).half().view(1, 1, 1, -1)
-    exact = u.double() + torch.sin(math.pi * u.double()) ** 2 / math.pi
-    error = PolynomialSnake()(u).double() - exact
-    assert error.square().mean().sqrt() < 2.2e-4
+    def test_host_tail_against_the_tail_in_the_package(self, build: Path, tiny_checkpoint: Checkpoint) -> None:
+        speech = check_speech(tiny_checkpoint, 37)
+        one, other = (VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech) for level in ("fp16", "host-fp16"))
+        assert snr_db(one, other) >= 60
 
+    def test_speaks_and_is_compressed_like_any_layout(self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+        import soundfile
 
-def test_it_converts_to_nine_operations() -> None:
-    class Between(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.layout, self.second = torch.nn.Conv2d(4, 4, 1), PolynomialSnake(), torch.nn.Conv2d(4, 4, 1)
+        copy = Path(shutil.copytree(build, tmp_path / "build"))
+        place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+        assert compress(["--method", "w8", "--tail", "host", *place]) == 0
+        said = {}
+        for name, more in {"package": [], "host": ["--tail", "host"], "w8": ["--tail", "host", "--method", "w8"]}.items():
+            out = tmp_path / f"{name}.wav"
+            assert speak(["abt de, fɡh.", "--phonemes", "-o", str(out), "--runtime", "mlprogram", *place, *more]) == 0
+            said[name] = soundfile.read(out)[0]
+        assert snr_db(said["package"], said["host"]) >= 40 and not np.array_equal(said["host"], said["w8"])
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.second(self.layout(self.first(x)))
+    def test_a_package_without_the_tails_weights_is_refused(self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(build, tmp_path / "build"))
+        path = copy / "KokoroVocoder-tiny-host-fp16.json"
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["outputs"] = {WAVEFORM: data["outputs"][TRUNK]}
+        path.write_text(json.dumps(data), encoding="utf-8")
+        with pytest.raises(InputError, match="does not describe such a package"):
+            open_runtime("mlprogram", Request(tiny_checkpoint, copy, layout="host"))
 
-    sides = {"inputs": [TensorType("x", np.float32, shapes=((1, 4, 2, 8), (1, 4, 3, 8)))], "outputs": [TensorType("y", np.float32)]}
-    model = convert(Between(), (torch.randn(1, 4, 2, 8),), **sides, precision="fp16", keep_fp32=(), target="iOS17")
-    found = Counter(op.op_type for op in model._mil_program.functions["main"].operations)
-    own = {name: count for name, count in found.items() if name not in ("const", "cast", "conv")}
-    assert own == {"round": 1, "sub": 1, "mul": 4, "batch_norm": 2, "add": 1}
+    def test_vectors_and_bundle_know_it(self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+        """Every step replays from the bundle, the vocoder's with the tail of the manifest."""
+        from kokoro_ane.pipeline.bundle import main as bundle
 
+        place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
+        out = tmp_path / "bundle-tiny"
+        assert bundle(["--tail", "host", *place, "--out", str(out)]) == 3
+        assert bundle(["--verify", str(out), "--checkpoint", str(tiny_checkpoint.folder)]) == 0
+        assert (out / "packages" / "KokoroVocoder-tiny-host-fp16.mlpackage").is_dir()
 
-@settings(max_examples=20, deadline=None)
-@given(columns=st.integers(5, 400), extra=st.integers(0, 50), seed=st.integers(0, 99))
-def test_equals_torch_istft(columns: int, extra: int, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(1, 2 * BINS, 1, columns + extra, generator=generator, dtype=torch.float64)
-    mask = torch.ones(1, 1, 1, columns + extra, dtype=torch.float64)
-    mask[..., columns:] = 0
-    inside = x[:, :, 0, :columns]
-    spectrum = torch.exp(inside[:, :BINS]) * torch.exp(1j * torch.sin(inside[:, BINS:]))
-    expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, hann())
-    found = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
-    torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)  # the kernel is stored in float32
+    @pytest.mark.parametrize(("part", "command"), [("weight", "quality"), ("bias", "bundle")])
+    def test_a_tail_of_another_checkpoint_is_refused(
+        self, part: str, command: str, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        from kokoro_ane.eval.quality import main as quality
+        from kokoro_ane.pipeline.bundle import main as bundle
 
-
-def test_sine_waves_are_sines() -> None:
-    waves = torch.from_numpy(sine_waves(np.full((1, 160), 100.0)))[0]  # [48000, 9]
-    middle = waves[300:-300, 0]
-    period = 240
-    torch.testing.assert_close(middle[period:], middle[:-period], atol=1e-9, rtol=0)
-    assert middle.abs().max() == pytest.approx(1.0, abs=1e-3)
-
-
-def test_phase_stays_exact_over_30_seconds() -> None:
-    """Accumulated in float64: the last second of a constant tone is as clean as the first."""
-    waves = torch.from_numpy(sine_waves(np.full((1, 2400), 440.0)))[0, :, 8]
-    time = torch.arange(len(waves), dtype=torch.float64) + 0.5 - 150 + 300  # phase reaches one step at the middle of the first step
-    ideal = torch.sin(2 * torch.pi * 440 * 9 / 24000 * time)
-    assert (waves - ideal)[150:-150].abs().max() < 1e-7
-
-
-def test_noise_is_an_argument() -> None:
-    source, f0_hz = HarmonicSource(np.ones(9), 0.0), np.full((1, 14), 120.0)
-    one, same, other = (source.spectrum(f0_hz, gaussian_noise(7, seed)) for seed in (3, 3, 4))
-    assert np.array_equal(one, same) and not np.array_equal(one, other)
-
-
-def test_noise_of_another_length_is_refused() -> None:
-    with pytest.raises(InputError, match="14 F0 values need"):
-        HarmonicSource(np.ones(9), 0.0).spectrum(np.zeros((1, 14)), gaussian_noise(8, 0))
+        copy = Path(shutil.copytree(build, tmp_path / "build"))
+        path = copy / "KokoroVocoder-tiny-host-fp16.json"
+        data = json.loads(path.read_text(encoding="utf-8"))
+        tail = data["outputs"][TRUNK]["tail"]
+        tail[part] = base64.b64encode(bytes(len(base64.b64decode(tail[part])))).decode()
+        path.write_text(json.dumps(data), encoding="utf-8")
+        place = ["--tail", "host", "--method", "fp16", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+        judged = command == "quality"
+        assert (quality([*place, "--workers", "1"]) if judged else bundle([*place, "--out", str(tmp_path / "bundle-tiny")])) == 2
+        assert "the tail's weights are not those of" in capsys.readouterr().err

@@ -1,22 +1,20 @@
-"""What the two wheels install, and that they work beside a user's own files of the rooms' names.
-
-python -m pytest tests/test_wheels.py -q
-
-The wheels are built from a copy of the tracked tree, unpacked, and used from a folder that holds an eval.py, a bench.py and a core/ of
-somebody else's.
-"""
+"""What the two wheels install, beside a user's own files of the rooms' names; and the calls of `import kokoro_ane`."""
 
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import kokoro_ane
 from kokoro_ane import __version__
 from kokoro_ane.cli import COMMANDS
+from kokoro_ane.core.checkpoint import Checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = ("bench", "training", "tests", "docs", "mlprogram/benches", "mlprogram/tests")
@@ -30,7 +28,6 @@ def tracked() -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both wheels, unpacked in one folder."""
     copy, site = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("site")
     for name in tracked():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -50,16 +47,13 @@ def run(site: Path, folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_two_names_and_nothing_else_stand_at_the_top(site: Path) -> None:
+def test_two_names_and_every_file_of_the_rooms_are_installed(site: Path) -> None:
     names = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
     assert names == {"kokoro_ane", "mlprogram"}
     assert {path.name for path in site.glob("*.dist-info")} == {
         f"{name}-{__version__}.dist-info" for name in ("kokoro_ane", "coreml_mlprogram")
     }
     assert not list(site.rglob("__pycache__")) and not [path for path in site.rglob("*") if path.is_symlink()]
-
-
-def test_every_source_and_data_file_of_the_rooms_is_installed(site: Path) -> None:
     missing = []
     for name in tracked():
         top = name.split("/")[0]
@@ -89,3 +83,38 @@ print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
 """
     own, other, seconds = run(site, tmp_path, "-c", code).split()
     assert Path(own).is_relative_to(site) and Path(other).is_relative_to(site) and 0.3 < float(seconds) < 3
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert all(getattr(kokoro_ane, name).__doc__ for name in kokoro_ane.__all__) and set(kokoro_ane.__all__) <= set(dir(kokoro_ane))
+    assert not hasattr(kokoro_ane, "sing")
+
+
+def test_speak_gives_the_samples_of_its_seed(tiny_checkpoint: Checkpoint) -> None:
+    given = {"voice": "slt", "checkpoint": str(tiny_checkpoint.folder)}
+    (one, rate_hz), (same, _), (other, _) = (kokoro_ane.speak("Hello.", seed=seed, **given) for seed in (0, 0, 1))
+    assert rate_hz == 24_000 and one.dtype == np.float32 and one.ndim == 1 and len(one) % 600 == 0
+    assert np.array_equal(one, same) and not np.array_equal(one, other)
+
+
+def test_build_writes_a_checked_package(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path: Path) -> None:
+    (manifest,) = kokoro_ane.build("vocoder", checkpoint=str(tiny_checkpoint.folder), buckets=(40,), out=tmp_path)
+    assert manifest.path == tmp_path / "KokoroVocoder-tiny-fp16.json" and manifest.buckets == (40,)
+    manifest.verify()
+
+
+def test_judge_gives_verdict_and_figures(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
+    checkpoint, build = placed
+    judged = kokoro_ane.judge("fp16", checkpoint=str(checkpoint.folder), build=build, clips=2)
+    assert judged.verdict == "UNDECIDED" and judged.reasons and not judged.broken  # 2 clips of 24
+    assert judged.figures["pesq"]["mean"] and judged.package_bytes > 10_000 and judged.file.is_file() and len(measured) == 2
+
+
+@pytest.mark.parametrize(("call", "message"), [(lambda: kokoro_ane.build("vocader"), "no stage 'vocader'"),
+    (lambda: kokoro_ane.build("vocoder", precision="fp8"), "give fp16 or fp32"),
+    (lambda: kokoro_ane.build("vocoder", layout="round", checkpoint="demo"), "round"), (lambda: kokoro_ane.judge("w9"), "no level 'w9'"),
+    (lambda: kokoro_ane.judge("fp16", checkpoint="nowhere"), "neither a folder"),
+    (lambda: kokoro_ane.speak("Hi.", "nobody", checkpoint="demo"), "nobody"),
+    (lambda: kokoro_ane.open_checkpoint("nowhere"), "neither a folder")])  # fmt: skip
+def test_a_name_that_there_is_not(call: Callable[[], object], message: str) -> None:
+    pytest.raises(kokoro_ane.InputError, call).match(message)

@@ -61,8 +61,7 @@ def as_type(value: Any, dtype: type) -> Any:
     return value
 
 
-def wide(value: Any) -> Any:
-    """What a reference gets: floats in float64."""
+def wide(value: Any) -> Any:  # what a reference gets: floats in float64
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         return [wide(v) for v in value]
     if isinstance(value, np.floating):
@@ -76,15 +75,8 @@ def save(functions: dict[str, Function] | Function, path: Path, target: ct.targe
     program.add_function("main", functions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ct.convert(
-            program,
-            source="milinternal",
-            convert_to="mlprogram",
-            pass_pipeline=ct.PassPipeline.EMPTY,
-            skip_model_load=True,
-            minimum_deployment_target=target,
-            compute_precision=ct.precision.FLOAT32,
-        )
+        model = ct.convert(program, source="milinternal", convert_to="mlprogram", pass_pipeline=ct.PassPipeline.EMPTY, skip_model_load=True,
+            minimum_deployment_target=target, compute_precision=ct.precision.FLOAT32)  # fmt: skip
         model.save(str(path))
     return path
 
@@ -121,10 +113,8 @@ def _placeholder(value: np.ndarray) -> Any:
 def _outputs(result: Any, prefix: str) -> list[Any]:
     results = result if isinstance(result, (tuple, list)) else (result,)
     plain = (types.fp32, types.fp16, types.int32)
-    return [
-        mb.identity(x=r, name=f"{prefix}_{i}") if r.dtype in plain else mb.cast(x=r, dtype="int32", name=f"{prefix}_{i}")
-        for i, r in enumerate(results)
-    ]
+    return [mb.identity(x=r, name=f"{prefix}_{i}") if r.dtype in plain else mb.cast(x=r, dtype="int32", name=f"{prefix}_{i}") for i,
+        r in enumerate(results)]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,8 +147,7 @@ class Branch:
             live[name] = variables if isinstance(value, list) else variables[0]
         return _outputs(getattr(mb, self.op)(**live, **self.fixed()), f"live_{self.key}")
 
-    def folded(self) -> tuple[list[Any], dict[str, np.ndarray]]:
-        """The operation on constants, and what value inference makes of it."""
+    def folded(self) -> tuple[list[Any], dict[str, np.ndarray]]:  # the operation on constants, and what value inference makes of it
         if not self.case.folds or not self.case.inputs:
             return [], {}
         frozen = {n: as_type(v, self.dtype) for n, v in self.case.inputs.items()}
@@ -185,13 +174,8 @@ class Ran:
 
 def run_all(calls: Mapping[str, list[Case]], folder: Path, target: ct.target = ct.target.iOS17) -> Ran:
     """Every case of every operation, in fp32 and fp16, in one package: executed as declared and in exact64."""
-    branches = [
-        Branch(f"{op}_{name}x{k}", op, case, dtype)
-        for op, cases in calls.items()
-        for name, (_, dtype) in FLOATS.items()
-        for k, case in enumerate(cases)
-        if case.fp16 or name == "fp32"
-    ]
+    branches = [Branch(f"{op}_{name}x{k}", op, case, dtype) for op, cases in calls.items() for name, (_, dtype) in FLOATS.items() for k,
+        case in enumerate(cases) if case.fp16 or name == "fp32"]  # fmt: skip
     feeds = {n: v for branch in branches for n, v in branch.feeds().items()} or {"unused": np.zeros(1, np.float32)}
     outputs, folded = [], {}
     with Function({n: _placeholder(v) for n, v in feeds.items()}, opset_version=target) as function:
@@ -207,8 +191,7 @@ def run_all(calls: Mapping[str, list[Case]], folder: Path, target: ct.target = c
     return Ran(branches, declared, exact, folded)
 
 
-def check(op: str, ran: Ran) -> None:
-    """The branches of an operation: as declared in fp32 and fp16, in exact64, and against value inference."""
+def check(op: str, ran: Ran) -> None:  # the branches of an operation: as declared in fp32 and fp16, in exact64, and against value inference
     for branch in (branch for branch in ran.branches if branch.op == op):
         kinds = ("live", "folded") if branch.case.folds and branch.case.inputs else ("live",)
         for i, want in enumerate(branch.expected()):
@@ -269,8 +252,7 @@ def forecast_of(chip: str, inputs: dict[str, tuple[int, ...]], build: Callable[.
     return forecast_residency(profile_of(inputs, build, folder, **options), load_rules(), chip)
 
 
-def fired(forecast: Forecast) -> dict[str, str]:
-    """{rule id: effect} of everything found."""
+def fired(forecast: Forecast) -> dict[str, str]:  # {rule id: effect} of everything found
     found = [*(f for op in forecast.ops for f in op.findings), *forecast.graph_findings]
     return {f.rule.id: f.effect for f in found}
 
@@ -278,26 +260,22 @@ def fired(forecast: Forecast) -> dict[str, str]:
 Compress = Callable[[ct.models.MLModel], ct.models.MLModel]
 
 
-def linear(dtype: str = "int8", **more: Any) -> Compress:
-    """Integer weights with a scale."""
+def linear(dtype: str = "int8", **more: Any) -> Compress:  # integer weights with a scale
     config = cto.OptimizationConfig(cto.OpLinearQuantizerConfig(mode="linear_symmetric", dtype=dtype, weight_threshold=0, **more))
     return lambda model: cto.linear_quantize_weights(model, config)
 
 
-def palette(**more: Any) -> Compress:
-    """Indices into a palette."""
+def palette(**more: Any) -> Compress:  # indices into a palette
     config = cto.OptimizationConfig(cto.OpPalettizerConfig(mode="uniform", weight_threshold=0, **more))
     return lambda model: cto.palettize_weights(model, config)
 
 
-def sparse(share: float) -> Compress:
-    """So many weights zero and left out."""
+def sparse(share: float) -> Compress:  # so many weights zero and left out
     config = cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=share, weight_threshold=0))
     return lambda model: cto.prune_weights(model, config, joint_compression=False)
 
 
-def joint(kind: str, share: float = 0.6) -> Compress:
-    """Sparse first, then a palette or int8 on what is left."""
+def joint(kind: str, share: float = 0.6) -> Compress:  # sparse first, then a palette or int8 on what is left
     if kind == "palette":
         config = cto.OptimizationConfig(cto.OpPalettizerConfig(mode="uniform", nbits=4, weight_threshold=0))
         return lambda model: cto.palettize_weights(sparse(share)(model), config, joint_compression=True)

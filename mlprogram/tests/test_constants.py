@@ -33,8 +33,7 @@ def int_codes(rng: Rng, bits: int, signed: bool, shape: tuple[int, ...]) -> np.n
 
 def affine_dequantize(rng: Rng) -> tuple[dict[str, Any], Callable]:
     codes, axis = int_codes(rng, 8, True, (4, 3, 5)), int(rng.integers(-3, 3))
-    vector = rng.random() < 0.7
-    n = codes.shape[axis]
+    vector, n = rng.random() < 0.7, codes.shape[axis]
     scale = rng.uniform(0.01, 0.1, n).astype(np.float16) if vector else np.float16(0.03)
     zero = int_codes(rng, 8, True, (n,)) if vector else np.int8(3)
 
@@ -49,8 +48,7 @@ def blockwise(rng: Rng) -> tuple[dict[str, Any], Callable]:
     bits, signed = int(rng.choice([4, 8])), bool(rng.random() < 0.5)
     codes = int_codes(rng, bits, signed, (4, 6, 3))
     blocks = (int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 3])), 1)
-    scale = rng.uniform(0.01, 0.1, blocks).astype(np.float16)
-    offset = int_codes(rng, bits, signed, blocks)
+    scale, offset = rng.uniform(0.01, 0.1, blocks).astype(np.float16), int_codes(rng, bits, signed, blocks)
     shifted = bool(rng.random() < 0.6)
 
     def element(place: tuple[int, ...]) -> float:
@@ -62,8 +60,7 @@ def blockwise(rng: Rng) -> tuple[dict[str, Any], Callable]:
 
 def packed_palette(rng: Rng) -> tuple[dict[str, Any], Callable]:
     bits, shape = int(rng.choice([1, 2, 4, 6, 8])), (5, 3, 2)
-    indices = rng.integers(0, 1 << bits, shape)
-    lut = rng.normal(size=1 << bits).astype(np.float16)
+    indices, lut = rng.integers(0, 1 << bits, shape), rng.normal(size=1 << bits).astype(np.float16)
     stream = [(int(i) >> b) & 1 for i in indices.flatten() for b in range(bits)]
     packed = np.packbits(np.array(stream, np.uint8), bitorder="little")
     return {"indices": packed, "lut": lut, "shape": np.array(shape, np.uint32)}, lambda place: float(lut[indices[place]])
@@ -95,14 +92,10 @@ def sparse(rng: Rng) -> tuple[dict[str, Any], Callable]:
     return {"nonzero_data": dense[dense != 0], "mask": mask}, lambda place: float(dense[place])
 
 
-CONSTEXPR: dict[str, tuple[str, ct.target, Callable]] = {
-    "affine": ("constexpr_affine_dequantize", IOS16, affine_dequantize),
-    "blockwise": ("constexpr_blockwise_shift_scale", IOS18, blockwise),
-    "packed palette": ("constexpr_lut_to_dense", IOS16, packed_palette),
-    "palette": ("constexpr_lut_to_dense", IOS18, palette),
-    "packed sparse": ("constexpr_sparse_to_dense", IOS16, packed_sparse),
-    "sparse": ("constexpr_sparse_to_dense", IOS18, sparse),
-}
+CONSTEXPR: dict[str, tuple[str, ct.target, Callable]] = {"affine": ("constexpr_affine_dequantize", IOS16, affine_dequantize),
+    "blockwise": ("constexpr_blockwise_shift_scale", IOS18, blockwise), "packed palette": ("constexpr_lut_to_dense", IOS16, packed_palette),
+    "palette": ("constexpr_lut_to_dense", IOS18, palette), "packed sparse": ("constexpr_sparse_to_dense", IOS16, packed_sparse),
+    "sparse": ("constexpr_sparse_to_dense", IOS18, sparse)}  # fmt: skip
 
 
 def function_of(outputs: Callable[[], list[Any]], target: ct.target) -> Function:
@@ -116,8 +109,7 @@ def function_of(outputs: Callable[[], list[Any]], target: ct.target) -> Function
 def test_constexpr(name: str, tmp_path: Path) -> None:
     op, target, make = CONSTEXPR[name]
     rng = np.random.default_rng(len(name))
-    drawn = [make(rng) for _ in range(8)]
-    variables = []
+    drawn, variables = [make(rng) for _ in range(8)], []
 
     def outputs() -> list[Any]:
         for i, (arguments, _) in enumerate(drawn):
@@ -130,31 +122,6 @@ def test_constexpr(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(got, theirs, err_msg="coremltools decompresses to other values")
         want = np.array([element(place) for place in np.ndindex(got.shape)]).reshape(got.shape)
         np.testing.assert_array_equal(got, want.astype(np.float16))
-
-
-def test_joint_forms(tmp_path: Path) -> None:
-    """A palette and int8 codes under a mask, opened by constexpr_sparse_to_dense."""
-    rng = np.random.default_rng(0)
-    mask = (rng.random((4, 6)) < 0.5).astype(types.np_uint1_dtype)
-    count = int((mask != 0).sum())
-    indices, lut = int_codes(rng, 4, False, (count,)), rng.normal(size=(2, 1, 16, 1)).astype(np.float16)
-    codes, scale = int_codes(rng, 8, True, (count,)), rng.uniform(0.01, 0.1, (4, 1)).astype(np.float16)
-
-    def outputs() -> list[Any]:
-        m, v = mb.constexpr_lut_to_sparse(indices_mask=mask, indices_nonzero_data=indices, lut=lut, vector_axis=None)
-        palette = mb.constexpr_sparse_to_dense(nonzero_data=v, mask=m, name="palette")
-        m, v = mb.constexpr_sparse_blockwise_shift_scale(data_mask=mask, nonzero_data=codes, scale=scale)
-        scaled = mb.constexpr_sparse_to_dense(nonzero_data=v, mask=m, name="scaled")
-        return [mb.cast(x=palette, dtype="fp32", name="y0"), mb.cast(x=scaled, dtype="fp32", name="y1")]
-
-    program = Program(save(function_of(outputs, IOS18), tmp_path / "j.mlpackage", IOS18))
-    rows, columns = np.nonzero(mask)
-    want = np.zeros((2, 4, 6), np.float16)
-    for k, (i, j) in enumerate(zip(rows, columns, strict=True)):
-        want[0, i, j] = lut[i // 2, 0, indices[k], 0]
-        want[1, i, j] = np.float32(codes[k]) * np.float32(scale[i, 0])
-    np.testing.assert_array_equal(program.constant("palette"), want[0])
-    np.testing.assert_array_equal(program.constant("scaled"), want[1])
 
 
 def test_cast(tmp_path: Path) -> None:
@@ -172,8 +139,7 @@ WIDTHS = ("uint1", "uint2", "uint3", "uint4", "uint6", "int4", "int8", "uint8", 
 def test_blob_values_of_every_width(name: str, tmp_path: Path) -> None:
     """Own reader against what Apple's writer stored and Apple's reader gives back."""
     path = tmp_path / "weight.bin"
-    writer = _BlobStorageWriter(str(path))
-    dtype = BY_NAME["fp32" if name == "float" else name]
+    writer, dtype = _BlobStorageWriter(str(path)), BY_NAME["fp32" if name == "float" else name]
     rng = np.random.default_rng(0)
     if dtype.kind == "float":
         values = rng.normal(size=37).astype(dtype.numpy)
@@ -205,8 +171,7 @@ ATTEMPTS = 250
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few kinds of operation, a blob weight and a compressed one."""
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A few kinds of operation, a blob weight and a compressed one
     rng = np.random.default_rng(0)
     codes, scale = rng.integers(-9, 9, (4, 4, 1, 9)).astype(np.int8), np.full((4, 1, 1, 1), 0.1, np.float32)
     with Function({"x": mb.placeholder(shape=(1, 4, 1, 12), dtype=types.fp32)}, opset_version=ct.target.iOS18) as function:
@@ -219,7 +184,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damaged(whole: bytes, rng: np.random.Generator) -> bytes:
-    """Cut short, or with up to four bytes changed."""
     if rng.random() < 0.3:
         return whole[: rng.integers(len(whole))]
     content = bytearray(whole)

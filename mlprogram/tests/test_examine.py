@@ -1,4 +1,4 @@
-"""The commands: tables, the JSON line, files, exit codes, one clear line for each mistake, and a --help that loads nothing heavy."""
+"""The commands: tables, JSON, files, exit codes, one clear line a mistake; arithmetic, bytes and memory against closed forms."""
 
 import json
 import subprocess
@@ -13,22 +13,25 @@ import numpy as np
 import pytest
 import torch
 from coremltools.converters.mil.mil import Builder as mb
+from coremltools.converters.mil.mil import types
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from mlprogram.__main__ import main
 from mlprogram.errors import ProgramError
 from mlprogram.examine import ane, device, shape_argument
 from mlprogram.examine.describe import generated_marks
 from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
-from mlprogram.examine.profile import OpenProgram, open_program
+from mlprogram.examine.profile import OpenProgram, count_flops, count_macs, open_program
 from mlprogram.examine.rules import COMMAND
-from mlprogram.tests.built import converted, package_of
+from mlprogram.tests.built import Compress, converted, joint, linear, package_of, palette, profile_of, sparse
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A convolution and a sine with two enumerated widths."""
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A convolution and a sine with two enumerated widths
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -44,21 +47,16 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def last_json(text: str) -> dict:
-    """The object on the last line."""
     return json.loads(text.strip().splitlines()[-1])
 
 
-def test_describe(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["describe", str(package), "--shape", "x=1,4,1,32", "--top", "1", "--by", "macs"]) == 0
     out = capsys.readouterr().out
     described = last_json(out)
     assert described["totals"]["macs"] == 8 * 30 * 4 * 3 and described["op_counts"] == {"conv": 1, "sin": 1}
-    assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2}
-    assert [op["op_type"] for op in described["top"]] == ["conv"]
+    assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2} and [op["op_type"] for op in described["top"]] == ["conv"]
     assert described["outputs"][0]["shape"] == [1, 8, 1, 30] and "live peak" in out
-
-
-def test_ane_labels_every_figure_as_a_forecast(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ane", str(package), "--chip", "m1", "--chip", "M3", "--all-shapes", "--per-op"]) == 0
     out = capsys.readouterr().out
     report = last_json(out)
@@ -67,21 +65,12 @@ def test_ane_labels_every_figure_as_a_forecast(package: Path, capsys: pytest.Cap
     assert report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5 and report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
     assert all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"]) and "not measured (needs a Mac)" in out
     titles = [line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line]
-    assert titles and all("forecast" in line for line in titles)
-    assert "sin-cos (leaves): sin" in " ".join(out.split())
-
-
-def test_ane_without_a_chip_takes_all(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ane", str(package)]) == 0
-    assert len(last_json(capsys.readouterr().out)["forecasts"]) == 10
-
-
-def test_at_least_decides_the_exit_code(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert titles and all("forecast" in line for line in titles) and "sin-cos (leaves): sin" in " ".join(out.split())
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1  # a small segment: it may leave
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "0"]) == 0
 
 
-def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     files = tmp_path / "report.json", tmp_path / "segments.png"
     assert main(["ane", str(package), "--chip", "m2", "--json", str(files[0]), "--plot", str(files[1])]) == 0
     ops = json.loads(files[0].read_text(encoding="utf-8"))["forecasts"][0]["ops"]
@@ -109,32 +98,30 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(
-    arguments: list[str], message: str, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     assert main([a.format(package=package, folder=tmp_path) for a in arguments]) == 2
     error = capsys.readouterr().err.strip().splitlines()
     assert len(error) == 1 and error[0].startswith("error: ") and message in error[0]
 
 
-def test_all_shapes_needs_an_enumeration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_shapes_needs_an_enumeration(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     fixed = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
-    assert main(["ane", str(fixed), "--all-shapes"]) == 2
-    assert "no input is enumerated" in capsys.readouterr().err
+    assert main(["ane", str(fixed), "--all-shapes"]) == 2 and "no input is enumerated" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=0,2", "x=1,,2"])
-def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["describe", "p", "--shape", text])
-    assert stop.value.code == 2 and "is not NAME=n,n,..." in capsys.readouterr().err
-    assert shape_argument("x=1,2") == ("x", (1, 2))
+    assert stop.value.code == 2 and "is not NAME=n,n,..." in capsys.readouterr().err and shape_argument("x=1,2") == ("x", (1, 2))
 
 
-def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture) -> None:
     assert main(["rules", "--check", str(ROOT / "docs" / "neural-engine.md")]) == 0
 
 
-def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     begin, end = generated_marks(COMMAND)
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
@@ -188,10 +175,8 @@ class FakePlan:
     """Stand-in for MLComputePlan: sin on the CPU, everything else on the engine, constants nowhere."""
 
     def __init__(self, program: OpenProgram) -> None:
-        ops = [
-            SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)], blocks=[])
-            for op in program.function.body.walk()
-        ]
+        ops = [SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)],
+            blocks=[]) for op in program.function.body.walk()]  # fmt: skip
         block = SimpleNamespace(operations=ops)
         self.model_structure = SimpleNamespace(program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)}))
         self.loaded: list[tuple[str, str]] = []
@@ -220,7 +205,6 @@ class Clock:
 
 @pytest.fixture
 def program(tmp_path: Path) -> OpenProgram:
-    """relu, then sin, of one fp16 and one int32 input."""
 
     def build(x: Any, i: Any) -> Any:
         return mb.gather(x=mb.sin(x=mb.relu(x=x)), indices=i, axis=3)
@@ -230,7 +214,6 @@ def program(tmp_path: Path) -> OpenProgram:
 
 @pytest.fixture
 def core_ml(program: OpenProgram) -> CoreML:
-    """Core ML as far as this project calls it."""
     units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
     return CoreML(FakeModel(), FakePlan(program), units, Clock(), "Apple M2")
 
@@ -264,11 +247,129 @@ def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram,
 
 
 def test_forecast_and_fact_stand_side_by_side(
-    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
     assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
     out = capsys.readouterr().out
     assert NOT_MEASURED not in out and "Apple M2 CPU_AND_NE" in out and "66.6" in out
-    assert main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0
-    assert NOT_MEASURED in capsys.readouterr().out
+    assert main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0 and NOT_MEASURED in capsys.readouterr().out
+
+
+small = st.integers(1, 4)
+VALUES = 64 * 32 * 4
+WEIGHT = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
+
+
+class TestArithmetic:
+    @settings(max_examples=50, deadline=None)
+    @given(batch=small, groups=small, c_in=small, c_out=small, kernel=st.tuples(small, small), stride=small, dilation=small,
+        extra=st.integers(0, 5))  # fmt: skip
+    def test_conv_macs_are_the_sum_of_ones(
+        self, batch: int, groups: int, c_in: int, c_out: int, kernel: tuple[int, int], stride: int, dilation: int, extra: int
+    ) -> None:
+        spans = [(k - 1) * dilation + 1 + extra for k in kernel]
+        x, w = torch.ones(batch, groups * c_in, *spans), torch.ones(groups * c_out, c_in, *kernel)
+        y = F.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)  # each output is the number of its products
+        assert count_macs("conv", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}) == int(y.sum())
+
+    @settings(max_examples=50, deadline=None)
+    @given(batch=small, groups=small, c_in=small, c_out=small, kernel=small, stride=small, width=st.integers(1, 9))
+    def test_conv_transpose_macs_are_the_sum_of_ones(
+        self, batch: int, groups: int, c_in: int, c_out: int, kernel: int, stride: int, width: int
+    ) -> None:
+        x, w = torch.ones(batch, groups * c_in, width), torch.ones(groups * c_in, c_out, kernel)
+        y = F.conv_transpose1d(x, w, stride=stride, groups=groups)
+        assert count_macs("conv_transpose", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}) == int(y.sum())
+
+    @settings(max_examples=50, deadline=None)
+    @given(batch=small, rows=small, inner=small, columns=small, flip=st.booleans())
+    def test_product_macs_are_the_sum_of_ones(self, batch: int, rows: int, inner: int, columns: int, flip: bool) -> None:
+        x, y = torch.ones(batch, rows, inner), torch.ones(batch, inner, columns)
+        total, shape = int((x @ y).sum()), tuple((x.mT if flip else x).shape)
+        assert count_macs("matmul", {"x": shape, "y": tuple(y.shape)}, ((batch, rows, columns),), {"transpose_x": flip}) == total
+        operands = {"values[000]": (batch, rows, inner), "values[001]": (batch, inner, columns)}
+        assert count_macs("einsum", operands, ((batch, rows, columns),), {"equation": "bij,bjk->bik"}) == total
+        assert count_macs("linear", {"x": (batch, rows, inner), "weight": (columns, inner)}, ((batch, rows, columns),), {}) == total
+
+    def test_closed_forms_and_flops_of_operations_without_macs(self) -> None:
+        shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
+        assert count_macs("scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}) == 2 * 3 * 5 * 7 * (8 + 4)
+        shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
+        assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
+        x = {"x": (2, 3, 4)}
+        assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24 and count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
+        assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120 and count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
+        assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
+
+    def test_chain_counted_by_hand(self, tmp_path: Path) -> None:
+        def chain(x):
+            a = mb.relu(x=x)  # reads x, writes a
+            b = mb.add(x=a, y=x)  # reads a and x, the last use of both
+            c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
+            return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
+
+        profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
+        relu, add, reshape, conv = profile.ops
+        tensor = 4 * 8 * 2  # bytes of x, a, b
+        assert [op.activation_bytes for op in profile.ops] == [2 * tensor, 3 * tensor, 0, tensor + 2 * 4 * 2]
+        assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
+        assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16] and profile.live_peak_bytes() == 3 * tensor
+        assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
+
+    def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(self, tmp_path: Path) -> None:
+        def build(x):
+            return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
+
+        square, piece = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path).ops
+        assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
+
+    def test_loop_is_counted_as_often_as_it_runs(self, tmp_path: Path) -> None:
+        def build(x):
+            return mb.while_loop(
+                _cond=lambda i, y: mb.less(x=i, y=3), _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)), loop_vars=(0, x)
+            )[1]
+
+        profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
+        times = {op.op_type: op.times for op in profile.ops}
+        assert profile.shapes_from == "one run on zeros" and times["mul"] == 3 and times["while_loop"] == 1
+        assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A convolution [64, 32, 1, 4] of fp32 weights, to compress
+    folder = tmp_path_factory.mktemp("plain")
+    return package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), folder, dtype=types.fp32, target=ct.target.iOS18)
+
+
+def compressed(path: Path, compress: Compress, folder: Path) -> Path:
+    compress(ct.models.MLModel(str(path), skip_model_load=True)).save(str(folder / "compressed.mlpackage"))
+    return folder / "compressed.mlpackage"
+
+
+@pytest.mark.parametrize(("compress", "kind", "stored"), [(None, "fp32", 4 * VALUES), (linear("int8"), "linear int8", VALUES + 64 * 4),
+    (linear("int4", granularity="per_block", block_size=16), "linear per block int4", VALUES // 2 + 64 * 2 * 4),
+    (palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4), (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8)])  # fmt: skip
+def test_stored_bytes_by_kind(plain: Path, compress: Compress | None, kind: str, stored: int, tmp_path: Path) -> None:
+    path = plain if compress is None else compressed(plain, compress, tmp_path)
+    assert open_program(path).storage.bytes_by_kind() == {kind: stored}
+
+
+@pytest.mark.parametrize(("compress", "kind", "stored"), [(linear("int8"), "linear int8", VALUES + 64 * 4 + 1),
+    (palette(nbits=6), "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
+    (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8)])  # fmt: skip
+def test_stored_bytes_of_the_older_forms(compress: Compress, kind: str, stored: int, tmp_path: Path) -> None:
+    path = package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), tmp_path, dtype=types.fp32)
+    kinds = open_program(compressed(path, compress, tmp_path)).storage.bytes_by_kind()
+    assert list(kinds) == [kind] and kinds[kind] == pytest.approx(stored, abs=80)  # 80: shapes and zero points
+
+
+def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
+    kinds = open_program(compressed(plain, joint("palette", 0.5), tmp_path)).storage.bytes_by_kind()
+    assert list(kinds) == ["sparse + palette 4-bit"] and kinds["sparse + palette 4-bit"] < VALUES
+
+    def twice(x):
+        weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))
+        return mb.conv(x=mb.conv(x=x, weight=weight), weight=weight)
+
+    assert open_program(package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)).storage.bytes_by_kind() == {"fp16": 96}

@@ -19,7 +19,6 @@ Rng = np.random.Generator
 
 
 def pads_of(kind: str, pad: list[int], sizes: tuple, kernel: list[int], strides: list[int]) -> list[tuple[int, int]]:
-    """(before, after) per axis, from the definition."""
     if kind == "valid":
         return [(0, 0)] * len(sizes)
     if kind == "custom":
@@ -30,13 +29,8 @@ def pads_of(kind: str, pad: list[int], sizes: tuple, kernel: list[int], strides:
 
 def conv_attributes(rng: Rng, rank: int) -> tuple[dict, list[int], int]:
     kind = str(rng.choice(["valid", "same", "same_lower", "custom"]))
-    attrs = {
-        "strides": [int(n) for n in rng.integers(1, 4, rank)],
-        "pad_type": kind,
-        "pad": [int(n) for n in rng.integers(0, 3, 2 * rank)],
-        "dilations": [int(n) for n in rng.integers(1, 3, rank)],
-        "groups": int(rng.choice([1, 1, 2, 4])),
-    }
+    attrs = {"strides": [int(n) for n in rng.integers(1, 4, rank)], "pad_type": kind, "pad": [int(n) for n in rng.integers(0, 3, 2 * rank)],
+        "dilations": [int(n) for n in rng.integers(1, 3, rank)], "groups": int(rng.choice([1, 1, 2, 4]))}  # fmt: skip
     return attrs, [int(n) for n in rng.integers(1, 4, rank)], attrs["groups"]
 
 
@@ -92,12 +86,8 @@ def conv_transpose(rng: Rng) -> Case:
 
 def linear(rng: Rng) -> Case:
     x = rng.normal(size=(*(int(n) for n in rng.integers(1, 5, rng.integers(1, 4))), 6))
-    return Case(
-        {"x": x},
-        lambda x, weight, bias: x @ weight.T + bias,
-        consts={"weight": rng.normal(size=(5, 6)), "bias": rng.normal(size=5)},
-        ulps=4,
-    )
+    return Case({"x": x}, lambda x, weight, bias: x @ weight.T + bias,
+        consts={"weight": rng.normal(size=(5, 6)), "bias": rng.normal(size=5)}, ulps=4)  # fmt: skip
 
 
 def matmul(rng: Rng) -> Case:
@@ -106,12 +96,9 @@ def matmul(rng: Rng) -> Case:
     if rng.random() < 0.2:
         return Case({"x": rng.normal(size=5), "y": y}, np.matmul, ulps=4)
     swap = (np.swapaxes(x, -1, -2) if left else x, np.swapaxes(y, -1, -2) if right else y)
-    return Case(
-        {"x": swap[0], "y": swap[1]},
+    return Case({"x": swap[0], "y": swap[1]},
         lambda x, y, *_: (np.swapaxes(x, -1, -2) if left else x) @ (np.swapaxes(y, -1, -2) if right else y),
-        attrs={"transpose_x": left, "transpose_y": right},
-        ulps=4,
-    )
+        attrs={"transpose_x": left, "transpose_y": right}, ulps=4)  # fmt: skip
 
 
 def einsum(rng: Rng) -> Case:
@@ -193,8 +180,7 @@ def instance_norm(rng: Rng) -> Case:
 
 
 def layer_norm(rng: Rng) -> Case:
-    axes = [[-1], [1], [1, 2], [-2, -1]][rng.integers(4)]
-    x = rng.normal(size=(3, 4, 5)) * 2
+    axes, x = [[-1], [1], [1, 2], [-2, -1]][rng.integers(4)], rng.normal(size=(3, 4, 5)) * 2
     inner = tuple(x.shape[a] for a in axes)
 
     def reference(x, gamma, beta, axes, epsilon):
@@ -202,22 +188,13 @@ def layer_norm(rng: Rng) -> Case:
         normal = (x - x.mean(tuple(axes), keepdims=True)) / np.sqrt(x.var(tuple(axes), keepdims=True) + epsilon)
         return normal * gamma.reshape(spread) + beta.reshape(spread)
 
-    return Case(
-        {"x": x},
-        reference,
-        consts={"gamma": rng.normal(size=inner), "beta": rng.normal(size=inner)},
-        attrs={"axes": axes, "epsilon": 1e-3},
-        ulps=8,
-    )
+    return Case({"x": x}, reference, consts={"gamma": rng.normal(size=inner), "beta": rng.normal(size=inner)},
+        attrs={"axes": axes, "epsilon": 1e-3}, ulps=8)  # fmt: skip
 
 
 def l2_norm(rng: Rng) -> Case:
-    return Case(
-        {"x": rng.normal(size=(2, 3, 4, 5))},
-        lambda x, e: x / np.sqrt((x * x).sum((-3, -2, -1), keepdims=True) + e),
-        attrs={"epsilon": 1e-3},
-        ulps=2,
-    )
+    return Case({"x": rng.normal(size=(2, 3, 4, 5))}, lambda x, e: x / np.sqrt((x * x).sum((-3, -2, -1), keepdims=True) + e),
+        attrs={"epsilon": 1e-3}, ulps=2)  # fmt: skip
 
 
 def local_response_norm(rng: Rng) -> Case:
@@ -226,26 +203,17 @@ def local_response_norm(rng: Rng) -> Case:
         total = sum(squares[:, i : i + x.shape[1]] for i in range(size))
         return x / (k + alpha / size * total) ** beta
 
-    return Case(
-        {"x": rng.normal(size=(2, 6, 3, 4))},
-        reference,
-        attrs={"size": int(rng.integers(1, 5)), "alpha": 0.5, "beta": 0.75, "k": 1.5},
-        ulps=2,
-    )
+    return Case({"x": rng.normal(size=(2, 6, 3, 4))}, reference,
+        attrs={"size": int(rng.integers(1, 5)), "alpha": 0.5, "beta": 0.75, "k": 1.5}, ulps=2)  # fmt: skip
 
 
-def pool(kind: str) -> Callable[[Rng], Case]:
-    """A case maker for pooling: the reference walks over the windows."""
+def pool(kind: str) -> Callable[[Rng], Case]:  # A case maker for pooling: the reference walks over the windows
 
     def make(rng: Rng) -> Case:
         rank = int(rng.integers(1, 3 if kind == "l2" else 4))
         kernel, strides = [int(n) for n in rng.integers(1, 4, rank)], [int(n) for n in rng.integers(1, 4, rank)]
-        attrs = {
-            "kernel_sizes": kernel,
-            "strides": strides,
-            "pad_type": str(rng.choice(["valid", "same", "same_lower", "custom"])),
-            "pad": [int(rng.integers(0, k)) for k in kernel for _ in range(2)],
-        }
+        attrs = {"kernel_sizes": kernel, "strides": strides, "pad_type": str(rng.choice(["valid", "same", "same_lower", "custom"])),
+            "pad": [int(rng.integers(0, k)) for k in kernel for _ in range(2)]}  # fmt: skip
         if kind == "avg":
             attrs["exclude_padding_from_average"] = bool(rng.random() < 0.5)
 
@@ -268,8 +236,7 @@ def pool(kind: str) -> Callable[[Rng], Case]:
     return make
 
 
-def reordered(matrix: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """Gate blocks of a PyTorch weight or bias in another order."""
+def reordered(matrix: np.ndarray, order: tuple[int, ...]) -> np.ndarray:  # gate blocks of a PyTorch weight or bias in another order
     parts = np.split(matrix, len(order))
     return np.concatenate([parts[i] for i in order])
 
@@ -280,20 +247,13 @@ def lstm(rng: Rng) -> Case:
     names, mil = [""] + (["_reverse"] if both else []), (0, 1, 3, 2)  # PyTorch i f g o -> MIL i f o g
     consts = {}
     for back in ["", "_back"][: len(names)]:
-        consts |= {
-            f"weight_ih{back}": rng.normal(size=(16, size)) / 2,
-            f"weight_hh{back}": rng.normal(size=(16, hidden)) / 2,
-            f"bias{back}": rng.normal(size=16) / 2,
-        }
-    inputs = {
-        "x": rng.normal(size=(steps, batch, size)),
-        "initial_h": rng.normal(size=(batch, hidden * len(names))),
-        "initial_c": rng.normal(size=(batch, hidden * len(names))),
-    }
+        consts |= {f"weight_ih{back}": rng.normal(size=(16, size)) / 2, f"weight_hh{back}": rng.normal(size=(16, hidden)) / 2,
+            f"bias{back}": rng.normal(size=16) / 2}  # fmt: skip
+    inputs = {"x": rng.normal(size=(steps, batch, size)), "initial_h": rng.normal(size=(batch, hidden * len(names))),
+        "initial_c": rng.normal(size=(batch, hidden * len(names)))}  # fmt: skip
 
     def reference(x, h, c, *weights):
-        module = torch.nn.LSTM(size, hidden, bidirectional=both).double()
-        state = {}
+        module, state = torch.nn.LSTM(size, hidden, bidirectional=both).double(), {}
         for i, name in enumerate(names):
             w, u, b = (torch.from_numpy(reordered(v, mil)) for v in weights[3 * i : 3 * i + 3])
             state |= {f"weight_ih_l0{name}": w, f"weight_hh_l0{name}": u, f"bias_ih_l0{name}": b, f"bias_hh_l0{name}": torch.zeros_like(b)}
@@ -325,13 +285,8 @@ def gru(rng: Rng) -> Case:
             y.append(h)
         return (np.stack(y) if whole else h[None], h)
 
-    return Case(
-        {"x": rng.normal(size=(5, batch, size)), "initial_h": rng.normal(size=(batch, hidden))},
-        reference,
-        consts=consts,
-        attrs={"direction": "reverse" if reverse else "forward", "output_sequence": whole},
-        ulps=2,
-    )
+    return Case({"x": rng.normal(size=(5, batch, size)), "initial_h": rng.normal(size=(batch, hidden))}, reference, consts=consts,
+        attrs={"direction": "reverse" if reverse else "forward", "output_sequence": whole}, ulps=2)  # fmt: skip
 
 
 def rnn(rng: Rng) -> Case:
@@ -346,13 +301,8 @@ def rnn(rng: Rng) -> Case:
             y, last = module(torch.from_numpy(x[::-1].copy() if reverse else x), torch.from_numpy(h)[None])
         return (y.numpy(), last.numpy()[0])  # in processing order
 
-    return Case(
-        {"x": rng.normal(size=(5, 2, 3)), "initial_h": rng.normal(size=(2, 4))},
-        reference,
-        consts=consts,
-        attrs={"direction": "reverse" if reverse else "forward", "output_sequence": True, "activation": activation},
-        ulps=2,
-    )
+    return Case({"x": rng.normal(size=(5, 2, 3)), "initial_h": rng.normal(size=(2, 4))}, reference, consts=consts,
+        attrs={"direction": "reverse" if reverse else "forward", "output_sequence": True, "activation": activation}, ulps=2)  # fmt: skip
 
 
 CASES = makers(globals()) | {"avg_pool": pool("avg"), "max_pool": pool("max"), "l2_pool": pool("l2")}

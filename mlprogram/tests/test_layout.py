@@ -1,20 +1,23 @@
-"""Operations that move values around, against NumPy: a table of operation -> calls."""
+"""Operations that move values: reshapes, slices, gathers, scatters, against PyTorch and NumPy."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import coremltools as ct
 import numpy as np
 import torch
 
-from mlprogram.tests.built import Case, test_of
+from mlprogram.ops.indexing import gather as executed_gather
+from mlprogram.tests.built import Case, makers, test_of
 
 
 def tensor(*shape: int) -> np.ndarray:
-    """Distinct values, so that a misplaced one is seen."""
     return (np.random.default_rng(sum(shape)).permutation(int(np.prod(shape))).reshape(shape) - 7) / 4.0
 
 
 def calls(function, x: np.ndarray, *attrs: dict, **more) -> list[Case]:
-    """One call on x for each set of attributes."""
     return [Case({"x": x}, function, attrs=given, **more) for given in attrs]
 
 
@@ -136,4 +139,177 @@ CASES: dict[str, list[Case]] = {
 }
 
 
-test_operation = test_of(CASES)
+Rng = np.random.Generator
+
+
+def slice_arguments(rng: Rng, shape: tuple[int, ...]) -> tuple[dict, tuple]:
+    """Random begin, end, stride and masks that leave something on every axis, and the NumPy index they mean."""
+    begin, end, stride, begin_mask, end_mask, squeeze_mask, index = [], [], [], [], [], [], []
+    for n in shape:
+        step = int(rng.choice([1, 1, 2, -1, -2]))
+        low, high = sorted(int(i) for i in rng.choice(n + 1, 2, replace=False))
+        first, last = (low, high) if step > 0 else (high - 1, low - 1)
+        squeezed, open_begin, open_end = bool(rng.random() < 0.15), bool(rng.random() < 0.3), bool(rng.random() < 0.3 or last < 0)
+        negative = rng.random() < 0.3
+        begin.append(first - n if negative else first)
+        end.append(last - n if negative and 0 <= last < n else last)
+        stride.append(1 if squeezed else step)
+        begin_mask.append(open_begin and not squeezed)
+        end_mask.append(open_end)
+        squeeze_mask.append(squeezed)
+        index.append(first if squeezed else slice(None if open_begin else first, None if open_end else last, step))
+    if all(squeeze_mask):  # keep a tensor
+        squeeze_mask[0], index[0] = False, slice(None)
+        begin_mask[0] = end_mask[0] = True
+    arguments = {"begin": begin, "end": end, "stride": stride, "begin_mask": begin_mask, "end_mask": end_mask, "squeeze_mask": squeeze_mask}
+    return arguments, tuple(index)
+
+
+def slice_by_index(rng: Rng) -> Case:
+    shape = tuple(int(n) for n in rng.integers(2, 6, rng.integers(1, 4)))
+    arguments, index = slice_arguments(rng, shape)
+    return Case({"x": tensor(*shape)}, lambda x, *_: x[index], attrs=arguments)
+
+
+def slice_update(rng: Rng) -> Case:
+    shape = tuple(int(n) for n in rng.integers(2, 6, rng.integers(1, 4)))
+    arguments, index = slice_arguments(rng, shape)
+    arguments["squeeze_mask"] = [False] * len(shape)
+    index = tuple(slice(i, None if i == -1 else i + 1) if isinstance(i, int) else i for i in index)
+    for axis, part in enumerate(index):  # what was squeezed is a slice of one now
+        if part.step is None:
+            arguments["begin"][axis], arguments["end"][axis], arguments["stride"][axis] = part.start or 0, part.stop or 0, 1
+            arguments["begin_mask"][axis] = part.start is None
+            arguments["end_mask"][axis] = part.stop is None
+    update = rng.normal(size=np.zeros(shape)[index].shape)
+
+    def reference(x, update, *_):
+        y = x.copy()
+        y[index] = update
+        return y
+
+    return Case({"x": tensor(*shape), "update": update}, reference, attrs=arguments)
+
+
+def slice_by_size(begin: list[int], size: list[int]) -> Case:
+    index = tuple(slice(b % n, n if s == -1 else b % n + s) for b, s, n in zip(begin, size, (4, 3, 5), strict=True))
+    return Case({"x": tensor(4, 3, 5)}, lambda x, *_: x[index], attrs={"begin": begin, "size": size})
+
+
+DRAWN = np.random.default_rng(0)
+MATRIX, CUBE = tensor(4, 5), tensor(3, 4, 5)
+
+
+def indices(high: int, *shape: int) -> np.ndarray:
+    return DRAWN.integers(0, high, shape).astype(np.int32)
+
+
+def gather_along_axis(axis: int) -> Case:
+    shape = [3, 4, 5]
+    shape[axis] = 6
+    return Case({"x": CUBE, "indices": indices(CUBE.shape[axis], *shape)}, np.take_along_axis, attrs={"axis": axis})
+
+
+def gather_nd(depth: int, batch: int) -> Case:
+    def reference(x, indices, batch_dims):
+        if not batch_dims:
+            return x[tuple(np.moveaxis(indices, -1, 0))]
+        return np.stack([one[tuple(np.moveaxis(i, -1, 0))] for one, i in zip(x, indices, strict=True)])
+
+    return Case({"x": CUBE, "indices": indices(3, 3 if batch else 2, 2, depth)}, reference, attrs={"batch_dims": batch})
+
+
+UPDATES: dict[str, Callable] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum,
+    "min": np.minimum, "update": lambda old, new: new}  # fmt: skip
+
+
+def combined(data: np.ndarray, places: list, updates: np.ndarray, mode: str) -> np.ndarray:
+    """data with updates[k] combined at index places[k], one after the other."""
+    y = data.copy()
+    for place, new in zip(places, updates, strict=True):
+        y[place] = UPDATES[mode](y[place], new)
+    return y
+
+
+def scattered(reference: Callable, data: np.ndarray, places: Any, shape: tuple[int, ...], folds: bool = True, **attrs: Any) -> Case:
+    inputs = {"data": data, "indices": np.array(places, np.int32), "updates": DRAWN.uniform(0.5, 2, shape)}
+    return Case(inputs, reference, attrs=attrs, folds=folds, ulps=2)
+
+
+def scatter(mode: str, axis: int) -> Case:
+    def reference(data, places, updates, axis, mode):
+        return np.moveaxis(combined(np.moveaxis(data, axis, 0), list(places), np.moveaxis(updates, axis, 0), mode), 0, axis)
+
+    shape = [3, 4, 5]
+    shape[axis] = 2 if mode == "update" else 4
+    return scattered(reference, CUBE, [2, 0] if mode == "update" else [1, 2, 1, 0], tuple(shape), axis=axis, mode=mode)
+
+
+def scatter_along_axis(mode: str) -> Case:
+    def reference(data, places, updates, axis, mode):
+        return combined(data, [(i, int(k)) for i, row in enumerate(places) for k in row], updates.flatten(), mode)
+
+    rows = [[0, 3, 2], [4, 1, 0], [2, 3, 4], [1, 0, 2]] if mode == "update" else indices(5, 4, 3)
+    return scattered(reference, MATRIX, rows, (4, 3), mode == "update", axis=1, mode=mode)  # value inference ignores the mode
+
+
+def scatter_nd(mode: str) -> Case:
+    last = [0, 2] if mode == "update" else [0, 1]
+    return scattered(lambda data, places, updates, mode: combined(data, [tuple(i) for i in places], updates, mode), tensor(3, 4, 2),
+        [[0, 1], [2, 3], last], (3, 2), mode=mode)  # fmt: skip
+
+
+def order(x: np.ndarray, axis: int, ascending: bool) -> np.ndarray:
+    return np.argsort(x if ascending else -x, axis, kind="stable")
+
+
+def topk(x: np.ndarray, k: int, axis: int, ascending: bool) -> tuple[np.ndarray, np.ndarray]:
+    places = np.take(order(x, axis, ascending), range(k), axis)
+    return np.take_along_axis(x, places, axis), places
+
+
+def one_hot(axis: int) -> Case:
+    def reference(places, size, axis, on, off):
+        return np.moveaxis(np.where(places[..., None] == np.arange(size), on, off), -1, axis)
+
+    places = np.array([[-1, 0], [3, 4], [2, 1]], np.int32)
+    return Case({"indices": places}, reference, attrs={"one_hot_vector_size": 4, "axis": axis, "on_value": 1.5, "off_value": -0.5})
+
+
+def band(x: np.ndarray, lower: int, upper: int) -> np.ndarray:
+    y = x if lower < 0 else np.triu(x, -lower)
+    return y if upper < 0 else np.tril(y, upper)
+
+
+CASES |= makers(globals()) | {
+    "slice_by_size": [slice_by_size([1, 0, 2], [2, -1, 2]), slice_by_size([0, -2, -3], [-1, 1, 2])],
+    "gather": [
+        *(Case({"x": CUBE, "indices": indices(3, 2)}, np.take, attrs={"axis": axis}) for axis in (0, 1, -1)),
+        Case({"x": CUBE, "indices": indices(4, 2, 3)}, np.take, attrs={"axis": -2}),
+        Case({"x": CUBE, "indices": indices(5, 3, 4, 2)}, lambda x, i, *_: np.take_along_axis(x, i, 2), attrs={"axis": 2, "batch_dims": 2}),
+    ],
+    "gather_along_axis": [gather_along_axis(axis) for axis in (0, 1, -1)],
+    "gather_nd": [gather_nd(depth, batch) for depth in (1, 2) for batch in (0, 1)],
+    "scatter": [scatter(mode, k % 3) for k, mode in enumerate(UPDATES)],
+    "scatter_along_axis": [scatter_along_axis(mode) for mode in UPDATES],
+    "scatter_nd": [scatter_nd(mode) for mode in UPDATES],
+    "argsort": calls(order, MATRIX, *({"axis": axis, "ascending": up} for axis in (0, -1) for up in (False, True))),
+    "topk": calls(topk, MATRIX, *({"k": k, "axis": axis, "ascending": up} for k, axis, up in ((1, 0, True), (3, -1, False), (2, 1, True)))),
+    "non_zero": calls(np.argwhere, np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 1]]) / 2.0, {}),
+    "one_hot": [one_hot(axis) for axis in (-1, 0, 1)],
+    "shape": [Case({"x": tensor(*size)}, lambda x: np.array(x.shape)) for size in ((3,), (2, 3, 4), (1, 2, 3, 1, 2))],
+    "range_1d": [
+        Case({}, lambda end, start, step: np.arange(start, end, step), attrs=bounds)
+        for bounds in ({"end": 17, "start": 2, "step": 4}, {"end": -3.0, "start": 4.0, "step": -1.5})
+    ],
+    "fill": [Case({"shape": np.array([2, 1, 3], np.int32)}, np.full, attrs={"value": 2.5}, folds=False)],
+    "fill_like": [Case({"ref_tensor": tensor(2, 3)}, np.full_like, attrs={"value": 2.5}, folds=False)],
+    "band_part": calls(band, tensor(2, 4, 5), *({"lower": low, "upper": up} for low, up in ((-1, 0), (0, -1), (1, 2), (2, 0), (-1, -1)))),
+}
+
+test_operation = test_of(CASES, {"slice_update": ct.target.iOS18})
+
+
+def test_gather_of_one_from_a_vector_has_no_axis() -> None:
+    picked = executed_gather(torch.arange(4.0), torch.tensor(2))
+    assert picked.shape == () and picked == 2.0

@@ -18,13 +18,11 @@ import numpy as np
 import pytest
 import torch
 from coremltools.converters.mil.frontend.milproto.load import load as load_milproto
-from coremltools.converters.mil.mil import Builder as mb
-from coremltools.converters.mil.mil import Function, types
 from torch import nn
 
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
-from mlprogram.tests.built import joint, linear, palette, save, sparse
+from mlprogram.tests.built import joint, linear, palette, sparse
 
 LIMIT_DB = 100.0
 
@@ -36,19 +34,12 @@ def convert(
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(module.eval(), torch.randn(shape, generator=torch.Generator().manual_seed(1)), check_trace=False)
-        return ct.convert(
-            traced,
-            inputs=[ct.TensorType("x", shape=shape, dtype=np.float32)],
-            outputs=[ct.TensorType("y", dtype=np.float32)],
-            convert_to="mlprogram",
-            minimum_deployment_target=target,
-            compute_precision=getattr(ct.precision, precision),
-            skip_model_load=True,
-        )
+        return ct.convert(traced, inputs=[ct.TensorType("x", shape=shape, dtype=np.float32)],
+            outputs=[ct.TensorType("y", dtype=np.float32)], convert_to="mlprogram", minimum_deployment_target=target,
+            compute_precision=getattr(ct.precision, precision), skip_model_load=True)  # fmt: skip
 
 
 def stored(model: ct.models.MLModel, path: Path) -> Path:
-    """Save and give the path back."""
     model.save(str(path))
     return path
 
@@ -107,12 +98,8 @@ class Conv(nn.Module):
         return torch.exp(self.last(x)) - 1
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "BiLSTM": (BiLstm, (2, 9, 6)),
-    "GRU": (Gru, (2, 9, 6)),
-    "attention": (Attention, (2, 7, 16)),
-    "convolution": (Conv, (1, 16, 1, 20)),
-}
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {"BiLSTM": (BiLstm, (2, 9, 6)), "GRU": (Gru, (2, 9, 6)),
+    "attention": (Attention, (2, 7, 16)), "convolution": (Conv, (1, 16, 1, 20))}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -120,8 +107,7 @@ def test_network_agrees_with_pytorch(name: str, tmp_path: Path) -> None:
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     module = make().eval()
-    path = stored(convert(module, shape, ct.target.iOS17), tmp_path / "n.mlpackage")
-    x = torch.randn(shape)
+    path, x = stored(convert(module, shape, ct.target.iOS17), tmp_path / "n.mlpackage"), torch.randn(shape)
     with torch.no_grad():
         reference = module(x)
     figures = {
@@ -135,10 +121,8 @@ def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
     """The own reader of the protobuf against coremltools' milproto.load: the same operations, types and constants, in the same order."""
     make, shape = NETWORKS[name]
     model = convert(make().eval(), shape, ct.target.iOS17)
-    program = Program(stored(model, tmp_path / "n.mlpackage"))
-    spec = model.get_spec()
-    theirs = load_milproto(spec, spec.specificationVersion, model.weights_dir)
-    found = []
+    program, spec = Program(stored(model, tmp_path / "n.mlpackage")), model.get_spec()
+    theirs, found = load_milproto(spec, spec.specificationVersion, model.weights_dir), []
 
     def walk(block: Any) -> None:
         for op in block.operations:
@@ -154,40 +138,21 @@ def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(program.constant(op.name)), np.asarray(op.outputs[0].val))
 
 
-def test_fp16_network_loses_what_rounding_costs(tmp_path: Path) -> None:
-    """Storage in fp16 leaves some 60 dB, the narrow accumulator a little less, `exact` only has the weights' rounding."""
-    torch.manual_seed(0)
-    module = Conv().eval()
-    path = stored(convert(module, (1, 16, 1, 20), precision="FLOAT16"), tmp_path / "n.mlpackage")
-    x = torch.randn(1, 16, 1, 20)
-    with torch.no_grad():
-        reference = module(x)
-    figures = {
-        precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"])
-        for precision in ("exact", "declared", "ane_numerics")
-    }
-    assert 50 < figures["ane_numerics"] < figures["declared"] < figures["exact"] < 90, figures
-
-
 IOS16, IOS18 = ct.target.iOS16, ct.target.iOS18
-COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {
-    "int8, iOS 16": (IOS16, linear("int8"), "constexpr_affine_dequantize"),
+COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {"int8, iOS 16": (IOS16, linear("int8"), "constexpr_affine_dequantize"),
     "int8": (IOS18, linear("int8"), "constexpr_blockwise_shift_scale"),
     "uint8 with offset": (IOS18, linear("uint8"), "constexpr_blockwise_shift_scale"),
     "int4 in blocks": (IOS18, linear("int4", granularity="per_block", block_size=8), "constexpr_blockwise_shift_scale"),
     "6-bit palette, iOS 16": (IOS16, palette(nbits=6), "constexpr_lut_to_dense"),
     "4-bit palette": (IOS18, palette(nbits=4), "constexpr_lut_to_dense"),
     "3-bit grouped palette": (IOS18, palette(nbits=3, granularity="per_grouped_channel", group_size=8), "constexpr_lut_to_dense"),
-    "sparse, iOS 16": (IOS16, sparse(0.6), "constexpr_sparse_to_dense"),
-    "sparse": (IOS18, sparse(0.6), "constexpr_sparse_to_dense"),
+    "sparse, iOS 16": (IOS16, sparse(0.6), "constexpr_sparse_to_dense"), "sparse": (IOS18, sparse(0.6), "constexpr_sparse_to_dense"),
     "sparse palette": (IOS18, joint("palette"), "constexpr_lut_to_sparse"),
-    "sparse int8": (IOS18, joint("int8"), "constexpr_sparse_blockwise_shift_scale"),
-}
+    "sparse int8": (IOS18, joint("int8"), "constexpr_sparse_blockwise_shift_scale")}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def dense() -> tuple[nn.Module, dict[ct.target, ct.models.MLModel]]:
-    """The convolutional network, converted once for each target."""
+def dense() -> tuple[nn.Module, dict[ct.target, ct.models.MLModel]]:  # the convolutional network, converted once for each target
     torch.manual_seed(0)
     module = Conv().eval()
     return module, {target: convert(module, (1, 16, 1, 20), target) for target in (IOS16, IOS18)}
@@ -219,23 +184,6 @@ def test_compressed_network_agrees_with_decompressed_weights(name: str, dense: t
     assert snr_db(reference, program({"x": x})["y"]) >= LIMIT_DB
 
 
-def test_w8a8_agrees_with_fake_quantization(tmp_path: Path) -> None:
-    """quantize and dequantize around the input, int8 weights per output channel: the form coremltools gives W8A8."""
-    rng = np.random.default_rng(0)
-    codes, scales = rng.integers(-127, 128, (8, 4, 1, 3)).astype(np.int8), rng.uniform(0.001, 0.01, (8, 1, 1, 1)).astype(np.float32)
-    step = np.float32(0.031)
-    with Function({"x": mb.placeholder(shape=(1, 4, 1, 40), dtype=types.fp32)}, opset_version=IOS18) as function:
-        quantized = mb.quantize(input=function.inputs["x"], scale=step, output_dtype="int8")
-        weight = mb.constexpr_blockwise_shift_scale(data=codes, scale=scales)
-        function.set_outputs([mb.conv(x=mb.dequantize(input=quantized, scale=step), weight=weight, pad_type="same", name="y")])
-    program = Program(save(function, tmp_path / "w8a8.mlpackage", IOS18))
-    x = torch.from_numpy(rng.normal(size=(1, 4, 1, 40)).astype(np.float32)) * 2
-    rounded = torch.fake_quantize_per_tensor_affine(x, float(step), 0, -128, 127)
-    reference = nn.functional.conv2d(rounded.double(), torch.from_numpy(codes * scales).double(), padding=(0, 1))
-    assert snr_db(reference, program({"x": x})["y"]) >= LIMIT_DB
-    assert {"quantize", "dequantize", "constexpr_blockwise_shift_scale"} <= {op.op_type for op in program.operations}
-
-
 SHAPE = (1, 9, 6)  # batch, steps, features
 
 
@@ -251,20 +199,16 @@ class Layers(nn.Module):
         return self.gru(x, None if self.first is None else self.first.expand(1, x.shape[0], 8).contiguous())[0]
 
 
-KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
-    "one": (Layers, SHAPE, 1),
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {"one": (Layers, SHAPE, 1),
     "no bias, a first state, a batch of 2": (lambda: Layers(first=True, bias=False), (2, 9, 6), 1),
-    "two layers, both directions": (lambda: Layers(num_layers=2, bidirectional=True), SHAPE, 4),
-}
+    "two layers, both directions": (lambda: Layers(num_layers=2, bidirectional=True), SHAPE, 4)}  # fmt: skip
 
 
 def loops(program: Program) -> list:
-    """The plan's loops: what each was recognized as."""
     return [step.gru for step in program._plan.body.steps if step.op.op_type == "while_loop"]
 
 
-def watched(program: Program, x: torch.Tensor) -> torch.Tensor:
-    """With a hook every step of the loop is run, and seen."""
+def watched(program: Program, x: torch.Tensor) -> torch.Tensor:  # with a hook every step of the loop is run, and seen
     seen = []
     y = program({"x": x}, hook=lambda name, kind, value: seen.append(kind))["y"]
     assert seen.count("tanh") >= x.shape[1]
@@ -302,7 +246,6 @@ def test_fp16_steps_are_rounded_as_declared(tmp_path: Path) -> None:
 
 
 def _changed(path: Path, out: Path, change: Callable[[list], None]) -> Path:
-    """The package with the loop's body changed."""
     model = ct.models.MLModel(str(path), skip_model_load=True)
     spec = model.get_spec()
     function = spec.mlProgram.functions["main"]
@@ -320,8 +263,7 @@ def _another_rest(operations: list) -> None:
     next(op for op in operations if op.type == "sub").type = "add"
 
 
-def _gates_swapped(operations: list) -> None:
-    """The last product takes the reset gate in place of the update gate."""
+def _gates_swapped(operations: list) -> None:  # the last product takes the reset gate in place of the update gate
     first = next(op for op in operations if op.type == "sigmoid").outputs[0].name
     last = [op for op in operations if op.type == "mul"][-1]
     for binding in (last.inputs["x"].arguments[0], last.inputs["y"].arguments[0]):

@@ -32,17 +32,14 @@ rng = np.random.default_rng(0)
 
 
 def weight(*shape: int) -> np.ndarray:
-    """Random fp16 values."""
     return rng.standard_normal(shape).astype(np.float16)
 
 
 def conv(x: Any, kernel: tuple[int, ...] = (1, 3), **attributes: Any) -> Any:
-    """A convolution to four channels."""
     return mb.conv(x=x, weight=weight(4, x.shape[1], *kernel), **attributes)
 
 
 def transposed(x: Any, width: int, stride: int = 2) -> Any:
-    """A transposed convolution along the last axis."""
     return mb.conv_transpose(x=x, weight=weight(x.shape[1], 4, 1, width), strides=[1, stride])
 
 
@@ -53,12 +50,10 @@ def int8_weight(per_block: bool) -> Any:
 
 
 def affine_weight() -> Any:
-    """The iOS 16 form of an int8 weight."""
     return mb.constexpr_affine_dequantize(quantized_data=np.ones((4, 4, 1, 3), np.int8), zero_point=np.int8(0), scale=weight(4), axis=0)
 
 
 def many(x: Any) -> Any:
-    """More operations than a small segment has."""
     for _ in range(30):
         x = mb.relu(x=x)
     return x
@@ -78,27 +73,22 @@ class Case:
 
 
 def wide(limit: int, over: int) -> dict[str, tuple[int, ...]]:
-    """An input whose width is over a limit by so much."""
     return {"x": (1, 4, 1, limit + over)}
 
 
 def relu(x: Any) -> Any:
-    """The plainest operation."""
     return mb.relu(x=x)
 
 
 GATHER = {"x": (1, 4, 1, 8), "i": (3,)}
-CASES: dict[str, Case] = {
-    "never-native": Case("m5", lambda x: mb.reduce_prod(x=x, axes=[3]), lambda x: mb.reduce_sum(x=x, axes=[3]), X),
+CASES: dict[str, Case] = {"never-native": Case("m5", lambda x: mb.reduce_prod(x=x, axes=[3]), lambda x: mb.reduce_sum(x=x, axes=[3]), X),
     "sin-cos": Case("m2", lambda x: mb.sin(x=x), lambda x: mb.exp(x=x), X),
     "third-generation-ops": Case("m1", lambda x: mb.cast(x=mb.reduce_argmin(x=x, axis=3, keep_dims=True), dtype="fp16"), relu, X),
     "texture-ops": Case("m1", lambda x: mb.topk(x=x, k=2, axis=3)[0], relu, X),
     "gather-m1": Case("m1", lambda x, i: mb.gather(x=x, indices=i, axis=3), lambda x, i: mb.relu(x=x), GATHER),
     "resize-m1": Case("m1", lambda x: mb.upsample_nearest_neighbor(x=x, scale_factor_height=1, scale_factor_width=2), relu, X),
-    "cumsum": Case("m3", lambda x: mb.cumsum(x=x, axis=3), relu, X),
-    "axis-16384": Case("m1", relu, relu, wide(16384, 1), wide(16384, 0)),
-    "axis-65536": Case("m5", relu, relu, wide(65536, 1), wide(65536, 0)),
-    "rank-4": Case("m3", relu, relu, {"x": (1, 4, 8)}, X),
+    "cumsum": Case("m3", lambda x: mb.cumsum(x=x, axis=3), relu, X), "axis-16384": Case("m1", relu, relu, wide(16384, 1), wide(16384, 0)),
+    "axis-65536": Case("m5", relu, relu, wide(65536, 1), wide(65536, 0)), "rank-4": Case("m3", relu, relu, {"x": (1, 4, 8)}, X),
     "conv3d": Case("m3", lambda x: conv(x, (1, 1, 3)), conv, {"x": (1, 4, 1, 1, 8)}, X),
     "kernel-13": Case("m1", lambda x: conv(x, (1, 14)), lambda x: conv(x, (1, 13)), {"x": (1, 4, 1, 40)}),
     "kernel-16": Case("m3", lambda x: conv(x, (33, 1)), lambda x: conv(x, (32, 16)), {"x": (1, 4, 40, 40)}),
@@ -108,30 +98,20 @@ CASES: dict[str, Case] = {
     "dilation-factors": Case("m5", lambda x: conv(x, dilations=[1, 5]), lambda x: conv(x, dilations=[1, 3]), {"x": (1, 4, 1, 40)}),
     "dilated-taps": Case("m5", lambda x: conv(x, (1, 11), dilations=[1, 3]), lambda x: conv(x, (1, 11)), {"x": (1, 4, 1, 40)}),
     "dilated-width": Case("m2", lambda x: conv(x, dilations=[1, 3], pad_type="same"), lambda x: conv(x, pad_type="same"), wide(16384, -1)),
-    "graph-too-wide": Case("m2", relu, relu, wide(16384, 1), wide(16384, 0)),
-    "fp32": Case("m5", relu, relu, X, dtype=types.fp32),
+    "graph-too-wide": Case("m2", relu, relu, wide(16384, 1), wide(16384, 0)), "fp32": Case("m5", relu, relu, X, dtype=types.fp32),
     "int-results": Case("m4", lambda x: mb.cast(x=x, dtype="int32"), relu, X),
     "int-index": Case("m4", lambda x, i: mb.gather(x=x, indices=i, axis=3), lambda x, i: mb.relu(x=x), GATHER),
     "pad-reflect": Case("m1", lambda x: mb.pad(x=x, pad=[0, 0, 1, 1], mode="reflect"), lambda x: mb.pad(x=x, pad=[0, 0, 1, 1]), X),
     "pad-channel": Case("m5", lambda x: mb.pad(x=x, pad=[0, 0, 1, 0, 0, 0, 0, 0]), lambda x: mb.pad(x=x, pad=[0, 0, 0, 0, 1, 0, 0, 2]), X),
     "arg-2048": Case("m5", lambda x: mb.reduce_argmax(x=x, axis=3), lambda x: mb.reduce_argmax(x=x, axis=1), {"x": (1, 2048, 1, 2049)}),
-    "linear-rank": Case(
-        "m5", lambda x: mb.linear(x=x, weight=weight(3, 8)), lambda x: mb.linear(x=x, weight=weight(3, 8)), {"x": (1, 1, 4, 1, 8)}, X
-    ),
-    "slice-saturates": Case(
-        "m2",
-        lambda x: mb.slice_by_index(x=x, begin=[0, 0, 0, 1], end=[1, 4, 1, 8]),
-        lambda x: mb.slice_by_index(x=x, begin=[0, 1, 0, 0], end=[1, 4, 1, 8]),
-        X,
-    ),
-    "small-segment": Case("m5", relu, many, X),
+    "linear-rank": Case("m5", lambda x: mb.linear(x=x, weight=weight(3, 8)), lambda x: mb.linear(x=x, weight=weight(3, 8)),
+    {"x": (1, 1, 4, 1, 8)}, X), "slice-saturates": Case("m2", lambda x: mb.slice_by_index(x=x, begin=[0, 0, 0, 1], end=[1, 4, 1, 8]),
+    lambda x: mb.slice_by_index(x=x, begin=[0, 1, 0, 0], end=[1, 4, 1, 8]), X), "small-segment": Case("m5", relu, many, X),
     "last-axis-64": Case("m5", relu, relu, {"x": (1, 4, 8, 1)}, {"x": (1, 4, 1, 32)}),
     "working-set": Case("m1", relu, relu, {"x": (1, 65, 1, 16384)}, {"x": (1, 4, 1, 8)}),
-    "weights-int8-fold": Case("m1", lambda x: mb.conv(x=x, weight=affine_weight()), conv, X),
-    "weights-block-fold": Case(
-        "m2", lambda x: mb.conv(x=x, weight=int8_weight(True)), lambda x: mb.conv(x=x, weight=int8_weight(False)), X, target=ct.target.iOS18
-    ),
-}
+    "weights-int8-fold": Case("m1", lambda x: mb.conv(x=x, weight=affine_weight()), conv, X), "weights-block-fold": Case("m2",
+    lambda x: mb.conv(x=x, weight=int8_weight(True)), lambda x: mb.conv(x=x, weight=int8_weight(False)), X,
+    target=ct.target.iOS18)}  # fmt: skip
 ALONE = {"graph-too-wide", "small-segment", "fp32", "weights-block-fold"}  # about a whole graph, or of another type or target
 ELSEWHERE = {"ranged-input", "enumerated-inputs", "state", "rank-5"}  # flexible inputs, states, what coremltools does not write: below
 
@@ -172,8 +152,7 @@ def rules_behind(forecast: Forecast, output: str) -> set[str]:
 @pytest.mark.parametrize("rule_id", [r for r in CASES if r not in ALONE])
 def test_rule_fires_and_is_silent(rule_id: str, together: Profile) -> None:
     forecast, name = forecast_residency(together, RULES, CASES[rule_id].chip), rule_id.replace("-", "_")
-    assert rule_id in rules_behind(forecast, f"{name}_breaks")
-    assert rule_id not in rules_behind(forecast, f"{name}_keeps")
+    assert rule_id in rules_behind(forecast, f"{name}_breaks") and rule_id not in rules_behind(forecast, f"{name}_keeps")
 
 
 @pytest.mark.parametrize("rule_id", sorted(ALONE))
@@ -205,20 +184,14 @@ def test_padding_of_the_last_axis(width: int, bits: int, step: int) -> None:
     assert padded_bytes(tensor, step) == 15 * (row + -row % step)
 
 
-def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:
-    """An operation that reads and writes one fp16 tensor, without a package."""
+def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:  # an operation that reads and writes one fp16 tensor, without a package
     op = Operation("y", op_type, {"x": ("x",)}, (), (), "main", 0, {})
     return OpProfile(op, (Tensor("x", shape, "fp16", 16),), (), (Tensor("y", shape, "fp16", 16),), {}, {"x": shape}, 1, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "rule_id"),
-    [
-        ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], None),
-        ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)]), ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], "enumerated-inputs"),
-        ([(1, 4, 1, ct.RangeDim(4, 9, 8))], "ranged-input"),
-    ],
-)
+@pytest.mark.parametrize(("shapes", "rule_id"), [([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], None),
+    ([ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)]), ct.EnumeratedShapes([(1, 4, 1, 8), (1, 4, 1, 9)])], "enumerated-inputs"),
+    ([(1, 4, 1, ct.RangeDim(4, 9, 8))], "ranged-input")])  # fmt: skip
 def test_flexible_inputs(shapes: list[Any], rule_id: str | None, tmp_path: Path) -> None:
     forecast = flexible_forecast(shapes, tmp_path)
     assert {f.rule.id for f in forecast.graph_findings} == ({rule_id} if rule_id else set())
@@ -226,8 +199,7 @@ def test_flexible_inputs(shapes: list[Any], rule_id: str | None, tmp_path: Path)
     assert forecast.lowest_share("ops") == (0 if rule_id else forecast.pessimistic.share("ops"))
 
 
-def flexible_forecast(shapes: list[Any], folder: Path) -> Forecast:
-    """A traced sum of inputs with these flexible shapes on an M4."""
+def flexible_forecast(shapes: list[Any], folder: Path) -> Forecast:  # A traced sum of inputs with these flexible shapes on an M4
 
     class Sum(torch.nn.Module):
         def forward(self, *xs: torch.Tensor) -> torch.Tensor:
@@ -241,23 +213,17 @@ def flexible_forecast(shapes: list[Any], folder: Path) -> Forecast:
     return forecast_residency(profile_program(program, program.shapes({})), RULES, "m4")
 
 
-def test_states_may_leave(tmp_path: Path) -> None:
+def test_states_leave_a_rule_holds_in_both_readings_and_a_maybe_is_milder(tmp_path: Path) -> None:
     with Function(
         {"x": mb.placeholder((4,), types.fp16), "s": mb.state_tensor_placeholder((4,), types.fp16)}, opset_version=ct.target.iOS18
     ) as function:
         function.set_outputs([mb.add(x=function.inputs["x"], y=mb.read_state(input=function.inputs["s"]))])
     program = open_program(save(function, tmp_path / "state.mlpackage", ct.target.iOS18))
     assert fired(forecast_residency(profile_program(program, program.shapes({})), RULES, "m4"))["state"] == "may_leave"
-
-
-def test_a_rule_that_leaves_takes_the_operation_off_in_both_readings(tmp_path: Path) -> None:
     forecast = forecast_of("m2", X, lambda x: mb.relu(x=mb.sin(x=mb.relu(x=x))), tmp_path)
     assert [op.optimistic_on for op in forecast.ops] == [True, False, True]
     assert [op.verdict for op in forecast.ops] == ["may leave", "leaves", "may leave"]  # single operations: small segments
     assert forecast.optimistic.share("ops") == pytest.approx(2 / 3) and forecast.pessimistic.share("ops") == 0
-
-
-def test_a_maybe_chip_is_milder(tmp_path: Path) -> None:
     certain, perhaps, free = (forecast_of(chip, X, lambda x: mb.sin(x=x), tmp_path) for chip in ("a14", "a15", "a16"))
     assert fired(certain)["sin-cos"] == "leaves" and fired(perhaps)["sin-cos"] == "may_leave" and "sin-cos" not in fired(free)
 
@@ -266,8 +232,7 @@ TENSOR = 64  # bytes
 
 
 @pytest.fixture(scope="module")
-def branches(tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    """relu -> two branches, exp and sin, each followed by a relu -> add."""
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Profile:  # relu -> two branches, exp and sin, each followed by a relu -> add
 
     def build(x):
         a = mb.relu(x=x)
@@ -287,8 +252,7 @@ def branches(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 )
 def test_segments(off: tuple[str, ...], engine_segments: int, crossings: int, sizes: list[int] | None, branches: Profile) -> None:
     cut = cut_segments(branches, frozenset(i for i, op in enumerate(branches.ops) if op.op_type in off))
-    assert (cut.engine_segments, cut.crossings) == (engine_segments, crossings)
-    assert cut.crossing_bytes == crossings * TENSOR
+    assert (cut.engine_segments, cut.crossings) == (engine_segments, crossings) and cut.crossing_bytes == crossings * TENSOR
     assert sizes is None or [len(s.ops) for s in cut.segments] == sizes
 
 
@@ -304,16 +268,14 @@ def test_segments_cover_every_operation_once_and_run_in_order(branches: Profile,
         assert cut.segments[position[i]].on_engine == (i not in off)
 
 
-def big(x):
-    """A convolution with 10 MB of weights: never a small segment."""
+def big(x):  # A convolution with 10 MB of weights: never a small segment
     return mb.conv(x=x, weight=np.ones((1024, x.shape[1], 1, 5), np.float16), pad_type="same")
 
 
 def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
     forecast = forecast_of("m1", {"x": (1, 1024, 1, 64)}, lambda x: mb.sin(x=big(x)), tmp_path)
     conv, sin = forecast.profile.ops
-    assert forecast.optimistic.share("ops") == forecast.pessimistic.share("ops") == 0.5
-    assert forecast.optimistic.share("macs") == 1.0
+    assert forecast.optimistic.share("ops") == forecast.pessimistic.share("ops") == 0.5 and forecast.optimistic.share("macs") == 1.0
     assert forecast.optimistic.share("bytes") == pytest.approx(conv.bytes_moved / (conv.bytes_moved + sin.bytes_moved))
     assert forecast.cpu_fallback is None
 
@@ -348,58 +310,45 @@ def test_fused_neighbours_move_less(tmp_path: Path) -> None:
 
 
 def content() -> dict[str, Any]:
-    """The data file as parsed JSON."""
     place = Path(__file__).resolve().parents[1] / "data" / "ane_rules.json"
     return json.loads(place.read_text(encoding="utf-8"))
 
 
-def test_data_file_is_complete() -> None:
+def test_the_data_file_is_complete_and_the_model_holds_what_was_published() -> None:
     used = {s for entry in (*RULES.rules, *RULES.chips.values(), *RULES.numerics) for s in entry.sources}
     assert used == set(RULES.sources)
     for entry in (*RULES.rules, *RULES.chips.values(), *RULES.numerics):
         assert entry.sources and entry.confidence in CONFIDENCES
     assert {rule.effect for rule in RULES.rules} == set(EFFECTS)
     assert set(RULES.chips) == {"m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"}
-
-
-def test_the_model_of_the_arithmetic_holds_what_was_published() -> None:
     from mlprogram.numerics import ANE
 
     limit = next(numeric for numeric in RULES.numerics if numeric.id == "sum-limit")
     assert limit.low <= ANE.sum_limit <= limit.high
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda c: c["rules"][0].pop("sources"), "'sources' is missing"),
-        (lambda c: c["rules"][0].update(sources=[]), "at least one source"),
-        (lambda c: c["rules"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
-        (lambda c: c["rules"][0].update(confidence="sure"), "one of high, medium, low"),
-        (lambda c: c["rules"][0].update(color="red"), "unknown key 'color'"),
-        (lambda c: c["rules"][0].update(chips=["m1", "m99"]), "chip 'm99' is unknown"),
-        (lambda c: c["rules"][0].update(kind="taste"), "kind 'taste' is unknown"),
-        (lambda c: c["rules"][0].update(effect="explodes"), "effect 'explodes' is unknown"),
-        (lambda c: c["rules"][0]["params"].update(limit=3), "unknown key 'limit'"),
-        (lambda c: c["rules"].append(copy.deepcopy(c["rules"][0])), "stands there twice"),
-        (lambda c: c["chips"]["m1"].update(fp16_tflops=[5, 3]), "two positive numbers"),
-        (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"),
-        (lambda c: c.update(extra=1), "unknown key 'extra'"),
-        (lambda c: c["numerics"][0].update(low=9e9), "low and high must be numbers in this order"),
-        (lambda c: c["numerics"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
-        (lambda c: c["numerics"].append(copy.deepcopy(c["numerics"][0])), "stands there twice"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [(lambda c: c["rules"][0].pop("sources"), "'sources' is missing"),
+    (lambda c: c["rules"][0].update(sources=[]), "at least one source"),
+    (lambda c: c["rules"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
+    (lambda c: c["rules"][0].update(confidence="sure"), "one of high, medium, low"),
+    (lambda c: c["rules"][0].update(color="red"), "unknown key 'color'"),
+    (lambda c: c["rules"][0].update(chips=["m1", "m99"]), "chip 'm99' is unknown"),
+    (lambda c: c["rules"][0].update(kind="taste"), "kind 'taste' is unknown"),
+    (lambda c: c["rules"][0].update(effect="explodes"), "effect 'explodes' is unknown"),
+    (lambda c: c["rules"][0]["params"].update(limit=3), "unknown key 'limit'"),
+    (lambda c: c["rules"].append(copy.deepcopy(c["rules"][0])), "stands there twice"),
+    (lambda c: c["chips"]["m1"].update(fp16_tflops=[5, 3]), "two positive numbers"),
+    (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"), (lambda c: c.update(extra=1), "unknown key 'extra'"),
+    (lambda c: c["numerics"][0].update(low=9e9), "low and high must be numbers in this order"),
+    (lambda c: c["numerics"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
+    (lambda c: c["numerics"].append(copy.deepcopy(c["numerics"][0])), "stands there twice")])  # fmt: skip
 def test_damaged_data_is_refused(change: Callable[[dict[str, Any]], Any], message: str) -> None:
     damaged = content()
     change(damaged)
-    with pytest.raises(ProgramError, match=message):
-        parse_rules(damaged, "rules.json")
+    pytest.raises(ProgramError, parse_rules, damaged, "rules.json").match(message)
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ProgramError, match="not JSON"):
-        load_rules(tmp_path / "rules.json")
-    with pytest.raises(ProgramError, match="no such file"):
-        load_rules(tmp_path / "none.json")
+    pytest.raises(ProgramError, load_rules, tmp_path / "rules.json").match("not JSON")
+    pytest.raises(ProgramError, load_rules, tmp_path / "none.json").match("no such file")
