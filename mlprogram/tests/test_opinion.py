@@ -25,7 +25,7 @@ from mlprogram.benches.coreai.opinion import layers, rows_of
 from mlprogram.benches.coreai.runner import LOWERINGS, Bridge, widened
 from mlprogram.benches.coremltools_suite import HALF, RULES, explanation, kind_of, main
 from mlprogram.benches.shared import snr_db
-from mlprogram.tests.built import save
+from mlprogram.tests.built import package_of, save
 
 Cases = dict[str, Callable[[], Any]]
 
@@ -209,6 +209,38 @@ def test_a_remainder_of_two_large_numbers_is_no_fault(tmp_path: Path) -> None:
     assert kinds["reduce_mean"]["differ_percent"] > 0 and kinds["sub"]["differ_percent"] == 0 and kinds["sub"]["worst_db"] == 1000
 
 
+def test_compressed_weights_are_mlprograms(tmp_path: Path) -> None:
+    """int8 with offsets, int4 in blocks, packed indices of 4 and 6 bits, a palette a group: every value equal."""
+    random = np.random.default_rng(0)
+    codes, scale = random.integers(-128, 128, (4, 6), dtype=np.int8), random.random(4).astype(np.float16) / 50
+
+    def old() -> list[Any]:
+        kept = [mb.constexpr_affine_dequantize(quantized_data=codes, zero_point=np.int8(5), scale=np.float16(0.1), axis=0)]
+        kept.append(mb.constexpr_affine_dequantize(quantized_data=codes, zero_point=codes[:, 0], scale=scale, axis=0))
+        for bits in (4, 6):
+            indices = random.integers(0, 1 << bits, 24, dtype=np.uint8)
+            packed = np.packbits(np.unpackbits(indices[:, None], axis=1, bitorder="little")[:, :bits].reshape(-1), bitorder="little")
+            lut, shape = random.standard_normal(1 << bits).astype(np.float16), np.array([4, 6], np.uint32)
+            kept.append(mb.constexpr_lut_to_dense(indices=packed, lut=lut, shape=shape))
+        return kept
+
+    def new() -> list[Any]:
+        int4, uint2 = types.np_int4_dtype, types.np_uint2_dtype
+        blocks = mb.constexpr_blockwise_shift_scale(data=(codes % 16 - 8).astype(int4), scale=random.random((4, 2)).astype(np.float16))
+        grouped = mb.constexpr_lut_to_dense(indices=(codes % 4).astype(uint2), lut=random.standard_normal((2, 1, 4, 1)).astype(np.float16))
+        return [blocks, grouped]
+
+    for name, make, target in (("old", old, ct.target.iOS16), ("new", new, ct.target.iOS18)):
+        with Function({"x": mb.placeholder(shape=(4, 6), dtype=types.fp16)}, opset_version=target) as function:
+            function.set_outputs([mb.add(x=function.inputs["x"], y=weight) for weight in make()])
+        subject = _subject_of(function, tmp_path / f"{name}.mlpackage", {"x": np.zeros((4, 6), np.float16)}, target)
+        (theirs,), _ = PlainRuntime().ask(subject.package, "main", [subject.cases[0].given])
+        assert len(theirs) > 1
+        for output, ours in subject.cases[0].ours.items():
+            assert np.any(ours)
+            np.testing.assert_array_equal(theirs[output], ours)
+
+
 def test_what_is_not_bridged_is_told_before_anything_runs(tmp_path: Path) -> None:
     with Function({"x": mb.placeholder(shape=(3,), dtype=types.fp32)}, opset_version=ct.target.iOS17) as function:
         function.set_outputs([mb.atan(x=function.inputs["x"], name="angle")])
@@ -328,3 +360,14 @@ class TestSuite:
         assert (
             results["lai-tail"]["optimistic"] == results["lai-tail"]["pessimistic"] == 0 and results["snake-sine"]["rules"]["sin-cos"] == 1
         )
+
+
+def test_two_packages_on_the_same_inputs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    package = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
+    np.savez(tmp_path / "given.npz", x=np.ones((1, 4, 1, 8), np.float16))
+    for flags in ([], ["--inputs", str(tmp_path / "given.npz")]):
+        assert executor.main(["--packages", str(package), str(package), "--rounds", "2", *flags]) in (0, 1)
+        assert json.loads(capsys.readouterr().out)["shapes"] == {"x": [1, 4, 1, 8]}
+    np.savez(tmp_path / "other.npz", y=1)
+    assert executor.main(["--packages", str(package), str(package), "--inputs", str(tmp_path / "other.npz")]) == 2
+    assert "holds no x" in capsys.readouterr().err
