@@ -50,7 +50,9 @@ HEAVY = {"torch", "coremltools", "scipy", "sklearn", "matplotlib"}  # seconds ea
 
 SOURCES = [path for path in TRACKED if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts]
 TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
-PAGES = [path for path in TRACKED if path.suffix == ".md" and (path.parts[0] == "docs" or path.name in ("README.md", "CONTRIBUTING.md"))]
+PAGES = [
+    path for path in TRACKED if path.suffix == ".md" and (path.parts[0] == "docs" or path.as_posix() in ("README.md", "CONTRIBUTING.md"))
+]
 
 
 @cache
