@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kokoro_ane.core.commands import checkpoint_argument, print_table
 from kokoro_ane.core.contract import JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
+from kokoro_ane.vocoder.streaming.windows import MEASURED
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,7 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--clips", type=int, help="the first so many (default: all)")
     parser.add_argument("--only", help="these metrics, with commas (default: all; of the tuning set a quick few)")
     parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
+    parser.add_argument("--measured", type=int, default=MEASURED, help="frames up to which statistics are measured (default: %(default)s)")
     parser.add_argument("--cuts", action="store_true", help="hold the windows against one window of the whole utterance")
     parser.add_argument("--speed", action="store_true", help="seconds to the first audio and to the last")
     arguments = parser.parse_args(argv)
@@ -51,7 +53,8 @@ def run(argv: list[str] | None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     predictor = predictor_of(checkpoint)
-    backend = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim)
+    measured = 0 if arguments.cuts else arguments.measured
+    backend = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, measured)
     clips = own_speech(checkpoint, arguments.set)[: arguments.clips]
     if arguments.cuts:
         return cuts(backend, checkpoint, clips)

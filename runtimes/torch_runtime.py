@@ -23,7 +23,7 @@ from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
 from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, pack
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
 from kokoro_ane.vocoder.streaming.streaming_model import StreamingDecoder, WindowGenerator
-from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, windows
+from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windows
 
 
 class EagerBackend:
@@ -47,13 +47,17 @@ class EagerBackend:
 
 
 class StreamingBackend:
-    """A VocoderBackend that computes the utterance's frames at once and its samples window by window; any cut gives the same samples."""
+    """A VocoderBackend that computes the utterance's frames at once and its samples window by window; any cut gives the same samples.
+
+    Up to `measured` frames the statistics are not told but measured: there a prediction errs most, and there is least to wait for.
+    """
 
     arrays = False
     buckets: tuple[int, ...] | None = None
 
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int) -> None:
+    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, measured: int = MEASURED) -> None:
         self.source, self.sizes = vocoder.generator.m_source.host, PackedLayout(hidden_dim).sizes
+        self.measured, self.short = measured, EagerBackend(vocoder, hidden_dim)
         self.decoder = StreamingDecoder(vocoder, predictor).eval()
         self.generator = WindowGenerator(vocoder, predictor).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -74,6 +78,9 @@ class StreamingBackend:
     def pieces(self, features: Array, style: Array, frames: int, first: int | None = FIRST, longest: int = LONGEST) -> Iterator[Tensor]:
         """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of windows (vocoder.streaming.windows)."""
         features, style = torch.as_tensor(features), torch.as_tensor(style)
+        if frames <= self.measured:
+            yield self.short.run(features, style, frames)
+            return
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         mixed, affine = self.decoder(asr, f0, energy, style, spectrum)
         for window in windows(frames, first, longest):

@@ -75,7 +75,7 @@ def measured(vocoder: Vocoder, speech: VocoderInputs) -> tuple[np.ndarray, np.nd
 
 
 def samples_with(vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs, predictor: StatisticsPredictor) -> np.ndarray:
-    return StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim).render(speech)
+    return StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0).render(speech)
 
 
 def told(predictor: StatisticsPredictor, statistics: np.ndarray) -> StatisticsPredictor:
@@ -93,6 +93,8 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
         for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
     )
     assert exact > 100 and exact > predicted + 50 and predicted > average + 2
+    short = StreamingBackend(vocoder, told(predictor, predictor.bias), checkpoint.config.hidden_dim)  # 2 s: measured, whatever is told
+    assert snr_db(reference, short.render(speech)) > 100
 
 
 def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_the_file_tells(
@@ -113,7 +115,7 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
 def test_any_cut_gives_the_same_samples(
     vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs, predictor: StatisticsPredictor
 ) -> None:
-    backend = StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim)
+    backend = StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0)
     given = backend.pack(speech), speech.style[:, :, None, None], speech.frames
     whole, *cut = (torch.cat(list(backend.pieces(*given, first, longest))).numpy() for first, longest in ((None, 200), (20, 40), (16, 33)))
     assert all(snr_db(whole, other) > 100 for other in cut)
@@ -171,6 +173,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
 ) -> None:
     heard: list[int] = []
     monkeypatch.setattr(SynthesisStats, "heard", lambda self, samples: heard.append(samples))
+    monkeypatch.setattr("kokoro_ane.runtimes.torch_runtime.StreamingBackend.__init__.__defaults__", (0,))
     common = [TEXT, "--checkpoint", "demo", "--runtime", "torch", "--layout", "streaming", "--quiet"]
     assert speak([*common, "--stream", "pcm"]) == 0
     streamed = np.frombuffer(capfdbinary.readouterr().out, "<i2").astype(np.float64)

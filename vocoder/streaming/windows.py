@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kokoro_ane.core.errors import InputError
 
 HALO = 7  # frames a side: the first stage spoils 118 columns of 20 a frame, the last 124 of 120 a frame, the inverse STFT two more
+MEASURED = 136  # frames: what is no longer is rendered at once with its own statistics, in less time than its sound lasts
 FIRST, LONGEST = 20, 160  # frames: an early first sound, 0.3 s of it; throughput, with a tenth of halo
 
 
