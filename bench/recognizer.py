@@ -89,12 +89,12 @@ def listened(checkpoint: "Checkpoint", arguments: argparse.Namespace, texts: lis
     from rich.progress import track
 
     from kokoro_ane.eval.metrics.framing import at_16_khz
-    from kokoro_ane.g2p.alphabet import voice_language
+    from kokoro_ane.g2p.alphabet import spoken_by
     from kokoro_ane.g2p.result import US
     from kokoro_ane.pipeline.synthesis import SpeechOptions
 
     counts: dict[str, list[Count]] = {}
-    voices = arguments.voices or [voice for voice in checkpoint.voices if voice_language(voice) == US]
+    voices = arguments.voices or [voice for voice in checkpoint.voices if spoken_by(voice) == US]
     for level, pipeline in pipelines(checkpoint, arguments.levels, arguments.layout, arguments.build):
         counts[level] = []
         for index, text in enumerate(track(texts, level, console=Console(stderr=True))):

@@ -160,17 +160,45 @@ NAMES: dict[str, Language] = {
 VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it"}  # first letter of a voice: af_heart, bm_george, ef_dora, im_nicola
 
 
+UNREAD = {
+    "f": "French",
+    "h": "Hindi",
+    "j": "Japanese",
+    "p": "Brazilian Portuguese",
+    "z": "Mandarin",
+}  # voices of Kokoro that nobody here reads for
+LIKE_BRITAIN = ("gb", "uk", "ie", "au", "nz", "in", "za")
+
+
 def dialect_of(name: str) -> Language:
-    """The dialect or language of a name, case and underscores ignored. Raises InputError with the list for one that is unknown."""
-    found = NAMES.get(name.lower().replace("_", "-")) if isinstance(name, str) else None
+    """The dialect or language of a name, case and underscores ignored; of a BCP 47 tag (es-MX, en-AU) its language's.
+
+    Raises InputError with the list for one that is unknown.
+    """
+    plain = name.lower().replace("_", "-") if isinstance(name, str) else ""
+    language, *regions = plain.split("-")
+    found = NAMES.get(plain) or (NAMES.get(language) if regions and language in ("en", "es", "it") else None)
     if found is None:
-        raise InputError(f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}")
-    return found
+        raise InputError(f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that begins with en, es or it")
+    return GB if found == US and regions and regions[-1] in LIKE_BRITAIN else found
+
+
+def spoken_by(voice: str) -> Language | None:
+    """What a voice of Kokoro speaks, by its name: American where the name is of another kind, None for a language nobody here reads."""
+    if voice[1:3] not in ("f_", "m_"):
+        return US
+    return None if voice[0] in UNREAD else VOICES.get(voice[0], US)
 
 
 def voice_language(voice: str) -> Language:
-    """What a voice of Kokoro speaks, by its name; American where the name is of another kind."""
-    return VOICES.get(voice[:1], US) if voice[1:3] in ("f_", "m_") else US
+    """The language of a voice. Raises InputError for a voice of a language that is not supported."""
+    found = spoken_by(voice)
+    if found is None:
+        raise InputError(
+            f"the voice {voice} speaks {UNREAD[voice[0]]}, which G2P does not read (it reads us, gb, es, it): choose another voice, or name"
+            f" the language of your text with --dialect, for example --dialect us"
+        )
+    return found
 
 
 @dataclass(frozen=True)

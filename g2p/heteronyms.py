@@ -49,6 +49,40 @@ def sense(word: str, words: Sequence[str], at: int) -> str:
     return max(points, key=lambda key: points[key])
 
 
+def _read_fragments() -> dict[str, dict[str, frozenset[str]]]:
+    found = json.loads((DATA / "fragments.json").read_text(encoding="utf-8")).items()
+    return {word: {key: word_set(cues) for key, cues in keys.items()} for word, keys in found}
+
+
+FRAGMENTS: Mapping[str, Mapping[str, frozenset[str]]] = _read_fragments()
+ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
+LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
+
+
+def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
+    """A label, headline, menu or line of a list: few words, no pronoun for a subject, no sentence with its verb and its full stop."""
+    said = [word for word in words if word[:1].isalnum()]
+    if len(said) > LONGEST_FRAGMENT or any(classes(word)[:1] == "P" for word in said):
+        return False
+    others = [*words[:at], *words[at + 1 :]]
+    return words[-1] not in ".?!" or (len(said) <= LONGEST_CLOSED and not any(classes(word)[:1] in ("z", "d", "M") for word in others))
+
+
+def fragment_sense(words: Sequence[str], at: int, classes: Classes) -> str | None:
+    """The key that the cues of data/fragments.json name for words[at], or None; `^` is the first place."""
+    table = FRAGMENTS.get(words[at].lower())
+    if table is None:
+        return None
+    around = {other.lower() for other in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])}
+    placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
+    first = {"^"} if at == 0 else set()
+    points = {key: len(cues & (around | first)) + 2 * len(cues & placed) for key, cues in table.items()}
+    best = max(points, key=lambda key: points[key])
+    if not points[best] or sorted(points.values())[-2:].count(points[best]) > 1:
+        return None
+    return best if best in ANYWHERE or is_fragment(words, at, classes) else None
+
+
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
@@ -87,6 +121,9 @@ class Heteronyms:
         word, classes = words[index].lower(), self.tagger.classes
         if len(word) > 1 and words[index].isupper() and "NOUN" in keys and word not in self.tagger.heteronyms:
             return ("NOUN",) if is_acronym(words, index, classes) else ()
+        cued = fragment_sense(words, index, classes)
+        if cued is not None:
+            return (cued,)
         if word in SAME_IN_PAST:
             return self.of_read(words, index, keys)
         if word == "used":

@@ -76,6 +76,7 @@ class Marked:
     overrides: tuple[Override, ...] = ()
     dropped: Mapping[str, int] | None = None
     starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
+    drops: tuple[tuple[int, int, str], ...] = ()  # what was dropped, by characters of the text as given
     sources: tuple[tuple[int, int], ...] = ((0, 0),)  # and where it stood; a piece of phonemes stands for more than one character
 
     @property
@@ -105,14 +106,15 @@ def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
             seconds = float(match["pause"]) * (0.001 if match["of"] == "ms" else 1.0)
             work.placeholder(Override(work.length, work.length + 1, pause_s=min(seconds, MAX_PAUSE_S)), *match.span())
         elif match.group(1) is None:
-            work.dropped["private use"] += 1
+            work.drop(*match.span(), "private use")
         else:
             work.override(text, match)
     work.keep(text, place, len(text))
     clean = "".join(work.pieces)
-    work.dropped["unclosed override"] += len(_UNCLOSED.findall(clean))
-    dropped = {name: count for name, count in work.dropped.items() if count}
-    return Marked(clean, tuple(work.overrides), dropped, tuple(work.starts) or (0,), tuple(work.sources) or ((0, 0),))
+    found = Marked(clean, tuple(work.overrides), None, tuple(work.starts) or (0,), (), tuple(work.sources) or ((0, 0),))
+    for match in _UNCLOSED.finditer(clean):
+        work.drop(*found.original(*match.span()), "unclosed override")
+    return replace(found, dropped=dict(Counter(why for _, _, why in work.drops)), drops=tuple(sorted(work.drops)))
 
 
 class _Work:
@@ -123,8 +125,11 @@ class _Work:
         self.starts: list[int] = []
         self.sources: list[tuple[int, int]] = []
         self.overrides: list[Override] = []
-        self.dropped: Counter[str] = Counter()
+        self.drops: list[tuple[int, int, str]] = []
         self.length = 0
+
+    def drop(self, start: int, end: int, why: str) -> None:
+        self.drops.append((start, end, why))
 
     def keep(self, text: str, start: int, end: int) -> None:
         if start < end:
@@ -158,13 +163,13 @@ class _Work:
         if match.group(3):
             self.keep(text, match.start(3), match.end(3))
         if phonemes is not None:
-            self.dropped[f"override {'with unknown symbol' if phonemes else 'without phonemes'}"] += 1
+            self.drop(*match.span(2), f"override {'with unknown symbol' if phonemes else 'without phonemes'}")
         elif _STRESS.fullmatch(target):
             self.overrides.append(Override(begin, self.length, stress=float(target)))
         elif len(target) > 1 and target[0] == target[-1] == "#":
             self.overrides.append(Override(begin, self.length, flags=target.strip("#")))
         else:
-            self.dropped["link target"] += 1
+            self.drop(*match.span(2), "link target")
 
 
 def _phonemes(target: str) -> str | None:

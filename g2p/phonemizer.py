@@ -190,12 +190,14 @@ class G2P:
             raise InputError(f"the text is {_kind(text)}: wanted is a str")
         words: list[Word] = []
         dropped: Counter[str] = Counter()
+        drops: list[tuple[int, int, str]] = []
         for _, result in self._results(text):
             if words and result.words:
                 words[-1] = replace(words[-1], space=True)
             words.extend(result.words)
             dropped.update(result.dropped)
-        return Result(text, joined(words), tuple(words), dict(dropped))
+            drops += result.drops
+        return Result(text, joined(words), tuple(words), dict(dropped), tuple(drops))
 
     def sentences(self, text: str | Iterable[str], limit: int = MAX_PHONEMES, keep_empty: bool = False) -> Iterator[Result]:
         """One Result a sentence, cut where it is longer than `limit` phonemes; offsets count from the beginning of the whole text.
@@ -206,17 +208,21 @@ class G2P:
         if not isinstance(text, Iterable) or isinstance(text, (bytes, bytearray)):
             raise InputError(f"the text is {_kind(text)}: wanted is a str, or an iterable of pieces of one")
         waiting: Counter[str] = Counter()
+        drops: tuple[tuple[int, int, str], ...] = ()
         for offset, result in self._results(text):
             waiting.update(result.dropped)
+            drops += result.drops
+            told = replace(result, dropped=dict(waiting), drops=drops)
             if result.words and len(result.phonemes) <= limit:
-                yield replace(result, dropped=dict(waiting))
+                yield told
             elif result.words:
-                yield from chunks(replace(result, dropped=dict(waiting)), limit, offset)
+                yield from chunks(told, limit, offset)
             elif keep_empty:
-                yield Result(result.text, "", (), dict(waiting))
+                yield told
             else:
                 continue
             waiting.clear()
+            drops = ()
 
     def _results(self, text: str | Iterable[str]) -> Iterator[tuple[int, Result]]:
         batch: list[Sentence] = []
@@ -232,13 +238,27 @@ class G2P:
     def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
         self._reader.prepare(token.text for sentence in batch for token in sentence.normalized.tokens if token.kind == "word")
         for sentence in batch:
+            offset = sentence.offset
             words, unsaid = self._sentence_reader.words(sentence)
             if self._unk is not None:
                 words = tuple(
                     replace(word, phonemes=self._unk) if word.source == "spelled" and not word.confidence else word for word in words
                 )
             dropped = Counter(sentence.marked.dropped) + Counter(sentence.normalized.dropped) + Counter({"unpronounceable": unsaid})
-            yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped))
+            drops = tuple(sorted((*self._placed(sentence, words), *((a + offset, b + offset, why) for a, b, why in sentence.marked.drops))))
+            yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped), drops)
+
+    @staticmethod
+    def _placed(sentence: Sentence, words: tuple[Word, ...]) -> Iterator[tuple[int, int, str]]:
+        """What the normalizer left out, by offsets of the whole text."""
+        said = {(word.start - sentence.offset, word.end - sentence.offset) for word in words}
+        for start, end, why in sentence.normalized.drops:
+            place = sentence.marked.original(start, end) if start < end else (start, end)
+            yield place[0] + sentence.offset, place[1] + sentence.offset, why
+        for token in sentence.normalized.tokens:
+            place = sentence.marked.original(token.start, token.end)
+            if token.kind != "punctuation" and place not in said:
+                yield place[0] + sentence.offset, place[1] + sentence.offset, "unpronounceable"
 
 
 def _kind(value: object) -> str:

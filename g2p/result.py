@@ -44,6 +44,7 @@ class Normalized:
 
     tokens: tuple[Token, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    drops: tuple[tuple[int, int, str], ...] = ()  # each with its place
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,16 @@ class Word:
 
 @dataclass(frozen=True)
 class Result:
-    """Phonemes in Kokoro's vocabulary, ready for `encoder.encoder_steps.input_ids`, the words they came from, and what was dropped."""
+    """Phonemes in Kokoro's vocabulary, ready for `encoder.encoder_steps.input_ids`, the words they came from, and what was dropped.
+
+    `drops` holds start, end (characters of the whole text) and name of each thing that was left out.
+    """
 
     text: str
     phonemes: str
     words: tuple[Word, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    drops: tuple[tuple[int, int, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from kokoro_ane.g2p.alphabet import voice_language
+from kokoro_ane.g2p.alphabet import spoken_by
 from kokoro_ane.g2p.lexicon import DEFAULT, Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.phonemizer import G2P
@@ -33,7 +33,7 @@ LETTERS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "morphology"
 
 def dialects_for(voices: Iterable[str]) -> tuple[Dialect, ...]:
     """The English dialects that voices of these names speak: American for a name of another kind."""
-    spoken = {voice_language(voice) for voice in voices}
+    spoken = {spoken_by(voice) for voice in voices}
     return tuple(dialect for dialect in (US, GB) if dialect in spoken)
 
 

@@ -21,7 +21,7 @@ from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.steps import Tensors, run_steps
 from kokoro_ane.core.voices import VoiceLibrary
 from kokoro_ane.encoder.encoder_steps import EncoderBackend, check_speed
-from kokoro_ane.g2p.alphabet import voice_language
+from kokoro_ane.g2p.alphabet import dialect_of, voice_language
 from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, join_db
 from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
@@ -185,6 +185,7 @@ def speak(
     build: Path = Path("build"),
     speed: float = 1.0,
     seed: int = 0,
+    dialect: str | None = None,
 ) -> tuple[np.ndarray, int]:
     """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments as the flags of `kokoro-ane speak`.
 
@@ -194,7 +195,8 @@ def speak(
     name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
     opened = open_runtime(runtime, Request(opened_checkpoint, build, method, layout))
     opened.require_voice(name)
-    pipeline = Pipeline(TextReader.load(voice_language(name), None), opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
+    reader = TextReader.load(dialect_of(dialect) if dialect else voice_language(name), None)
+    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
     spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed))
     return np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ
 

@@ -1,14 +1,18 @@
 """Lines to try the g2p on: real ones from installed packages and this repository's documents, and random ones from a seed.
 
+    python -m tests.g2p_lines --texts 100000 [--seed 0] [--languages us,gb,es,it]     # exit 0: no exception, no word lost unnamed
+
 for line in lines(100_000, seed=0): ...
 problems(g2p, line)       # [] or what is wrong with the answer
 """
 
+import argparse
+import json
 import random
 import re
 import string
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -16,8 +20,11 @@ from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN
 from kokoro_ane.g2p.chunks import joined
-from kokoro_ane.g2p.normalize import analyse
+from kokoro_ane.g2p.lexicon import Lexicon
+from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.overrides import extract
+from kokoro_ane.g2p.phonemizer import LateHeteronyms
+from kokoro_ane.g2p.result import Guess, Result
 from kokoro_ane.g2p.word_lists import read
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,7 +133,7 @@ def problems(g2p: G2P, line: str) -> list[str]:
         found.append("order")
     if joined(result.words) != result.phonemes or "  " in result.phonemes:
         found.append("spaces")
-    lost = lost_words(line, [(each.start, each.end) for each in result.words])
+    lost = lost_words(line, result)
     if lost:
         found.append(f"lost {lost}")
     parts = list(g2p.sentences(line))
@@ -137,18 +144,78 @@ def problems(g2p: G2P, line: str) -> list[str]:
     return found
 
 
-def lost_words(line: str, spans: list[tuple[int, int]]) -> list[str]:
-    """Runs of ASCII letters and digits that no word covers and nobody counted as dropped or as the target of an override."""
+def lost_words(line: str, result: Result) -> list[str]:
+    """Runs of Latin letters and digits that no word covers, and that are neither named among the drops nor the target of an override."""
     marked = extract(line)
     covered = bytearray(b"\1" * len(line))  # override markup is not text
     for start, piece in zip((*marked.starts,), (*marked.starts[1:], len(marked.text)), strict=True):
         if start < piece:
             first, last = marked.original(start, piece)
             covered[first:last] = bytes(last - first)
-    for start, end, _ in analyse(marked.text)[1]:
-        if start < end:
-            first, last = marked.original(start, end)
-            covered[first:last] = b"\1" * (last - first)
-    for first, last in spans:
+    for first, last in [drop[:2] for drop in result.drops if drop[2] not in UNSPOKEN] + [(each.start, each.end) for each in result.words]:
         covered[first:last] = b"\1" * (last - first)
-    return [match.group() for match in re.finditer(r"[A-Za-z0-9]+", line) if 0 in covered[match.start() : match.end()]]
+    return [match.group() for match in re.finditer(r"[A-Za-z0-9À-ÖØ-öø-ſ]+", line) if 0 in covered[match.start() : match.end()]]
+
+
+UNSPOKEN = ("symbol", "bracket")  # reasons that no letter and no digit may be dropped for
+BREAKS = ("\n", "\n\n", "\r\n", "\t", "\v", "\f", "\x85", "\u2028", " \n ", "\n- ", "\n1. ", "\n\t", "\xa0", "\u200b", " ")
+MARKS = "<>/\\|&%$€£#@^~*_-–—−=+'\"“”‘’«»¿¡()[]{}.,;:!?…°ºª½∛²•→←★©§😀❤️1️⃣"
+HEADS = (
+    "<Enter>", "</b>", "<b>", "<p class=x>", "<time>", "code", "PIN:", "on 3/4", "12/25", "30s", "B-", "-inf", "A$AP", "R$5", "$20", "€3,5",
+    "el 3/4", "II", "S. Pietro", "nº 5", "24/7", "l'ABC", "Ⅳ", "f'(2)", "x2", "M-F", "0600 hours", "<break time='1s'/>",
+    "<say-as interpret-as='digits'>12</say-as>", "<sub alias='x'>y</sub>", "<phoneme ph='a'>b</phoneme>", "</speak>", "[x](/a/)", "a<b",
+)  # fmt: skip
+SCRIPTS = "абвΩλअआกขㄱ가日本語かなカナعربيעבאქართ"
+
+
+def mixed(generator: random.Random) -> str:
+    """Lines of words, marks, codes and letters of many scripts, with every kind of white space between them."""
+    makers = (
+        lambda: word(generator), lambda: generator.choice(HEADS), lambda: generator.choice(MARKS) * generator.randint(1, 3),
+        lambda: str(generator.randrange(10 ** generator.randint(1, 12))), lambda: generator.choice(SCRIPTS), lambda: character(generator),
+        lambda: filled(generator.choice(PATTERNS), generator), lambda: generator.choice(BREAKS),
+    )  # fmt: skip
+    pieces = (generator.choice(makers)() + generator.choice((" ", " ", "", *BREAKS)) for _ in range(generator.randint(1, 24)))
+    return "".join(pieces)
+
+
+class Letters:
+    """In the network's place, which is most of the time: the same answer to every word."""
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        return [Guess("blˈɔɹf", 0.5) for _ in words]
+
+
+def reader(language: str) -> G2P:
+    """All stages but the network."""
+    if language not in ("us", "gb"):
+        return G2P.load(language)
+    lists = Lexicon.load(language)
+    return G2P(partial(normalize, known=lists.lists), lists, LateHeteronyms(), Letters())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Half of the texts are `lines`, half `mixed`; each goes to one language after the other."""
+    parser = argparse.ArgumentParser(prog="tests.g2p_lines", description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--languages", default="us,gb,es,it")
+    arguments = parser.parse_args(argv)
+    readers = [reader(name) for name in arguments.languages.split(",")]
+    generator, wrong = random.Random(arguments.seed), 0
+    for place, line in enumerate(lines(arguments.texts, arguments.seed)):
+        text = mixed(generator) if place % 2 else line
+        try:
+            found = problems(readers[place // 2 % len(readers)], text)
+        except Exception as problem:  # noqa: BLE001 - any exception is what this command looks for
+            found = [repr(problem)]
+        wrong += bool(found)
+        if found and wrong <= 20:
+            print(f"{arguments.languages.split(',')[place // 2 % len(readers)]}: {found}: {ascii(text)}")
+    print(f"{wrong} of {arguments.texts} texts with an exception, a lost word or a wrong offset")
+    print(json.dumps({"texts": arguments.texts, "seed": arguments.seed, "wrong": wrong}))
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -42,6 +42,13 @@ class Grammar:
     fractions: Mapping[str, str]
     over: str  # between the numbers of another fraction
     elided: str  # articles that stand before a number with an apostrophe
+    codes: re.Pattern[str]  # words before a number that is said digit by digit
+    day_before: re.Pattern[str]  # words that make a day of 3/4
+    always: Mapping[str, str]
+    money_words: re.Pattern[str]  # currencies that the text names itself, behind a sign
+    roman_first: re.Pattern[str]  # a numeral before these is an ordinal
+    respelled: Mapping[str, str]  # English words as this language spells their sound
+    saints: str  # the abbreviation of san, santa, sant'
     unstressed: frozenset[str]  # words whose stress goes, but before a pause
     secondary: frozenset[str]  # and those whose stress weakens
 
@@ -55,6 +62,14 @@ def read_words(language: str) -> dict[str, Any]:
 def grammar_of(words: Mapping[str, Any], **functions: Any) -> Grammar:
     """The tables and the functions that put their words together."""
     ready = {"digits": words["ones"][:10], "roman_after": re.compile(words["roman_after"], re.IGNORECASE)}
+    listed = {
+        name: "|".join(map(re.escape, words[name].split())) for name in ("codes", "joints", "day_before", "money_words", "roman_first")
+    }
+    between = rf"(?:\s*[:#]?\s+(?:{listed['joints']}))*\s*[:#]?\s*$"
+    ready["codes"] = re.compile(rf"(?<!\w)(?:{listed['codes']}){between}", re.IGNORECASE)
+    ready["day_before"] = re.compile(rf"(?<!\w)(?:{listed['day_before']}),?\s+$", re.IGNORECASE)
+    ready |= {name: re.compile(rf"\s*({listed[name]})(?!\w)", re.IGNORECASE) for name in ("money_words", "roman_first")}
+    ready["units"] = words["units"] | {key.replace("²", "^2").replace("³", "^3"): forms for key, forms in words["units"].items()}
     ready |= {name: word_set(words[name]) for name in ("spelled", "unstressed", "secondary")}
     names = set(Grammar.__dataclass_fields__) - set(ready) - set(functions)
     return Grammar(**ready, **functions, **{name: words[name] for name in names})
@@ -142,7 +157,8 @@ IT_SIZES = ((10**12, "mille miliardi", "mila miliardi"), (10**9, "un miliardo", 
 FEMININE = re.compile(r"(?:as?|ciones|ción|dades|dad|sión|siones|noches?|veces|vez|mujeres|mujer|horas?|libras?)$")
 MASCULINE = word_set("día días mapa mapas problema problemas programa programas sistema sistemas")
 AFTER_UNO = word_set("a al de del y o que es en con por para el la los las se más menos")
-ORDERED = word_set("secolo secoli parte classe sezione atto scena")
+ORDERED = word_set("secolo secoli parte classe sezione atto scena") | word_set(IT["roman_first"])
+ES_FIRST, ES_FEMININE, IT_FEMININE = word_set(ES["roman_first"]), word_set(ES["feminine"]), word_set(IT["feminine"])
 
 
 def _es_cardinal(number: int, following: str) -> str:
@@ -154,7 +170,8 @@ def _es_cardinal(number: int, following: str) -> str:
 
 
 def _es_roman(value: int, before: str) -> str:
-    return spanish_ordinal(value, False) if before[:1].isupper() and value <= 10 else spanish(value)
+    counts = before[:1].isupper() or before in ES_FIRST
+    return spanish_ordinal(value, before.lower() in ES_FEMININE) if counts and value <= 10 else spanish(value)
 
 
 def _it_cardinal(number: int, following: str) -> str:
@@ -162,8 +179,7 @@ def _it_cardinal(number: int, following: str) -> str:
 
 
 def _it_roman(value: int, before: str) -> str:
-    feminine = before.lower() in ("parte", "classe", "guerra", "sezione", "scena")
-    return italian_ordinal(value, feminine) if before[:1].isupper() or before in ORDERED else italian(value)
+    return italian_ordinal(value, before.lower() in IT_FEMININE) if before[:1].isupper() or before in ORDERED else italian(value)
 
 
 SPANISH = grammar_of(

@@ -1,142 +1,24 @@
-"""Spanish and Italian: written text to spoken words (numbers, dates, money, abbreviations, signs), and words to sounds by rule.
+"""Spanish and Italian: written text to spoken words (numbers, codes, dates, money, abbreviations, signs).
 
     NORMALIZERS["es"]("El 3/5/2026 pagó 2,50 €.")
-    LANGUAGES["it"].sounds("formaggio")
 
 One pattern finds what is no plain word; characters, offsets and drops are those of the English normalizer (g2p/normalize/characters.py).
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Callable, Mapping
 
-from kokoro_ane.g2p.alphabet import KNOWN, PAUSES, SECONDARY, restress
-from kokoro_ane.g2p.languages import italian, spanish
-from kokoro_ane.g2p.languages.grammar import ITALIAN, SPANISH, Grammar
+from kokoro_ane.g2p.languages.grammar import Grammar
+from kokoro_ane.g2p.languages.rule_reader import LANGUAGES, Code, RuleReader
 from kokoro_ane.g2p.normalize import tokens_of
 from kokoro_ane.g2p.normalize.characters import LATIN, clean
+from kokoro_ane.g2p.normalize.lines import BREAK, with_breaks
+from kokoro_ane.g2p.normalize.marks import line_break
 from kokoro_ane.g2p.normalize.number_words import roman_value
 from kokoro_ane.g2p.normalize.state import Scan
-from kokoro_ane.g2p.overrides import Override
-from kokoro_ane.g2p.result import PUNCTUATION, Normalized, Source, Token, Word
-from kokoro_ane.g2p.sentence import Sentence, mark_of, override_at, pause_mark
-
-Code = Literal["es", "it"]
-
-
-@dataclass(frozen=True)
-class Language:
-    """A language by its functions. `joined`: what a word's neighbours change.
-
-    `confidence`: the share of held-out words read as the voices' training data has them (bench.g2p_languages of commit ec85133).
-    """
-
-    grammar: Grammar
-    sounds: Callable[[str], str]
-    spelled: Callable[[str], str]
-    weakened: Callable[[str, str], str]  # phonemes and the mark that stays, "" or a secondary stress
-    joined: Callable[[str, str, str], str]  # phonemes, those before and after it ("" at a pause)
-    confidence: float
-
-
-LANGUAGES: Mapping[Code, Language] = {
-    "es": Language(SPANISH, spanish.sounds, spanish.spelled, spanish.weakened, spanish.joined, 0.99),
-    "it": Language(ITALIAN, italian.sounds, italian.spelled, italian.weakened, italian.joined, 0.85),
-}
-REMEMBERED = 50_000  # readings kept
-
-
-def unflapped(phonemes: str) -> str:
-    """What somebody wrote as ɾ: English reads it as its flap T, these languages as their r."""
-    return phonemes.replace("T", "ɾ")
-
-
-class RuleReader:
-    """Responsibilities: 1. one reading for one spelling, the user's first; 2. the form it takes between its neighbours."""
-
-    def __init__(self, language: Language, user: Mapping[str, str]) -> None:
-        self.language, self._user = language, {word: unflapped(phonemes) for word, phonemes in user.items()}
-        self._sounds = lru_cache(REMEMBERED)(language.sounds)
-
-    def prepare(self, words: Iterable[str]) -> None:
-        """Nothing is asked for many words at once."""
-
-    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
-        """The words of a sentence in order, and how many characters have no sound at all."""
-        found: list[tuple[Word, bool]] = []  # whether the form is given, not to be changed
-        unsaid = 0
-        for token in sentence.normalized.tokens:
-            override = override_at(sentence.marked, token)
-            phonemes, source, lost = self._read(token, override, sentence.marked.text)
-            if override is not None and override.stress is not None:
-                phonemes = restress(phonemes, override.stress)
-            unsaid += lost
-            if phonemes:
-                start, end = sentence.marked.original(token.start, token.end) if not sentence.marked.plain else (token.start, token.end)
-                pause_s = override.pause_s if override is not None and source == "pause" else 0.0
-                confidence = self.language.confidence if source == "rule" else 1.0
-                at = (start + sentence.offset, end + sentence.offset)
-                word = Word(sentence.text[start:end], *at, token.text, phonemes, source, confidence, token.space, pause_s)
-                found.append((word, override is not None or source != "rule"))
-        return tuple(self._in_context(found)), unsaid
-
-    def _read(self, token: Token, override: Override | None, text: str) -> tuple[str, Source, int]:
-        """Phonemes of a token, where they come from, and characters without a sound."""
-        if token.kind == "punctuation":
-            return mark_of(text, token), "punctuation", 0
-        if token.kind == "override":
-            return self._overridden(override)
-        if token.kind == "letters":
-            return self._spelled(token.text)
-        mine = self._user.get(token.text) or self._user.get(token.text.lower())
-        if mine is not None:
-            return mine, "user", 0
-        phonemes = self._sounds(token.text.lower())
-        good = bool(phonemes) and KNOWN.issuperset(phonemes)
-        return (phonemes, "rule", 0) if good else ("", "rule", sum(map(str.isalnum, token.text)))
-
-    def _overridden(self, override: Override | None) -> tuple[str, Source, int]:
-        if override is None:
-            return "", "override", 1
-        if override.pause_s:
-            return pause_mark(override.pause_s), "pause", 0
-        if override.say_as:
-            return self._spelled(override.say_as)
-        return unflapped(override.phonemes or ""), "user" if override.user else "override", 0
-
-    def _spelled(self, text: str) -> tuple[str, Source, int]:
-        """Letters and digits one by one."""
-        digits = self.language.grammar.digits
-        names = [
-            self._sounds(digits[int(letter)]) if letter.isdecimal() else self.language.spelled(letter.lower())
-            for letter in text
-            if letter.isalnum()
-        ]
-        letters = self.language.spelled(text.lower()) if text.isalpha() else " ".join(filter(None, names))
-        return letters, "spelled", sum(not name for name in names)
-
-    def _in_context(self, found: Sequence[tuple[Word, bool]]) -> list[Word]:
-        said: list[Word] = []
-        for place, (word, given) in enumerate(found):
-            after = found[place + 1][0] if place + 1 < len(found) else None
-            pause = after is None or after.phonemes[0] in PAUSES or after.source == "pause"
-            phonemes = word.phonemes
-            if not given and not pause:
-                phonemes = self._weakened(word.spoken.lower(), phonemes)
-            if not given:
-                before = said[-1].phonemes if said and said[-1].phonemes[-1] not in PAUSES else ""
-                phonemes = self.language.joined(phonemes, before, "" if pause or after is None else after.phonemes)
-            said.append(replace(word, phonemes=phonemes))
-        return said
-
-    def _weakened(self, word: str, phonemes: str) -> str:
-        if word in self.language.grammar.unstressed:
-            return self.language.weakened(phonemes, "")
-        return self.language.weakened(phonemes, SECONDARY) if word in self.language.grammar.secondary else phonemes
-
+from kokoro_ane.g2p.normalize.tags import closing, tag
+from kokoro_ane.g2p.result import PUNCTUATION, Normalized
 
 OPENING = str.maketrans("¿¡", "  ")  # part of the spelling, not said
 NUMBER = r"\d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?:,\d+)?(?![\d.])|\d+(?:[.,]\d+)?"
@@ -144,6 +26,8 @@ WORD = rf"[{LATIN}]+(?:'[{LATIN}]+)*'?"
 VOWEL = "aeiouáéíóúàèìòù"
 WORDLIKE = re.compile(rf"(?:[^{VOWEL}]?[lr]?[{VOWEL}]{{1,2}}[nrslmdkcx]?)+", re.IGNORECASE)
 LONGEST_DIGITS = 15
+CODE = re.compile(r"\d{1,20}(?:[ -]\d{2,12}){0,6}(?![\w%€$£]| ?[€$£%]|[.,:/]\d)")
+PLURAL_NEXT = re.compile(r"\s(?!es\b|m[aá]s\b|las\b|los\b|tras\b|sus\b)[a-zá-ú]+s\b")
 Handler = Callable[[Scan, "re.Match[str]"], int]
 
 
@@ -154,6 +38,10 @@ class Normalizer:
         self.grammar = grammar
         self._pattern = re.compile(self._alternatives())
 
+    def _saint_pattern(self) -> str:
+        saints = re.escape(self.grammar.saints)
+        return rf"(?P<saint>\b{saints} ?(?=[A-ZÀ-Þ][a-zà-ÿ]))" if saints else "(?P<saint>(?!))"
+
     def _alternatives(self) -> str:
         grammar = self.grammar
         units = "|".join(sorted(map(re.escape, grammar.units), key=len, reverse=True))
@@ -163,7 +51,10 @@ class Normalizer:
         elided = rf"(?P<elided>(?i:\b(?:{grammar.elided})'))?" if grammar.elided else "(?P<elided>(?!))?"
         return "|".join(
             (
+                self._saint_pattern(),
                 r"(?P<override>[\ue000-\uf8ff])",
+                rf"(?P<line>{BREAK})",
+                r"(?P<tag><(?=[/!?A-Za-z])|>)",
                 r"(?P<address>[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|(?:https?://|www\.)[^\s<>\"”)]*[\w/]|\b\w+\.(?:com|org|net|es|it|eu)\b(?![.\w]))",
                 rf"(?P<short>(?<!\w)(?:{short})(?!\w))",
                 r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)",
@@ -190,26 +81,53 @@ class Normalizer:
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
         cleaned = clean(text.translate(OPENING))
-        scan = Scan(cleaned.text, "us")
+        scan = Scan(with_breaks(cleaned.text), "us")
         self.shouted = not re.search(r"[a-zß-ÿ]", cleaned.text) and len(re.findall(r"[A-ZÀ-Þ]{2,}", cleaned.text)) > 2
         place = 0
-        while place < len(cleaned.text):
-            match = self._pattern.match(cleaned.text, place)
+        while place < len(scan.text):
+            end = self._code(scan, place) if scan.text[place].isdecimal() else place
+            if end > place:
+                place = end
+                continue
+            match = self._pattern.match(scan.text, place)
             assert match is not None and match.end() > place  # `other` takes any character, `space` a line break
             kind = next(name for name in KINDS if match[name] is not None)
-            getattr(self, f"_{kind}")(scan, match)
-            place = match.end()
+            place = max(getattr(self, f"_{kind}")(scan, match) or 0, match.end())
         drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in scan.drops]
-        return Normalized(tuple(tokens_of(scan, cleaned)), dict(Counter(why for _, _, why in drops)))
+        return Normalized(tuple(tokens_of(scan, cleaned)), dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
 
     def _override(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.tokens.append((match[0], *match.span(), "override", None))
+
+    def _code(self, scan: Scan, place: int) -> int:
+        """A code or a telephone number: digits apart, in groups; behind one of the grammar's words, or of nine digits."""
+        match = CODE.match(scan.text, place)
+        if not match or scan.text[place - 1 : place].isalnum() and place:
+            return place
+        groups = re.findall(r"\d+", match[0])
+        cued = self.grammar.codes.search(scan.text, max(0, place - 40), place)
+        many = len("".join(groups)) > 4 and not PLURAL_NEXT.match(scan.text, match.end())
+        if not ((cued and (many or groups[0][0] == "0")) or (len(groups[0]) > 8 and len(groups) == 1)):
+            return place
+        parts = [group[at : at + 3] for group in groups for at in range(0, len(group), 3)]
+        return scan.say(" , ".join(map(self._one_by_one, parts)), place, match.end())
+
+    def _line(self, scan: Scan, match: "re.Match[str]") -> None:
+        line_break(scan, match.start())
+
+    def _tag(self, scan: Scan, match: "re.Match[str]") -> int:
+        """Markup, a bracket around words, or a sign."""
+        end = (tag if match[0] == "<" else closing)(scan, match.start())
+        if end == match.start():
+            self._other(scan, match)
+        return end
 
     def _space(self, scan: Scan, match: "re.Match[str]") -> None:
         """Nothing to say."""
 
     def _word(self, scan: Scan, match: "re.Match[str]") -> None:
-        scan.word(match[0], *match.span())
+        said = self.grammar.respelled.get(match[0].lower())
+        scan.word(said or match[0], *match.span())
 
     def _mark(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.mark(match[0], *match.span())
@@ -223,9 +141,8 @@ class Normalizer:
     def _capitals(self, scan: Scan, match: "re.Match[str]") -> None:
         """A Roman numeral, letters one by one, or a word in capitals."""
         value = roman_value(match[0])
-        if value is not None and (self._numbered(scan) or len(match[0]) > 2 or value < 21):
-            following = re.match(rf"\s*([{LATIN}]+)", scan.text[match.end() :])  # il XX secolo
-            counted = following[1] if following and self.grammar.roman_after.search(following[1]) else scan.previous()
+        if value is not None and (self._ordered_next(scan, match) or self._numbered(scan) or len(match[0]) > 2 or value < 21):
+            counted = self._ordered_next(scan, match) or scan.previous()
             scan.say(self.grammar.roman_ordinal(value, counted), *match.span())
         elif not self.shouted and (match[0] in self.grammar.spelled or len(match[0]) < 3 or not WORDLIKE.fullmatch(match[0])):
             scan.letters(match[0], *match.span())
@@ -234,10 +151,16 @@ class Normalizer:
 
     def _single(self, scan: Scan, match: "re.Match[str]") -> None:
         """I, V, X: numerals behind a word that is numbered."""
-        if self._numbered(scan):
-            scan.say(self.grammar.roman_ordinal(roman_value(match[0]) or 0, scan.previous()), *match.span())
+        counted = self._ordered_next(scan, match)
+        if counted or self._numbered(scan):
+            scan.say(self.grammar.roman_ordinal(roman_value(match[0]) or 0, counted or scan.previous()), *match.span())
         else:
             scan.word(match[0], *match.span())
+
+    def _ordered_next(self, scan: Scan, match: "re.Match[str]") -> str:
+        """The noun behind a numeral that counts it: il XX secolo, la II Guerra Mundial."""
+        following = self.grammar.roman_first.match(scan.text, match.end())
+        return following[1] if following else ""
 
     def _numbered(self, scan: Scan) -> bool:
         return bool(self.grammar.roman_after.search(scan.previous())) or (
@@ -251,6 +174,19 @@ class Normalizer:
         scan.say(self.grammar.abbreviations[key], match.start(), match.end() - ends, False if ends else None)
         if ends:
             scan.mark(".", match.end() - 1, match.end())
+
+    def _saint(self, scan: Scan, match: "re.Match[str]") -> None:
+        """S. Pietro, S. Maria, S. Antonio."""
+        name = re.match(rf"[{LATIN}]+", scan.text[match.end() :])
+        first, last = (name[0][0].lower(), name[0][-1]) if name else ("", "")
+        said = (
+            "sant'"
+            if first in VOWEL and first
+            else "santa"
+            if last == "a" and name and name[0] not in ("Luca", "Andrea", "Nicola")
+            else "san"
+        )
+        scan.say(said, match.start(), match.start() + 2, True)
 
     def _address(self, scan: Scan, match: "re.Match[str]") -> None:
         text = re.sub(r"^https?://", "", match[0]).rstrip("/")
@@ -280,11 +216,19 @@ class Normalizer:
 
     def _fraction(self, scan: Scan, match: "re.Match[str]") -> None:
         above, below = match[0].split("/")
-        known = self.grammar.fractions.get(match[0])
+        day = self.grammar.day_before.search(scan.text, max(0, match.start() - 16), match.start())
+        if day and int(above) < 32 and int(below) < 13 and match[0] not in self.grammar.always:
+            scan.say(self.grammar.date(int(above), self.grammar.months[int(below) - 1], ""), *match.span())
+            return
+        known = self.grammar.always.get(match[0]) or self.grammar.fractions.get(match[0])
         scan.say(known or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}", *match.span())
 
     def _money(self, scan: Scan, match: "re.Match[str]") -> None:
         one, several, cent, cents = self.grammar.currencies[match["sign"] or match["sign2"]]
+        named = self.grammar.money_words.match(scan.text, match.end())
+        if named:  # $20 pesos
+            scan.say(self._spoken(match["price"] or match["price2"], named[1]), *match.span())
+            return
         whole, fraction = self._parts(match["price"] or match["price2"])
         scaled = re.match(r" ?(mil millones|millones|millón|miliardi|miliardo|milioni|milione|mila|mil)\b", scan.text[match.end() :])
         if scaled or (fraction and len(fraction) != 2) or not cent:
@@ -375,7 +319,8 @@ class Normalizer:
 
 
 KINDS = (
-    "override", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "first", "number", "capitals", "single",
+    "saint", "override",
+    "line", "tag", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "first", "number", "capitals", "single",
     "word", "dash", "dots", "mark", "space", "digits", "other",
 )  # fmt: skip
 NORMALIZERS = {code: Normalizer(language.grammar) for code, language in LANGUAGES.items()}

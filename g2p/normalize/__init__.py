@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kokoro_ane.g2p.normalize.characters import Cleaned, clean
+from kokoro_ane.g2p.normalize.lines import BREAK, with_breaks
 from kokoro_ane.g2p.normalize.scan import run
 from kokoro_ane.g2p.normalize.state import Drop, Scan
 from kokoro_ane.g2p.result import US, Dialect, Normalized, Token
@@ -26,11 +27,11 @@ Known = Callable[[str], bool] | None
 
 def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
     """The scan's tokens with offsets of the original; two spoken ones that touch (5pm, 10–15) are said apart."""
-    text, raw = cleaned.text, state.tokens
+    text, raw = state.text, state.tokens
     before = (0, 0)
     for (word, start, end, kind, space), after in zip(raw, [*(token[3] for token in raw[1:]), "punctuation"], strict=False):
         if space is None or (space and kind in SPOKEN and after == "punctuation"):
-            space = text[end : end + 1].isspace() or (kind in SPOKEN and after in SPOKEN)
+            space = text[end : end + 1].isspace() and text[end] != BREAK or (kind in SPOKEN and after in SPOKEN)
         if cleaned.starts is None:
             yield Token(word, start, end, kind, space)
             continue
@@ -44,7 +45,7 @@ def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
 def analyse(text: str, *, dialect: Dialect = US, known: Known = None) -> tuple[tuple[Token, ...], list[Drop]]:
     """Tokens, and each drop with its offsets: (start, end, category), in order."""
     cleaned = clean(text)
-    state = Scan(cleaned.text, dialect, known=known)
+    state = Scan(with_breaks(cleaned.text), dialect, known=known)
     run(state)
     drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in state.drops]
     return tuple(tokens_of(state, cleaned)), sorted(drops)
@@ -56,4 +57,4 @@ def normalize(text: str, *, dialect: Dialect = US, known: Known = None) -> Norma
     `known`: whether a lexicon lists a mixed-case string (iPhone) whole; such a one is not split.
     """
     tokens, drops = analyse(text, dialect=dialect, known=known)
-    return Normalized(tokens, dict(Counter(why for _, _, why in drops)))
+    return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(drops))

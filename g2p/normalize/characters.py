@@ -16,7 +16,7 @@ from kokoro_ane.g2p.normalize.state import GREEK, Drop
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
-SPOKEN = "°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
+SPOKEN = "∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
 ONE_FOR_ONE = {
     "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯",
     "µ": "μ", "×": "⋅✕✖", "−": "➖",
@@ -32,7 +32,7 @@ LIGATURES = frozenset("ﬀﬁﬂﬃﬄﬅﬆ")
 COMPATIBLE = re.compile(f"[{NFKC}]")
 # What needs a look, longest cluster first; everything else stays as it is.
 SPECIAL = re.compile(
-    f"(?P<emoji>(?:[{EMOJI}\U000e0020-\U000e007f]|[0-9#*]\ufe0f?\u20e3)(?:[{EMOJI}\ufe0f\u200d\u20e3\U000e0020-\U000e007f])*+)"
+    f"(?P<keycap>[0-9]\ufe0f?\u20e3)|(?P<emoji>(?:[{EMOJI}\U000e0020-\U000e007f]|[0-9#*]\ufe0f?\u20e3)(?:[{EMOJI}\ufe0f\u200d\u20e3\U000e0020-\U000e007f])*+)"
     f"|(?P<power>[⁺⁻⁰¹²³⁴-⁹]++)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9a-fA-F]{{1,6}}|[a-zA-Z]{{2,8}});)|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
@@ -79,6 +79,8 @@ def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
     """What stands for a special cluster, and the category of what is lost (None: nothing)."""
     if kind == "emoji":
         return " ", "emoji"
+    if kind == "keycap":
+        return f"{found[0]} ", None
     if kind == "accent":
         composed = unicodedata.normalize("NFC", found)
         if len(composed) == 1 and re.fullmatch(f"[{LATIN}]", composed):

@@ -8,6 +8,7 @@ Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and th
 import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
+from kokoro_ane.g2p.normalize.number_words import cardinal
 from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from kokoro_ane.g2p.normalize.state import (
     AMBIGUOUS,
@@ -75,6 +76,28 @@ def word_range(scan: Scan, position: int) -> int:
             True if not index else None,
         )
     return match.end()
+
+
+TIMES = re.compile(r"x(\d{1,3})(?=\s|[.,;!?)]|$)")
+WEEKLY = re.compile(r"(M|Mo|Tu|W|We|Th|F|Fr|Sa|Su)([-–/])(Tu|W|We|Th|F|Fr|Sa|Su)(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
+WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
+
+
+def times(scan: Scan, position: int) -> int:
+    """x2 behind what is done twice."""
+    match = TIMES.match(scan.text, position)
+    if not match or not scan.previous_word() or not scan.space_before(position):
+        return position
+    return scan.say(f"times {cardinal(int(match[1]), scan.dialect)}", position, match.end())
+
+
+def weekly(scan: Scan, position: int) -> int:
+    """M-F 9-5, Tu/Th: days of the week by their letters."""
+    match = WEEKLY.match(scan.text, position)
+    if not match:
+        return position
+    first, last = (WEEKLY_NAMES.get(day) or WEEKLY_NAMES[day[0]] for day in (match[1], match[3]))
+    return scan.say(f"{first} {'and' if match[2] == '/' else 'to'} {last}", position, match.end())
 
 
 def initial(scan: Scan, position: int) -> int:

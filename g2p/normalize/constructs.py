@@ -15,6 +15,10 @@ from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, NUMERIC, STARTERS, SYM
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_set
 
+WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
+WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
+WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE)
+ROAD_BEFORE = re.compile(r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit)\s?)\d{1,3}[A-Z]?\s$")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
@@ -31,7 +35,7 @@ CENTURY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)[ -]c\.?(?=\s+(?:AD|BC|A\.D|B\.C|
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
 NTHS = re.compile(r"(\d{1,2})/(\d{1,2})(?:st|nd|rd|th)s?(?!\w)")
-ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b)")
+ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b|(?<=the \d00s)|(?<=the \d000s))")
 ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "hundreds of thousands", 7: "millions"}
 LASTING = re.compile(r"(\d{1,3})\s?h(?:rs?)?\.?\s?([0-5]?\d)\s?(?:m(?:ins?)?\b|(?=\W|$))(?:\s?([0-5]?\d)\s?s(?:ecs?)?\b)?")
 MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
@@ -58,11 +62,24 @@ LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|
 LOOK_BACK = 32  # characters
 
 
+def is_wind(scan: Scan, position: int) -> bool:
+    """Wind: NW 15 mph; 15 mph SSE; I-80 E."""
+    match, before = WINDS.match(scan.text, position), scan.text[max(0, position - 24) : position]
+    if not match:
+        return False
+    return bool(WIND_BEFORE.search(before) or ROAD_BEFORE.search(before) or WIND_NEXT.match(scan.text, match.end()))
+
+
 def direction(scan: Scan, position: int) -> int:
     """N. Main St., 5th Ave. NW: a way before a street's name or behind it."""
     match = WAY_BEFORE.match(scan.text, position)
     if match:
         end = match.end(2)
+    elif is_wind(scan, position):
+        found = WINDS.match(scan.text, position)
+        assert found
+        whole = found[0] if len(found[0]) < 3 else f"{found[0][0]} {found[0][1:]}"
+        return scan.say(" ".join(WAYS[part] for part in whole.split()), position, found.end())
     else:
         match = WAY_AFTER.match(scan.text, position)
         if not match or scan.previous_word() not in ROADS:

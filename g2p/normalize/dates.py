@@ -11,6 +11,7 @@ import re
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
 from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, Scan, alternation
 from kokoro_ane.g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.word_lists import word_set
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])")
@@ -91,7 +92,7 @@ ISO = re.compile(r"(\d{4})[-/](\d{2})[-/](\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
 TIME_OF_DAY = re.compile(r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9})?)?(Z|([-+−])(\d{2}):?(\d{2}))?(?![\w:])")
 SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
-DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d:/%]|[.,]\d|\w)")
+DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d/%]|[.,:]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
 NAMED = re.compile(rf"(\d{{1,2}})-({FORMS})-(\d{{4}}|\d{{2}})(?![\w-])")  # 04-Jul-1999
 MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$")
@@ -100,7 +101,17 @@ MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FO
 MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
 MONTH_NUMBER_NEXT = re.compile(r"\s+(?:\d|the \d|of \d|')")
 DECADE = re.compile(r"'?(?:(\d{4}|\d0)'?|(\d{1,3})')s(?!\w)")  # the 1990s, the 12's
+DECADE_BEFORE = word_set(
+    "the his her their my our your early late mid low high upper lower middle into 1 over and or mostly roaring swinging"
+)
+DECADE_NEXT = re.compile(
+    r"[ -](?:music|hits?|fashion|style|kids?|movies?|films?|rock|pop|nostalgia|party|night|show|era|vibes?|(?:and|or|to)(?=\s\d))\b"
+)
 APOSTROPHE_YEAR = re.compile(r"'(\d{2})(?![\w'\"])")
+DAY_CUE = re.compile(
+    r"(?:\b(?:on|by|every|next|last|until|open|closed|due)\s|\b(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat)[,/&-]\s?|(?:day|[ap]m),?\s)$",
+    re.IGNORECASE,
+)
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
 FULL_WEEKDAYS = frozenset(name for name in WEEKDAYS if name.endswith("day"))
@@ -115,9 +126,9 @@ def say_date(scan: Scan, parts: tuple[int, int, int], start: int, end: int) -> i
 
 
 def full_year(text: str) -> int:
-    """99 -> 1999, 26 -> 2026: two digits from 50 on are of the last century."""
+    """99 -> 1999, 26 -> 2026: two digits from 40 on are of the last century."""
     number = int(text)
-    return number if len(text) == 4 else number + (1900 if number >= 50 else 2000)
+    return number if len(text) == 4 else number + (1900 if number >= 40 else 2000)
 
 
 def ordered(first: int, second: int, mark: str, dialect: Dialect) -> tuple[int, int] | None:
@@ -161,19 +172,6 @@ def time_of_day(scan: Scan, position: int) -> int:
     return scan.say(f", {spoken}", position, match.end())
 
 
-def after_weekday(scan: Scan, position: int) -> int:
-    """Friday 3/15: a date without a year, because a weekday stands before it."""
-    match = SHORT.match(scan.text, position)
-    before = scan.previous(2) if scan.previous() == "," else scan.previous()
-    if not match or before not in FULL_WEEKDAYS:
-        return position
-    pair = ordered(int(match[1]), int(match[2]), "/", scan.dialect)
-    if not pair:
-        return position
-    name, nth = MONTHS[pair[0] - 1], ordinal(pair[1], scan.dialect)
-    return scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
-
-
 def day(scan: Scan, position: int) -> int:
     """A day's number beside a month's name."""
     match = DAY.match(scan.text, position)
@@ -209,15 +207,25 @@ def weekday(scan: Scan, position: int) -> int:
     follows = re.match(r",?\s+(?:\d|[A-Z][a-z]{2,8}\.?\s+\d)", scan.text[match.end() : match.end() + 24])
     no_day = scan.previous_word() in ("the", "our", "that")  # around the Sun.
     if match[1] in ("Sat", "Sun", "Wed", "Mon", "Fri") and not (
-        follows or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())
+        follows
+        or (match[1] != "Wed" and DAY_CUE.search(scan.text, max(0, position - 24), position))
+        or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())
     ):
         return position
     return scan.say(full, position, match.end())
 
 
+def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
+    """30s is a decade, or a range of degrees, behind an article and the like, and before what decades have; else seconds."""
+    return scan.previous_word() in DECADE_BEFORE or DECADE_NEXT.match(scan.text, match.end()) is not None
+
+
 def decade(scan: Scan, position: int) -> int:
     """1990s, '90s, 90s, 1800s, 2000s; '69."""
     match = DECADE.match(scan.text, position)
+    if match and match[0].isalnum() and len(match[0]) < 4 and not is_decade(scan, match):
+        number = int(match[0][:-1])
+        return scan.say(f"{cardinal(number, scan.dialect)} seconds", position, match.end())
     if match:
         number = int(match[1] or match[2])
         words = year(number, scan.dialect) if number >= 100 and match[1] else cardinal(number or 2000, scan.dialect)  # '00s

@@ -7,16 +7,19 @@ markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
 import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
-from kokoro_ane.g2p.normalize.state import GREEK, NUMERIC, SYMBOL_NAMES, Scan
+from kokoro_ane.g2p.normalize.lines import BREAK
+from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, Scan, alternation
 from kokoro_ane.g2p.result import PUNCTUATION
 
-TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9:-]{0,30}(?:\s[^<>]{0,500})?/?>|<!(?:--[^>]{0,500}--|[A-Za-z][^<>]{0,200})>")
 LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
 LINK = re.compile(r"!?\[(?=[^\[\]\n]{0,500}\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,200}\")?\))")
 LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
 TABLE_RULE = re.compile(r"\|(?: ?:?-{2,100}:? ?\|){1,40}")
 EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|~~|`{1,3}|\|")
+BAR, TABLE_ROW = re.compile(r"\s\|\s"), re.compile(r"(?:^|[\n\x1e])\s*\|[^\n]*$")
+PLURAL = re.compile(r"\((s|es)\)(?!\w)")
+MENU_NEXT = re.compile(r">{1,2}\s*[A-ZÀ-Þ][\w'-]")
 EMOTICON = re.compile(r"(?:[:;]['-]?[()DPp|*]{1,3}|:-?/|<3)(?=\s|$|[.!?,])")
 
 
@@ -25,7 +28,7 @@ def line_start(scan: Scan, position: int) -> bool:
     back = position - 1
     while back >= 0 and scan.text[back] in " \t" and position - back < 32:
         back -= 1
-    return back < 0 or scan.text[back] == "\n"
+    return back < 0 or scan.text[back] in ("\n", BREAK)
 
 
 def drop(scan: Scan, start: int, end: int) -> int:
@@ -58,9 +61,6 @@ def emoticon(scan: Scan, position: int) -> int:
 def markup(scan: Scan, position: int) -> int:
     """Whatever of this file stands at `position`."""
     text, character = scan.text, scan.text[position]
-    if character == "<":
-        match = TAG.match(text, position)
-        return drop(scan, position, match.end()) if match else position
     if character in "#-*+•>_=" and line_start(scan, position):
         match = LINE_MARK.match(text, position)
         if match:
@@ -75,8 +75,34 @@ def markup(scan: Scan, position: int) -> int:
     if character == "]":
         match = LINK_END.match(text, position)
         return drop(scan, position, match.end()) if match and ADDRESS_LIKE.search(match[1]) else position
+    if character == "|" and BAR.match(text, max(position - 1, 0)) and not TABLE_ROW.search(text, max(0, position - 200), position):
+        return scan.mark(",", position, position + 1) if scan.previous() not in PUNCTUATION else drop(scan, position, position + 1)
     match = EMPHASIS.match(text, position)
     return drop(scan, position, match.end()) if match and is_emphasis(scan, position, match.end()) else position
+
+
+def plural(scan: Scan, position: int) -> int:
+    """item(s): the plural."""
+    match = PLURAL.match(scan.text, position)
+    if not match or not scan.tokens or scan.tokens[-1][2] != position or scan.tokens[-1][3] != "word":
+        return position
+    text, start, _, kind, _ = scan.tokens.pop()
+    scan.tokens.append((text + match[1], start, match.end(), kind, None))
+    return match.end()
+
+
+def line_break(scan: Scan, position: int) -> int:
+    """A line break that is heard: a full stop, but behind the dot of an abbreviation that is one already."""
+    if scan.tokens and scan.tokens[-1][3] != "punctuation":
+        scan.tokens.append((".", position, position + 1, "punctuation", True))
+    return position + 1
+
+
+def menu(scan: Scan, position: int) -> int:
+    """Settings > Privacy: a comma between the names of a way through menus."""
+    if len(scan.previous()) < 2 or not scan.previous()[0].isupper() or not MENU_NEXT.match(scan.text, position):
+        return position
+    return scan.mark(",", position, position + 1)
 
 
 OPERATORS = (
@@ -90,11 +116,16 @@ QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|'|\s?(?:mill
 NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today)\b")
 MONEY_RANGE = re.compile(r"[$£€¥][\d.,]{1,14}\s?[A-Za-z]{0,8}$")
 INNER_DOT = re.compile(r"\.(?=[a-z_]\w)")  # str.split
-OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√.]")
+OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√∛∜.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
+APART = re.compile(r"\s/\s+[\w(\"]")
+DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation(tuple(MONTH_FORMS))})\b")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
-AND_LETTER = re.compile(r"&([A-Z]s?)(?![\w'.])")
+PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
+INFINITE = re.compile(r"-(?:inf(?:inity)?\b|∞)", re.IGNORECASE)
+GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,;!?)\"”]|\s(?!(?:and|or|to)\s[\w-]{0,20}-))")
+AND_LETTER = re.compile(r"&([A-Z](?:'?s)?)(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
 
@@ -107,11 +138,18 @@ def after_number(scan: Scan, position: int) -> bool:
     return bool(before) and (any(character.isdigit() for character in before) or scan.tokens[-1][0].lower() in NUMERIC)
 
 
+def after_date(scan: Scan) -> bool:
+    """Whether a month's name, with its day or alone, was the last thing said."""
+    return scan.previous() in MONTHS or (scan.previous(2) in MONTHS and scan.previous().endswith(("st", "nd", "rd", "th")))
+
+
 def dash(scan: Scan, position: int) -> int:
     """A hyphen, en dash or minus sign: range, minus, or pause."""
     text, character = scan.text, scan.text[position]
     before, after = text[position - 1 : position] if position else "", text[position + 1 : position + 2]
     number = NUMBER_AFTER.match(text, position + 1)
+    if character in "-–" and after_date(scan) and DATE_NEXT.match(text, position + 1):
+        return scan.say("to", position, position + 1, True)
     if character in "-–" and after_number(scan, position) and NOON_AFTER.match(text, position + 1):
         return scan.say("to", position, position + 1, True)
     if number and character in "-–" and MONEY_RANGE.search(text[max(0, position - 24) : position]) and text[position + 1] in "$£€¥":
@@ -123,7 +161,11 @@ def dash(scan: Scan, position: int) -> int:
         return scan.say("minus" if character == "−" or (spaced and is_difference(scan, position)) else "to", position, position + 1, True)
     if number and not after.isspace() and (not before or before.isspace() or before in '(“"[=×*/<>±'):
         return scan.say("minus", position, position + 1, True)
-    if character == "−":
+    if (
+        character == "−"
+        or INFINITE.match(text, position)
+        or (GRADE.search(text, max(0, position - 3), position) and GRADE_END.match(text, position))
+    ):
         return scan.say("minus", position, position + 1, True)
     if (before.isspace() or not before) and (after.isspace() or not after) or character == "–":
         scan.mark("—", position, position + 1)
@@ -179,6 +221,12 @@ def slash(scan: Scan, position: int) -> int:
         and EQUALS_NEAR.match(text, position)
     ):
         return scan.say("divided by", position, position + 1, True)
+    if (
+        APART.match(text, max(position - 1, 0))
+        and scan.tokens
+        and not (after_number(scan, position) and NUMBER_AFTER.match(text, position + 1))
+    ):
+        return scan.mark(",", position, position + 1)
     inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
     spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
     if inside or spaced:
@@ -227,6 +275,8 @@ def symbol(scan: Scan, position: int) -> int:
         return end
     if character in "-–−":
         return dash(scan, position)
+    if character == "'" and PRIME.match(scan.text, max(position - 2, 0)) and scan.tokens:
+        return scan.say("prime", position, position + 1, True)
     if character in "\"'":
         return double_quote(scan, position) if character == '"' else single_quote(scan, position)
     if character in BRACKETS or character in PUNCTUATION:

@@ -11,7 +11,7 @@ from kokoro_ane.g2p.normalize.quantities import NUMBER, PER_NAMES, attributive, 
 from kokoro_ane.g2p.normalize.state import MONEY, UNITS, Scan, alternation
 from kokoro_ane.g2p.result import GB, Dialect
 
-SIGNS, SCALES, CODES, NATIONS, PLURALS = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural"))
+SIGNS, SCALES, CODES, NATIONS, PLURALS, OWN = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural", "own"))
 SCALE_WORDS = alternation(tuple(name for name in SCALES if len(name) > 3))  # over the end of a line too, where a B or M begins what is new
 SCALE = rf"(?:(?P<joint>\r\n|[\s-])(?P<scale_word>{SCALE_WORDS})\b|[ ]?(?P<scale>{alternation(SCALES)})(?!\w))"
 PREFIXED = re.compile(
@@ -65,7 +65,7 @@ def amount(scan: Scan, position: int) -> int:
         return position  # $1.2M-$1.5M: the dash says `to`
     if match:
         nation = NATIONS.get(match["nation"] or "", "")
-        unit, part = SIGNS[match["sign"]]
+        unit, part = OWN.get(match["nation"] or "") or SIGNS[match["sign"]]
         names = (f"{nation} {unit}".strip(), part)
         single = attributive(scan, match.end()) or match["joint"] == "-" or ADJECTIVE.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""

@@ -7,7 +7,7 @@ number(scan, 0)
 import re
 
 from kokoro_ane.g2p.normalize.number_words import NUMERAL, ONES, cardinal, decimal, digits, ordinal, plural, roman_value, year
-from kokoro_ane.g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, say_unit
+from kokoro_ane.g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, is_adjective, say_unit
 from kokoro_ane.g2p.normalize.short_forms import number_piece, say_pieces
 from kokoro_ane.g2p.normalize.state import (
     COUNTED,
@@ -30,13 +30,14 @@ TWO_PART = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.x)?(?![\w]|\.\d)")
 SCORE_PAIR = re.compile(r"(\d{1,3})[-–](\d{1,3})(?![\w-])")
 SCORE_AFTER = re.compile(r",?\s+(?:win|victory|defeat|loss|draw|lead|score|scoreline|thriller|rout|aggregate|up|down|to|against|over|on)\b")
 STREET_AFTER = re.compile(
-    r"\s(?:[NSEW]\.? )?(?:[A-Z][a-z]{1,20} ){1,3}(?:St|Street|Ave|Avenue|Rd|Road|Blvd|Boulevard|Dr|Drive|Ln|Lane|Ct|Court|Way)\b"
+    r"\s(?:[NSEW]\.? )?(?:(?:[A-Z][a-z]{1,20}|\d{1,3}(?:st|nd|rd|th)) ){1,3}"
+    r"(?:St|Street|Ave|Avenue|Rd|Road|Blvd|Boulevard|Dr|Drive|Ln|Lane|Ct|Court|Way)\b"
 )
 PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")
 EVEN = {"50-50": "fifty-fifty", "20-20": "twenty twenty", "80-20": "eighty twenty"}
 AIRCRAFT = frozenset(("Boeing", "Airbus", "Embraer", "Bombardier", "Cessna", "McDonnell", "Douglas", "Lockheed"))
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
-TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=\d)")
+TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=[$£€]?\d)")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
 SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright", "ad", "ce"))
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
@@ -44,7 +45,7 @@ NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
 SHORT_SCALE = re.compile(r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
 SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand", "M": "million", "B": "billion"}
-TIMES_MORE = re.compile(r"x(?=\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
+TIMES_MORE = re.compile(r"x(?=/[a-z]|\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
 TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
@@ -154,7 +155,12 @@ def number(scan: Scan, position: int) -> int:
         return scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}", position, scale.end())
     unit = has_unit(scan, end)
     dotted_end = unit.end() + (scan.text[unit.end() : unit.end() + 1] == ".") if unit else end
-    singular = text == "1" or attributive_unit(scan, end) or (unit is not None and attributive(scan, dotted_end))
+    singular = (
+        text == "1"
+        or (unit is not None and is_adjective(scan, unit))
+        or attributive_unit(scan, end)
+        or (unit is not None and attributive(scan, dotted_end))
+    )
     scan.say(decimal(text, scan.dialect) if unit else bare(scan, text, end), position, end, True if unit else None)
     return say_unit(scan, unit, many=not singular) if unit else hanging(scan, end)
 
@@ -175,6 +181,9 @@ def hanging(scan: Scan, end: int) -> int:
         scan.space_last()
         return scan.say("times", end, end + 1)
     match = LETTERS.match(scan.text, end)
+    if match and match[0] == "yo":
+        scan.space_last()
+        return scan.say("year old", end, match.end())
     if match and match[0] == "s":
         text, start, _, kind, _ = scan.tokens.pop()
         scan.tokens.append((plural(text), start, match.end(), kind, None))

@@ -47,7 +47,7 @@ DOT_WITHIN = re.compile(r"\.(?=\s+\w)")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
-PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x)\b))")
+PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x|[a-z]{3,})\b))")
 FEET_BEFORE = re.compile(r"\d\s?(?:ft\.?|feet|foot)\s?\d{1,2}(?:\.\d+|½)?$")  # 6ft 2in
 STONE_POUNDS = re.compile(r"(\d{1,2})\s?st\.?(?=\s?\d{1,2}(?:\.\d|½)?\s?lbs?\b)")
 STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
@@ -73,7 +73,23 @@ BEHIND_MEASURES = word_set(
 )
 ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
 COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])
-DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "min", "l", "B"))  # words or letters too
+DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words or letters too
+
+
+BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b")
+OF_THINGS = frozenset(
+    ("TB", "GB", "MB", "W", "kW", "V", "in", "MHz", "GHz", "Hz", "MP", "mAh", "mm", "Mbps", "Gbps", "px", "oz", "mg", "ml", "mL")
+)
+_THINGS = (
+    "drive disk memory storage card phone laptop tablet monitor display screen tv battery charger bulb camera lens plan "
+    "model version stick "
+    "file upload limit motor panel speaker connection bottle can cup pill capsule dose nail bolt pipe hose pizza wheel rim tire knife"
+)
+THING_NEXT = re.compile(rf"[ ](?:[A-Z]{{2,5}}\b|(?:{_THINGS.replace(' ', '|')})s?\b)")
+_SPANS = "read walk drive ride video break delay workout nap call meeting session timer song film movie show run jog swim trip flight"
+SPAN_NEXT = re.compile(
+    rf"\.?[ -](?:{_SPANS.replace(' ', '|')}|wait|window|slot|test|exam|talk|lesson|class|commute|recipe|abs|warranty|lease|rule)\b"
+)
 
 
 def attributive(scan: Scan, end: int) -> bool:
@@ -83,6 +99,13 @@ def attributive(scan: Scan, end: int) -> bool:
     if after and scan.text[end - 1].isalpha() and JOINED.search(scan.text[max(0, end - 12) : end]) and scan.text[end] == " ":
         return after[1] not in NO_NOUNS | BEHIND_MEASURES and not after[1].endswith("ly")  # a 12V battery, 50mm lens
     return (counted or scan.previous_word() in ARTICLES | {"by"}) and after is not None and after[1] not in NO_NOUNS
+
+
+def is_adjective(scan: Scan, unit: re.Match[str]) -> bool:
+    """A unit before what it measures: a two terabyte SSD, a five minute read."""
+    if unit["unit"] in ("min", "hr", "yr", "mi", "day"):
+        return SPAN_NEXT.match(scan.text, unit.end()) is not None
+    return unit["unit"] in OF_THINGS and THING_NEXT.match(scan.text, unit.end()) is not None
 
 
 def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
@@ -212,8 +235,9 @@ def feet(scan: Scan, position: int) -> int:
         inches = match[2].replace("½", ".5")
         return scan.say(f"{cardinal(int(match[1]), scan.dialect)} {foot} {decimal(inches, scan.dialect)} {inch}", position, match.end())
     match = PRIME.match(scan.text, position)
-    if match and not (match[2] == '"' and scan.double_open):
-        single = match[1] == "1" or attributive(scan, match.end())
+    if match and not (scan.double_open if match[2] == '"' else scan.quote_open):
+        single = match[1] == "1" or attributive(scan, match.end()) or (match[2] == "'" and not BESIDE_FEET.match(scan.text, match.end()))
+        single = single or THING_NEXT.match(scan.text, match.end()) is not None
         name = ("inch" if single else "inches") if match[2] == '"' else ("foot" if single else "feet")
         return scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
     return position

@@ -9,23 +9,27 @@ A handler that does not apply answers its own position; the first that moves on 
 
 import re
 
+import kokoro_ane.g2p.normalize.calendar_days as calendar_days
 import kokoro_ane.g2p.normalize.compounds as compounds
 import kokoro_ane.g2p.normalize.constructs as constructs
 import kokoro_ane.g2p.normalize.dates as dates
+import kokoro_ane.g2p.normalize.identifiers as identifiers
 import kokoro_ane.g2p.normalize.marks as marks
 import kokoro_ane.g2p.normalize.money as money
 import kokoro_ane.g2p.normalize.numbers as numbers
 import kokoro_ane.g2p.normalize.quantities as quantities
 import kokoro_ane.g2p.normalize.short_forms as short_forms
+import kokoro_ane.g2p.normalize.tags as tags
 import kokoro_ane.g2p.normalize.web as web
 from kokoro_ane.g2p.normalize.characters import LATIN
+from kokoro_ane.g2p.normalize.lines import BREAK
 from kokoro_ane.g2p.normalize.state import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS, Handler, Scan
 
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(
-    rf"\s*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+    rf"[^\S{BREAK}]*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
 )
-SPACES = re.compile(r"\s*+")
+SPACES = re.compile(rf"[^\S{BREAK}]*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
@@ -42,26 +46,29 @@ TRIGGERS = (
 )
 
 LETTER: tuple[Handler, ...] = (
+    short_forms.dollar_letter, compounds.times, compounds.weekly, identifiers.mixed, identifiers.state,
     constructs.local_host, constructs.enumerated, constructs.chess, constructs.castling, constructs.formula, compounds.chat,
     constructs.compared, quantities.unit, quantities.side, constructs.noon, constructs.zone, constructs.verse, constructs.direction,
     constructs.cups, constructs.party, constructs.genus, web.address, web.path, compounds.word_range, short_forms.abbreviation,
     dates.month, dates.weekday, numbers.roman, compounds.sharp, compounds.initial, money.amount, compounds.word,
 )  # fmt: skip
 DIGIT: tuple[Handler, ...] = (
-    web.address, web.path, dates.numeric_date, dates.after_weekday, quantities.scientific, numbers.phone, constructs.letter,
+    web.address, web.path, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
+    quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, constructs.letter,
     constructs.lasting, constructs.century, constructs.nths, constructs.rating, constructs.rounded, dates.clock, quantities.fraction,
     dates.decade, quantities.feet, dates.day, quantities.stone, quantities.nth, money.with_comma, money.amount_after,
     quantities.thousands, quantities.with_comma, numbers.number,
 )  # fmt: skip
 SIGN: dict[str, tuple[Handler, ...]] = {
     **dict.fromkeys("$£¥₹₩₽₿−", (money.amount,)),
-    **dict.fromkeys("[]!*_`|>=", (marks.markup,)),
+    **dict.fromkeys("[]!*_`|=", (marks.markup,)),
+    ">": (tags.closing, marks.markup, marks.menu),
     **dict.fromkeys("§¶", (constructs.sections,)),
     **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
     "€": (money.with_comma, money.amount),
     "-": (marks.markup, money.amount),
     "+": (numbers.phone, marks.markup),
-    "(": (numbers.phone,),
+    "(": (marks.plural, numbers.phone),
     "'": (dates.decade,),
     "#": (marks.markup, web.hashtag),
     "@": (web.hashtag,),
@@ -70,7 +77,8 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     ":": (marks.emoticon, constructs.port),
     ";": (marks.emoticon,),
     ".": (web.path, constructs.hidden, web.extension, numbers.number),
-    "<": (marks.emoticon, marks.markup),
+    "<": (marks.emoticon, tags.tag),
+    BREAK: (marks.line_break,),
     "≈": (quantities.about,),
 }
 IS_LETTER = re.compile(f"[{LATIN}]")

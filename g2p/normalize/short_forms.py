@@ -38,10 +38,13 @@ DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
-NUMBER_NEXT = re.compile(r"\s*\(?(?:\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
+NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,3}\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
 SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
+LETTERED_PLACES = frozenset(("Apt", "Bldg", "Ste", "Hwy", "Rte", "Fl", "Rm"))
+LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
+YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
 
 
@@ -88,8 +91,17 @@ def single_word(scan: Scan, position: int) -> int:
         text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end)
     ):
         return scan.say(NUMBERS[text], position, end)
-    if text in ("Apt", "Bldg", "Ste", "Hwy", "Rte") and re.match(r"\s+#?\d", scan.text[end : end + 4]):
-        return scan.say(PLACES[text], position, end)
+    if text in LETTERED_PLACES and LETTER_OR_NUMBER.match(scan.text, end):
+        return scan.say(PLACES.get(text) or NUMBERS[text], position, end)
+    if (
+        text == "Ed"
+        and scan.previous_word() == "of"
+        and dot
+        and scan.previous(2).lower() in ("department", "board", "secretary", "college")
+    ):
+        return finish(scan, "education", position, end, False)
+    if text in ("est", "Est") and YEAR_NEXT.match(scan.text, end):
+        return scan.say("established", position, end)
     if text in TITLES or text in PLACES:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
         return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
@@ -122,6 +134,15 @@ def abbreviation(scan: Scan, position: int) -> int:
         if scan.text[position + 1 : position + 2] == "." and acronym_here(scan, position)
         else single_word(scan, position)
     )
+
+
+DOLLAR = re.compile(r"[A-Za-z]{1,12}\$[A-Za-z]{1,12}(?![\w$])")
+
+
+def dollar_letter(scan: Scan, position: int) -> int:
+    """A$AP, Ke$ha: the sign is an s."""
+    match = DOLLAR.match(scan.text, position)
+    return scan.word(match[0].replace("$", "s").capitalize(), position, match.end()) if match else position
 
 
 def acronym_here(scan: Scan, position: int) -> bool:

@@ -29,6 +29,8 @@ class Scan:
     drops: list[Drop] = field(default_factory=list)
     quote_open: bool = False  # a single quotation mark waits for its partner
     double_open: bool = False  # a double one does
+    brackets: set[int] = field(default_factory=set)  # where > closes a placeholder
+    dated: int = 0  # where the last day of two numbers ended
     known: Callable[[str], bool] | None = None  # whether a lexicon lists a mixed-case string whole
 
     def word(self, text: str, start: int, end: int, space: bool | None = None) -> int:

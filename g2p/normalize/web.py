@@ -27,10 +27,10 @@ from kokoro_ane.g2p.normalize.state import (
 
 MARKS: dict[str, str] = WEB["marks"]
 NAMES: dict[str, str] = WEB["respelled"]
-TAIL = r"(?:[:/?#][^\s<>\"“”]{0,2000}+)?"
+TAIL = r"(?:[:/?#][^\s<>\"“”\ue000-\uf8ff]{0,2000}+)?"
 EMAIL = re.compile(r"(?:mailto:)?[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![\w@])")
 SCHEME = re.compile(r"(?:https?|ftp|file|wss?)://", re.IGNORECASE)
-URL = re.compile(r"[^\s<>\"“”]{1,2000}")
+URL = re.compile(r"[^\s<>\"“”\ue000-\uf8ff]{1,2000}")
 HOST = re.compile(rf"(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}({alternation(DOMAINS)})(?![A-Za-z0-9@-]|\.[A-Za-z]){TAIL}", re.IGNORECASE)
 TRAILING = re.compile(r"[.,;:!?)\]'*_~…]+$")
 SCHEME_MARK = re.compile(r"(?:mailto:|[a-z]{2,5}://)", re.IGNORECASE)

@@ -1,0 +1,78 @@
+"""Days that are written as two numbers (on 12/25, due 4/15, 6/3-6/10), and other short dates: 0600 hours, exp. 09/27.
+
+    short_date(Scan("See you on 12/25.", "us"), 11)     # December twenty-fifth
+
+Two numbers and a slash are a day where a word of g2p/data/normalize/calendar.json stands before them, or a weekday, or another such day; a
+fraction where `of`, a measure or a word of change says so (cut by 1/3).
+"""
+
+import re
+
+from kokoro_ane.g2p.normalize.dates import SHORT, full_year, ordered
+from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
+from kokoro_ane.g2p.normalize.state import MONTHS, WEEKDAYS, Scan, alternation, read
+from kokoro_ane.g2p.result import GB
+
+DATA = read("calendar")
+STRONG = frozenset(DATA["before"].split()) - frozenset(DATA["weak"].split())
+CHANGE = frozenset(DATA["change"].split())
+BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
+DAY_BEFORE = re.compile(rf"\b(?:{alternation(tuple(WEEKDAYS))})\.?,?\s+$")
+MEASURED = re.compile(rf"[\s-]*(?:{alternation(tuple(DATA['measured'].split()))})\b|\s*[\"%]")
+RANGE = re.compile(r"\s?[-–—]\s?(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+JOINT = re.compile(r"\s*(?:[-–—,&]|to|through|thru|until|and|or)\s*")
+EXPIRES = re.compile(r"(?:exp(?:ires|iry|iration)?|valid thru|good thru)(?: date)?[.:]?\s*$", re.IGNORECASE)
+MONTH_YEAR = re.compile(r"(0[1-9]|1[0-2])/(\d\d)(?![\d/])")
+MILITARY = re.compile(r"([01]\d|2[0-4])([0-5]\d)(?=\s?(?:hours|hrs?\b))")
+COMMON = frozenset((2, 3, 4, 5, 6, 8, 10, 16))  # denominators that kitchens and tools have
+LOOK_BACK = 28  # characters
+
+
+def is_day(scan: Scan, match: "re.Match[str]") -> bool:
+    """Whether d/d is a day by what stands around it."""
+    text, position = scan.text, match.start()
+    if MEASURED.match(text, match.end()):
+        return False
+    if scan.dated and JOINT.fullmatch(text, scan.dated, position):
+        return True
+    low = max(0, position - LOOK_BACK)
+    if DAY_BEFORE.search(text, low, position):
+        return True
+    top, bottom = int(match[1]), int(match[2])
+    fraction = top < bottom and bottom in COMMON
+    cue = BEFORE.search(text, low, position)
+    if cue and (cue[1].lower() in STRONG or not fraction):
+        return True
+    if cue:
+        return not CHANGE & {token[0].lower() for token in scan.tokens[-6:]} and cue[1].lower() in (
+            "by",
+            "from",
+            "before",
+            "after",
+            "between",
+        )
+    other = RANGE.match(text, match.end())
+    days = other and ordered(int(other[1]), int(other[2]), "/", scan.dialect)
+    return bool(days) and max(top, bottom, int(other[1]), int(other[2])) > 12 if other else False
+
+
+def short_date(scan: Scan, position: int) -> int:
+    """A day without a year."""
+    match = MILITARY.match(scan.text, position)
+    if match:
+        minutes = "hundred" if match[2] == "00" else cardinal(int(match[2]), scan.dialect)
+        return scan.say(f"{'zero ' * (match[1][0] == '0')}{cardinal(int(match[1]), scan.dialect)} {minutes}", position, match.end())
+    match = MONTH_YEAR.match(scan.text, position)
+    if match and match[1][0] == "0" and EXPIRES.search(scan.text, max(0, position - LOOK_BACK), position):
+        return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(full_year(match[2]), scan.dialect)}", position, match.end())
+    match = SHORT.match(scan.text, position)
+    pair = match and ordered(int(match[1]), int(match[2]), "/", scan.dialect)
+    if not match or not pair or match[0] in ("24/7", "50/50", "20/20", "9/11") or not is_day(scan, match):
+        return position
+    name, nth = MONTHS[pair[0] - 1], ordinal(pair[1], scan.dialect)
+    scan.dated = scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
+    following = RANGE.match(scan.text, scan.dated)
+    if following and ordered(int(following[1]), int(following[2]), "/", scan.dialect):
+        dash = following.start(1)
+        scan.dated = scan.say("to", scan.dated, dash, True)
+    return scan.dated

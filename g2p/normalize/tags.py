@@ -1,0 +1,59 @@
+"""Tags: those of HTML and SSML are markup; every other <x> keeps its words (press <Enter>).
+
+    tag(Scan("a <b>bold</b> word", "us"), 2)      # markup, dropped
+    tag(Scan("press <Enter>", "us"), 6)           # the bracket alone is dropped
+    tag(Scan("if a<b", "us"), 4)                  # not of this file: less than
+
+A name that is a word too (<title>, <code>) is a tag where it has an attribute, ends in a slash, or is closed later on.
+"""
+
+import re
+
+from kokoro_ane.g2p.normalize.state import Scan, read
+
+_NAMES = read("tags")
+WORDS, BARE = frozenset(_NAMES["words"].split()), frozenset(_NAMES["bare"].split())
+NAMES = WORDS | frozenset(_NAMES["markup"].split())
+ATTRIBUTES = r"(?:\s{1,9}[\w:.-]{1,40}(?:\s?=\s?(?:\"[^\"<>]{0,500}\"|'[^'<>]{0,500}'|[^\s\"'<>=]{1,300}))?){0,20}+"
+TAG = re.compile(rf"<(?P<closes>/?)(?P<name>[A-Za-z][A-Za-z0-9:-]{{0,30}})(?P<attributes>{ATTRIBUTES})\s{{0,9}}(?P<empty>/?)>")
+DECLARATION = re.compile(r"<!(?:--[^>]{0,500}--|[A-Za-z][^<>]{0,200})>|<\?[A-Za-z][^<>]{0,300}\?>")
+BARE_ATTRIBUTE = re.compile(r"\s([\w:.-]+)(?=\s+[\w:.-]|\s*$)")
+BRACKET = re.compile(r"</?(?=[A-Za-z][^<>\n]{0,80}(?<!\s)(>)(?!\w))")
+CLOSED_WITHIN = 2000  # characters behind a doubtful tag
+
+
+def is_tag(text: str, match: "re.Match[str]") -> bool:
+    """Whether a match of TAG is HTML's or SSML's, and no words in angle brackets."""
+    name, attributes = match["name"].lower(), match["attributes"]
+    if name not in NAMES or any(found[1] not in BARE for found in BARE_ATTRIBUTE.finditer(attributes) if "=" not in found[0]):
+        return False
+    if name not in WORDS or match["closes"] or match["empty"] or "=" in attributes:
+        return True
+    return f"</{match['name']}>" in text[match.end() : match.end() + CLOSED_WITHIN]
+
+
+def find_tag(text: str, position: int) -> int:
+    """The end of the markup that begins at `position`; the same position where there is none."""
+    match = DECLARATION.match(text, position)
+    if match is None:
+        match = TAG.match(text, position)
+        if match is None or not is_tag(text, match):
+            return position
+    return match.end()
+
+
+def tag(scan: Scan, position: int) -> int:
+    """A tag, or the bracket that opens a placeholder (its partner is dropped when the scan comes there)."""
+    end = find_tag(scan.text, position)
+    if end > position:
+        return scan.drop(position, end, "markup")
+    match = BRACKET.match(scan.text, position)
+    if match is None or scan.text[position - 1 : position].isalnum() and position:
+        return position
+    scan.brackets.add(match.start(1))
+    return scan.drop(position, match.end(), "bracket")
+
+
+def closing(scan: Scan, position: int) -> int:
+    """The bracket that closes a placeholder."""
+    return scan.drop(position, position + 1, "bracket") if position in scan.brackets else position
