@@ -21,7 +21,7 @@ from kokoro_ane.core.staging import json_of, read_json, sha256_of, write_json
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 2, "manifest.json"
-VOCABULARY, VOICES, LEXICON, VECTORS = "vocabulary.json", "voices", "lexicon", "vectors"
+VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = "vocabulary.json", "voices", "lexicon", "text", "vectors"
 OURS = json_of("vocabulary", "vocoder")
 G2P_ABSENT = f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are spelled"
 
@@ -69,6 +69,7 @@ class Together(TypedDict):
     vocabulary: File
     voices: Voices
     lexicon: dict[str, File]
+    text: list[File]
     vectors: File | None
 
 
@@ -123,6 +124,7 @@ class Assembly:
             "vocabulary": _file(root / VOCABULARY, root),
             "voices": {"shape": VOICE_SHAPE, "row": f"phonemes - 1, at most {MAX_PHONEMES}", "files": voices},
             "lexicon": {path.stem: _file(path, root) for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)},
+            "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
             "vectors": _vectors(root / VECTORS, root, checkpoint, (*encoders, vocoder)),
         }
         return cls(data, root / NAME)
@@ -144,7 +146,7 @@ class Assembly:
     def verify(self) -> int:
         """Check every file and package against its hash and all packages against one checkpoint; the number of things checked."""
         root, checked = self.path.parent, 0
-        files = [self.data["vocabulary"], *self.data["voices"]["files"], *self.data["lexicon"].values()]
+        files = [self.data["vocabulary"], *self.data["voices"]["files"], *self.data["lexicon"].values(), *self.data["text"]]
         files += [self.data["vectors"]] if self.data["vectors"] else []
         for entry in files:
             _hashed(root / entry["file"], entry["sha256"])

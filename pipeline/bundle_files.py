@@ -19,10 +19,11 @@ from kokoro_ane.core.staging import read_json, sha256_of, staged, strangers, wri
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT
-from kokoro_ane.pipeline.assembly import LEXICON, NAME, VECTORS, VOCABULARY, VOICES, Assembly, Parts
+from kokoro_ane.pipeline.assembly import LEXICON, NAME, TEXT, VECTORS, VOCABULARY, VOICES, Assembly, Parts
 from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, not_let_out
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
+from kokoro_ane.pipeline.text_tables import write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
@@ -38,6 +39,7 @@ CONTENTS = [
     "| voices/ | style packs [510, 1, 256]: .pt of PyTorch, .bin raw little-endian float32 |",
     "| vocabulary.json | phoneme symbol to id |",
     "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |",
+    "| text/ | what reads other words: network, tagger and rules as raw tables, and words to check a port by |",
     "| vectors/ | inputs and outputs of every step of the chain |",
 ]
 
@@ -67,6 +69,7 @@ def write_bundle(
         _write_voices(checkpoint, aside / VOICES)
         for dialect in dialects or dialects_for(checkpoint.voices):
             write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
+            write_text_tables(aside / TEXT, dialect)
         _write_licenses(checkpoint, aside)
         chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)
@@ -121,10 +124,12 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
         if path.stem != "flite" or checkpoint.name == "demo":
             shutil.copy(path, folder / "licenses" / path.name)
     lines = ["# Licences of what is inside", "", "| what | licence |", "| --- | --- |", f"| weights in packages/, voices/ | {weights} |"]
-    lines += ["| packages/G2P | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
+    lines += ["| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
     lines += ["| lexicon/ | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: as g2p reads it, one sorted table |"]
     lines += ["| lexicon/, rows of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
     shutil.copy(CMUDICT.with_name("cmudict.LICENSE.txt"), folder / "licenses" / "cmudict.txt")
+    lines += ["| text/, the tagger | statistics derived from WordNet and a Debian word list: licenses/tagger.txt |"]
+    shutil.copy(CMUDICT.with_name("tagger.LICENSE.txt"), folder / "licenses" / "tagger.txt")
     lines += ["| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their authors (MIT) |"]
     lines += ["| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |", ""]
     (folder / NOTICES).write_text("\n".join(lines), encoding="utf-8")

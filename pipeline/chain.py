@@ -62,13 +62,22 @@ def replay(chain: Chain, stored: Tensors, step: Step) -> dict[str, float]:
 
 
 def nearness(name: str, wanted: np.ndarray, got: np.ndarray) -> float:
-    """SNR in dB; a spectrum is compared by real and imaginary parts, because the phase of silence means nothing."""
+    """SNR in dB of what a tensor is compared by."""
     if wanted.shape != got.shape:
         return float("-inf")
-    return snr_db(*(rectangular(array) for array in (wanted, got))) if name == "spectrum" else snr_db(wanted, got)
+    return snr_db(*(comparable(array) for array in (wanted, got))) if name == "spectrum" else snr_db(wanted, got)
+
+
+def comparable(spectrum: np.ndarray) -> np.ndarray:
+    """Magnitudes and phases [1, 22, S] to real parts, imaginary parts, and magnitude times phase, [1, 33, S].
+
+    The last tells +pi from -pi, which are two numbers to the vocoder; weighed so, the phase of silence may be anything.
+    """
+    magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
+    return np.concatenate([rectangular(spectrum), magnitude * phase], axis=1)
 
 
 def rectangular(spectrum: np.ndarray) -> np.ndarray:
-    """Magnitudes and phases [1, 22, S] to real and imaginary parts: a phase of +pi is one of -pi, and that of silence means nothing."""
+    """Real and imaginary parts alone, where a phase of +pi is one of -pi: against upstream, whose sign of it hangs on the last bit."""
     magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
     return np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)], axis=1)

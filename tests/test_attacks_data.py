@@ -78,7 +78,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
     "assembly": (
         {"format": 2, "checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": False, "withheld": "tiny", "method": "fp16",
          "encoder": [PACKAGE], "vocoder": PACKAGE, "g2p": {"absent": "x"}, "vocabulary": FILE, "voices": {"files": [FILE]},
-         "lexicon": {}, "vectors": None},
+         "lexicon": {}, "text": [], "vectors": None},
         Assembly.load,
     ),
 }  # fmt: skip

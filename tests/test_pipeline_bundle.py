@@ -14,6 +14,8 @@ from kokoro_ane.core.checksummed import checksummed
 from kokoro_ane.core.commit import short
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.g2p.neural import load_arrays
+from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
@@ -38,7 +40,7 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     assert main(["--verify", str(bundled)]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert report["voices"] == 3 and report["tensors"] > 40 and not report["releasable"]
-    files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "lexicon licenses packages vectors voices"
+    files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "lexicon licenses packages text vectors voices"
     assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
     assert json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8")) == tiny_checkpoint.config.vocab
     raw = np.fromfile(bundled / "voices" / "slt.bin", "<f4").reshape(510, 1, 256)
@@ -58,7 +60,27 @@ def test_the_lexicons_follow_the_voices_and_are_in_the_manifest(bundled: Path) -
     assert tuple(line for line in lines if line[0] != "#") == lexicon_lines("us")
 
 
-@pytest.mark.parametrize("name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "MODEL_CARD.md", "vectors/short/ids.npy"])
+def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
+    """Read as docs/synthesis.md says: int8 times scales; tagger features that rise."""
+    rules, content = json.loads((bundled / "text" / "us.json").read_text(encoding="utf-8")), (bundled / "text" / "us.bin").read_bytes()
+    found = {
+        name: np.frombuffer(content, place["dtype"], int(np.prod(place["shape"])), place["offset"]).reshape(place["shape"])
+        for name, place in rules["arrays"].items()
+    }
+    for name, wanted in load_arrays()[0].items():
+        assert np.array_equal(found[f"network.{name}"] * found.get(f"network.{name}.scale", np.float32(1)), wanted), name
+    tagger, features = Tagger.load(), found["tagger.features"]
+    assert (np.diff(features.astype(np.int64)) > 0).all() and rules["tagger"]["classes"] == tagger.classes.stored
+    assert all(
+        np.array_equal(found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]]) for row in range(0, 24000, 500)
+    )
+    words = [line.split("\t") for line in (bundled / "text" / "us.words.tsv").read_text(encoding="utf-8").splitlines()]
+    assert ["zorbify", "neural"] in [row[:2] for row in words] and len(words) > 1000
+
+
+@pytest.mark.parametrize(
+    "name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "text/us.bin", "MODEL_CARD.md", "vectors/short/ids.npy"]
+)
 def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
     data = bytearray((copy / name).read_bytes())

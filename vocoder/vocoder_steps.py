@@ -77,7 +77,7 @@ def _vocoder(context: Context, given: Tensors) -> Tensors:
 
 
 STEPS = (
-    Step("noise", SOURCE, "standard normal from the seed; any other will do", ("f0_hz", "seed"), {"noise": EQUAL}, _noise),
+    Step("noise", SOURCE, "standard normal from the seed; any other will do", ("f0_hz", "seed"), {"noise": 120.0}, _noise),
     Step("excitation", SOURCE, "nine sines and noise, merged, in float64", ("f0_hz", "noise"), {"excitation": 100.0}, _excitation),
     Step("spectrum", SOURCE, "20-point STFT, hop 5: 11 magnitudes, 11 phases", ("excitation", "f0_hz"), {"spectrum": 80.0}, _spectrum),
     Step("pack", VOCODER, "rows of the one flexible input, as the package's manifest describes them",

@@ -1,0 +1,176 @@
+import KokoroSteps
+import KokoroText
+
+/// Text or phonemes to audio, piece by piece.
+///
+/// ```swift
+/// let speaker = Speaker(bundle: bundle, backend: backend)
+/// for try await audio in speaker.speak("Hello, world!", voice: "af_heart") { play(audio.samples) }
+/// ```
+/// While a piece is played, the next one is computed, and no more: memory does not grow with the text. A task that is cancelled, or a
+/// consumer that leaves the loop, stops the computation between two networks. One speaker computes one piece at a time; several speakers,
+/// or several texts of one speaker, may be spoken at once.
+public actor Speaker {
+    private let bundle: SpeechBundle, synthesis: ChunkSynthesis
+    private var tables: [String: VoiceTable] = [:]
+    private var reader: WordReader?
+
+    /// Throws `badFile` where the vocoder's manifest has no harmonic source.
+    public init(bundle: SpeechBundle, backend: any SpeechBackend) throws(KokoroError) {
+        guard let source = bundle.manifest.vocoder.source else { throw .badFile("manifest.json", reason: "no source of the vocoder") }
+        self.bundle = bundle
+        synthesis = ChunkSynthesis(
+            vocabulary: bundle.vocabulary, limits: bundle.limits,
+            source: try HarmonicSource(weights: source.weights, bias: source.bias), backend: backend)
+    }
+
+    /// Audio of American English that is written in words. Digits, symbols and abbreviations end it with `needsNormalization`, which says
+    /// where; a voice of another dialect with `unsupported`.
+    ///
+    /// `speed`, `seed` and errors as of `speak(phonemes:)`.
+    public nonisolated func speak(_ text: String, voice: String, speed: Float = 1, seed: Int = 0) -> SpeechSequence {
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes)
+        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .words(text)))
+    }
+
+    /// Audio of a text that is phonemes already, in the model's symbols.
+    ///
+    /// `speed` 0.25 to 4, where 2 is twice as fast; piece k draws its noise from `seed` + k. `longest`: phonemes above which a sentence is cut.
+    /// The sequence throws `KokoroError`, or `CancellationError`.
+    public nonisolated func speak(
+        phonemes: String, voice: String, speed: Float = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes
+    ) -> SpeechSequence {
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest)
+        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
+    }
+
+    /// The next piece and where to go on, or nil behind the last.
+    func next(_ before: SpeechProgress) throws -> (audio: SpokenAudio, after: SpeechProgress)? {
+        _ = try checkedSpeed(before.request.speed)
+        let table = try table(before.request.voice)
+        var progress = before
+        try progress.open { try openReader(voice: before.request.voice) }
+        while let chunk = try progress.nextChunk() {
+            try Task.checkCancellation()
+            do {
+                let spoken = try synthesis.speak(
+                    chunk.phonemes, row: table.row(phonemes: chunk.phonemes.count), speed: progress.request.speed,
+                    seed: progress.request.seed + progress.index, stop: Task.checkCancellation)
+                return progress.said(chunk, spoken)
+            } catch KokoroError.utteranceTooLong {
+                try progress.putBack(chunk.halves())
+            }
+        }
+        guard progress.index > 0 else { throw KokoroError.nothingToSay }
+        return nil
+    }
+
+    /// Opened at the first text. A voice's name says what it speaks: `bf_emma` is British, a name of another kind American.
+    private func openReader(voice: String) throws -> WordReader {
+        if voice.dropFirst().hasPrefix("f_") || voice.dropFirst().hasPrefix("m_"), !voice.hasPrefix("a") {
+            throw KokoroError.unsupported("\(voice) speaks no American English: only that is read from text; give phonemes")
+        }
+        if let reader { return reader }
+        let opened = try WordReader(bundle: bundle.folder)
+        reader = opened
+        return opened
+    }
+
+    private func table(_ name: String) throws -> VoiceTable {
+        if let known = tables[name] { return known }
+        let opened = try bundle.voice(name)
+        tables[name] = opened
+        return opened
+    }
+}
+
+/// How a text is to be spoken.
+struct SpeechRequest: Sendable {
+    let voice: String, speed: Float, seed: Int, longest: Int
+}
+
+/// What is to be spoken.
+enum SpeechText: Sendable {
+    case words(String), phonemes(String)
+}
+
+/// How far a text has been spoken.
+struct SpeechProgress: Sendable {
+    let request: SpeechRequest, text: SpeechText
+    private var reading: (any SentenceSource)?
+    private(set) var index = 0
+    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = []
+
+    init(request: SpeechRequest, text: SpeechText) {
+        self.request = request
+        self.text = text
+    }
+
+    /// Once, before the first sentence.
+    mutating func open(_ reader: () throws -> WordReader) throws {
+        guard reading == nil else { return }
+        switch text {
+        case .words(let words): reading = PlainTextReading(words, reader: try reader())
+        case .phonemes(let phonemes): reading = PhonemeReading(phonemes)
+        }
+    }
+
+    /// What is to be said next: a part that waits, or the next sentence.
+    mutating func nextChunk() throws(KokoroError) -> PhonemeChunk? {
+        if waiting.isEmpty, let found = try reading?.sentence(from: place) {
+            place = found.next
+            waiting = try found.chunk.cut(longest: request.longest)
+        }
+        return waiting.isEmpty ? nil : waiting.removeFirst()
+    }
+
+    /// The parts of a chunk that was too long.
+    mutating func putBack(_ parts: [PhonemeChunk]) { waiting.insert(contentsOf: parts, at: 0) }
+
+    /// The finished piece, and the progress behind it.
+    func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken) -> (audio: SpokenAudio, after: SpeechProgress) {
+        let audio = SpokenAudio(index: index, chunk: chunk, spoken: spoken, silence: silence, startSample: samples)
+        var after = self
+        after.index += 1
+        after.samples += audio.samples.count
+        after.silence = chunk.ending.pauseSamples(speed: request.speed)
+        return (audio, after)
+    }
+}
+
+/// The pieces of a text in order. Each loop over it speaks the text anew.
+public struct SpeechSequence: AsyncSequence, Sendable {
+    public typealias Element = SpokenAudio
+    let speaker: Speaker, start: SpeechProgress
+
+    public func makeAsyncIterator() -> Iterator { Iterator(speaker: speaker, ahead: Ahead(speaker, start)) }
+
+    /// Gives a piece and lets the next one be computed.
+    public struct Iterator: AsyncIteratorProtocol {
+        let speaker: Speaker
+        var ahead: Ahead?
+
+        public mutating func next() async throws -> SpokenAudio? {
+            guard let waiting = ahead else { return nil }
+            ahead = nil
+            guard let found = try await waiting.value() else { return nil }
+            ahead = Ahead(speaker, found.after)
+            return found.audio
+        }
+    }
+
+    /// A piece under way. It is cancelled when nobody holds it any more.
+    final class Ahead: Sendable {
+        private let task: Task<(audio: SpokenAudio, after: SpeechProgress)?, any Error>
+
+        init(_ speaker: Speaker, _ progress: SpeechProgress) {
+            task = Task { try await speaker.next(progress) }
+        }
+
+        deinit { task.cancel() }
+
+        func value() async throws -> (audio: SpokenAudio, after: SpeechProgress)? {
+            try await withTaskCancellationHandler { try await task.value } onCancel: { task.cancel() }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+import KokoroSteps
+
+/// One piece of a text's audio, as it is finished: the silence before it, then the speech.
+public struct SpokenAudio: Sendable {
+    /// When a word is heard.
+    public struct Word: Equatable, Sendable {
+        /// As it is written, and its place in the text in Unicode scalars.
+        public let text: String, place: Range<Int>
+        /// What was said.
+        public let phonemes: String
+        /// In seconds of the whole audio.
+        public let seconds: Range<Double>
+    }
+
+    /// Which piece, from 0.
+    public let index: Int
+    /// 24 kHz, mono, within -1 to 1; the first `silence` of them are 0. Joined one behind the other, pieces are the whole audio.
+    public let samples: [Float], silence: Int
+    /// Where `samples` begin in the whole audio.
+    public let startSample: Int
+    /// In the model's symbols.
+    public let phonemes: String
+    /// Frames of each token, boundaries included; 40 frames are a second.
+    public let durations: [Int]
+    /// Words and marks in order.
+    public let words: [Word]
+    /// Below 1 where the model was louder than full scale and the piece was turned down.
+    public let gain: Float
+
+    init(index: Int, chunk: PhonemeChunk, spoken: ChunkSynthesis.Spoken, silence: Int, startSample: Int) {
+        self.index = index
+        self.silence = silence
+        self.startSample = startSample
+        samples = [Float](repeating: 0, count: silence) + spoken.chunk.samples
+        gain = spoken.chunk.gain
+        phonemes = string(chunk.phonemes)
+        durations = spoken.durations
+        words = Self.words(of: chunk, durations: spoken.durations, from: startSample + silence)
+    }
+
+    /// Phoneme i is token i + 1: it begins after the tokens before it.
+    private static func words(of chunk: PhonemeChunk, durations: [Int], from start: Int) -> [Word] {
+        var edges = [start]
+        for frames in durations { edges.append(edges[edges.count - 1] + Contract.frameSamples * frames) }
+        let rate = Double(Contract.sampleRateHz)
+        return zip(chunk.words, chunk.places).map { word, place in
+            let last = min(place + 1 + word.phonemes.count, edges.count - 1)
+            let heard = Double(edges[place + 1]) / rate..<Double(edges[last]) / rate
+            return Word(text: word.text, place: word.place, phonemes: string(word.phonemes), seconds: heard)
+        }
+    }
+}
+
+func string(_ scalars: [Unicode.Scalar]) -> String { String(String.UnicodeScalarView(scalars)) }

@@ -1,0 +1,121 @@
+/// A word or a mark of the text, with what is said of it.
+public struct SpokenWord: Equatable, Sendable {
+    /// As it is written.
+    public var text: String
+    /// Its place in the text, in Unicode scalars.
+    public var place: Range<Int>
+    /// In the model's symbols.
+    public var phonemes: [Unicode.Scalar]
+    /// Whether white space follows it.
+    public var spaceFollows: Bool
+
+    public init(text: String, place: Range<Int>, phonemes: [Unicode.Scalar], spaceFollows: Bool) {
+        self.text = text
+        self.place = place
+        self.phonemes = phonemes
+        self.spaceFollows = spaceFollows
+    }
+}
+
+/// How a chunk ends, which decides the silence behind it.
+public enum ChunkEnding: String, Sendable {
+    case paragraph, sentence, clause, none
+
+    /// Seconds of silence at speed 1, beside what the model itself leaves at both ends.
+    public var pauseSeconds: Double {
+        switch self {
+        case .paragraph: 0.5
+        case .sentence: 0.2
+        case .clause: 0.08
+        case .none: 0
+        }
+    }
+
+    /// Whole samples of silence; a speed of 2 halves them.
+    public func pauseSamples(speed: Float) -> Int {
+        Int(pauseSeconds * Double(Contract.sampleRateHz) / Double(speed) + 0.5)
+    }
+
+    /// By the last mark, looked for through closing quotes and brackets.
+    public init(phonemes: some BidirectionalCollection<Unicode.Scalar>) {
+        let last = phonemes.last { !Marks.closing.contains($0) && $0 != " " }
+        self = last.map { Marks.sentence.contains($0) ? .sentence : Marks.clause.contains($0) ? .clause : .none } ?? .none
+    }
+}
+
+/// The punctuation of the model's vocabulary.
+public enum Marks {
+    public static let sentence: Set<Unicode.Scalar> = [".", "!", "?", "…"], clause: Set<Unicode.Scalar> = [",", ";", ":", "—"]
+    public static let closing: Set<Unicode.Scalar> = ["\"", ")", "”"], opening: Set<Unicode.Scalar> = ["(", "“"]
+    public static let all = sentence.union(clause).union(closing).union(opening)
+}
+
+/// Words that are said in one call.
+public struct PhonemeChunk: Equatable, Sendable {
+    public let words: [SpokenWord]
+    /// The words' phonemes, with one space where white space follows a word, and none at the end.
+    public let phonemes: [Unicode.Scalar]
+    /// Where the phonemes of each word begin.
+    public let places: [Int]
+    public let ending: ChunkEnding
+
+    /// Without `ending`, the last mark decides.
+    public init(words: [SpokenWord], ending: ChunkEnding? = nil) {
+        var joined: [Unicode.Scalar] = [], places: [Int] = []
+        for word in words {
+            places.append(joined.count)
+            joined += word.phonemes
+            if word.spaceFollows { joined.append(" ") }
+        }
+        while joined.last == " " { joined.removeLast() }
+        self.words = words
+        self.places = places
+        phonemes = joined
+        self.ending = ending ?? ChunkEnding(phonemes: joined)
+    }
+
+    /// Whether anything but marks and white space is in it.
+    public var isSpeakable: Bool { Self.isSpeakable(phonemes[...]) }
+
+    /// The chunk itself, or its parts of at most `longest` phonemes.
+    public func cut(longest: Int) throws(KokoroError) -> [PhonemeChunk] {
+        guard phonemes.count > longest else { return [self] }
+        var parts: [PhonemeChunk] = []
+        for half in try halves() { parts += try half.cut(longest: longest) }
+        return parts
+    }
+
+    /// Two parts of about half the phonemes each: at a mark near the middle, else between words, else inside the longest word.
+    ///
+    /// Throws `utteranceTooLong` for a single phoneme.
+    public func halves() throws(KokoroError) -> [PhonemeChunk] {
+        let candidates = words.indices.dropFirst().filter { index in
+            words[index - 1].spaceFollows && Self.isSpeakable(phonemes[..<places[index]]) && Self.isSpeakable(phonemes[places[index]...])
+        }
+        if let best = candidates.min(by: { cost($0) < cost($1) }) { return parts(words[..<best], words[best...]) }
+        guard let longest = words.indices.max(by: { words[$0].phonemes.count < words[$1].phonemes.count }),
+              words[longest].phonemes.count > 1
+        else { throw .utteranceTooLong(phonemes.count, most: 1, unit: "phonemes of one sound") }
+        let middle = words[longest].phonemes.count / 2
+        var left = words[longest], right = words[longest]
+        left.phonemes = Array(left.phonemes[..<middle])
+        left.spaceFollows = false
+        right.phonemes = Array(right.phonemes[middle...])
+        return parts(words[..<longest] + [left], [right] + words[(longest + 1)...])
+    }
+
+    private func parts(_ left: some Sequence<SpokenWord>, _ right: some Sequence<SpokenWord>) -> [PhonemeChunk] {
+        [PhonemeChunk(words: Array(left)), PhonemeChunk(words: Array(right), ending: ending)]
+    }
+
+    /// Distance of a cut from the middle, 0 to 1; one that is not at a mark costs half more.
+    private func cost(_ index: Int) -> Double {
+        let place = places[index], count = phonemes.count
+        let marked = ChunkEnding(phonemes: phonemes[..<place]) != .none
+        return Double(abs(2 * place - count)) / Double(count) + (marked ? 0 : 0.5)
+    }
+
+    private static func isSpeakable(_ phonemes: ArraySlice<Unicode.Scalar>) -> Bool {
+        phonemes.contains { !Marks.all.contains($0) && !$0.properties.isWhitespace }
+    }
+}

@@ -1,0 +1,119 @@
+import Foundation
+import KokoroSteps
+
+/// text/us.json and text/us.bin of a bundle: the rules as they are written there, and the arrays, mapped into memory.
+struct TextTables: Sendable {
+    let rules: TextRules
+    private let data: Data
+
+    /// `folder`: the bundle's `text`. Throws `badFile`.
+    init(folder: URL, dialect: String) throws(KokoroError) {
+        let file = folder.appendingPathComponent("\(dialect).json")
+        do { rules = try JSONDecoder().decode(TextRules.self, from: Data(contentsOf: file)) } catch {
+            throw .badFile(file.lastPathComponent, reason: "missing, or not as `kokoro-ane bundle` writes it")
+        }
+        guard rules.format == 1 else { throw .badFile(file.lastPathComponent, reason: "format \(rules.format), not 1: bundle again") }
+        let tables = folder.appendingPathComponent("\(dialect).bin")
+        do { data = try Data(contentsOf: tables, options: .alwaysMapped) } catch { throw .badFile(tables.lastPathComponent, reason: "missing") }
+        for (name, place) in rules.arrays {
+            guard let width = Self.widths[place.dtype], place.offset >= 0, place.offset + width * place.count <= data.count else {
+                throw .badFile(tables.lastPathComponent, reason: "no room for \(name)")
+            }
+        }
+    }
+
+    private static let widths = ["int8": 1, "float32": 4, "uint32": 4]
+
+    /// An array as float32; a matrix of int8 [out, in] times its scales [out, 1].
+    func floats(_ name: String) throws(KokoroError) -> Matrix {
+        guard let place = rules.arrays[name] else { throw .badFile("text", reason: "no array \(name)") }
+        let columns = place.shape.last ?? 1
+        var values: [Float]
+        if place.dtype == "int8" {
+            guard let scale = rules.arrays["\(name).scale"] else { throw .badFile("text", reason: "no scales of \(name)") }
+            values = int8(place).map { Float($0) }
+            for (row, step) in float32(scale).enumerated() where (row + 1) * columns <= values.count {
+                for column in 0..<columns { values[row * columns + column] *= step }
+            }
+        } else {
+            values = float32(place)
+        }
+        return Matrix(rows: place.count / max(columns, 1), columns: columns, values: values)
+    }
+
+    private func float32(_ place: TextRules.Place) -> [Float] {
+        data.withUnsafeBytes { bytes in
+            (0..<place.count).map { Float(bitPattern: UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: place.offset + 4 * $0, as: UInt32.self))) }
+        }
+    }
+
+    private func int8(_ place: TextRules.Place) -> [Int8] {
+        data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> [Int8] in bytes[place.offset..<place.offset + place.count].map { Int8(bitPattern: $0) } }
+    }
+
+    /// The row of a rising table of uint32 that holds a key.
+    func row(of key: UInt32, in name: String) -> Int? {
+        guard let place = rules.arrays[name] else { return nil }
+        return data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> Int? in
+            var low = 0, high = place.count
+            while low < high {
+                let middle = (low + high) / 2
+                let found = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: place.offset + 4 * middle, as: UInt32.self))
+                if found == key { return middle }
+                if found < key { low = middle + 1 } else { high = middle }
+            }
+            return nil
+        }
+    }
+
+    /// One row of a table of int8.
+    func bytes(_ name: String, row: Int) -> [Int8] {
+        guard let place = rules.arrays[name], let columns = place.shape.last else { return [] }
+        return data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> [Int8] in (0..<columns).map { Int8(bitPattern: bytes[place.offset + row * columns + $0]) } }
+    }
+}
+
+/// Values [rows, columns].
+struct Matrix: Sendable {
+    let rows: Int, columns: Int
+    var values: [Float]
+}
+
+/// The rules of a dialect.
+struct TextRules: Decodable, Sendable {
+    struct Place: Decodable, Sendable {
+        let dtype: String, shape: [Int], offset: Int
+        var count: Int { shape.reduce(1, *) }
+    }
+    struct Network: Decodable, Sendable {
+        struct Confidence: Decodable, Sendable { let slope: Double, shift: Double }
+        let heads: Int, blocks: Int, answers: [Int], letters: String, firstLetterID: Int32, sounds: [String], vowels: [String]
+        let mostLetters: Int, longestRun: Int, longestOnset: Int, confidence: Confidence
+        enum CodingKeys: String, CodingKey {
+            case heads, blocks, answers, letters, sounds, vowels, confidence
+            case firstLetterID = "first_letter_id", mostLetters = "most_letters", longestRun = "longest_run", longestOnset = "longest_onset"
+        }
+    }
+    struct Tagger: Decodable, Sendable {
+        let scale: Double, tags: [String], reach: Int, verbless: Double
+        let pronouns: [String: String], contractions: [[String]], endings: [[String]], classes: [String: String]
+        let auxiliaries: Set<String>, times: Set<String>, stops: Set<String>, ends: Set<String>
+        let finite: Set<String>, finiteLetters: Set<String>, base: [String], past: [String], forms: [String: [String]]
+        let irregular: Set<String>, heteronyms: [String: [String]]
+        enum CodingKeys: String, CodingKey {
+            case scale, tags, reach, verbless, pronouns, contractions, endings, classes, auxiliaries, times, stops, ends, finite, base, past, forms
+            case irregular, heteronyms, finiteLetters = "finite_letters"
+        }
+    }
+    struct Words: Decodable, Sendable {
+        struct Stress: Decodable, Sendable { let capitalised: Double, capitals: Double }
+        let voiceless: Set<String>, sibilants: Set<String>, flapsAfter: Set<String>, clitics: [String: String], letters: [String: String]
+        let vowels: Set<String>, heavy: Set<String>, pauses: Set<String>, weak: [String: [String?]], afterParticle: Set<String>, abbreviations: Set<String>
+        let prefixes: [String: String], stress: Stress, acronym: Int
+        enum CodingKeys: String, CodingKey {
+            case voiceless, sibilants, clitics, letters, vowels, heavy, pauses, weak, prefixes, stress, acronym, abbreviations
+            case flapsAfter = "flaps_after", afterParticle = "after_particle"
+        }
+    }
+    let format: Int, dialect: String, arrays: [String: Place], network: Network, tagger: Tagger, words: Words
+}

@@ -1,0 +1,83 @@
+import Foundation
+@testable import Kokoro
+import KokoroONNX
+import KokoroSteps
+import KokoroVectors
+import Testing
+
+#if canImport(CoreML)
+import CoreML
+#endif
+
+/// Whole utterances by real networks, or by what they said when the bundle was made, against the stored samples.
+@Suite struct NetworkTests {
+    private func pieces(_ speaker: Speaker, _ text: String, speed: Float, seed: Int, longest: Int = 300) async throws -> [SpokenAudio] {
+        var found: [SpokenAudio] = []
+        for try await audio in speaker.speak(phonemes: text, voice: "awb", speed: speed, seed: seed, longest: longest) { found.append(audio) }
+        return found
+    }
+
+    /// Chunks from phonemes on. `leastDB`: of the samples, whose noise differs from the stored at 149 dB.
+    private func compareUtterances(_ bundle: SpeechBundle, _ backend: any SpeechBackend, leastDB: Double) throws {
+        let folder = bundle.folder.appendingPathComponent("vectors"), recorded = try #require(bundle.manifest.vocoder.source)
+        let source = try HarmonicSource(weights: recorded.weights, bias: recorded.bias)
+        let synthesis = ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
+        for utterance in try VectorIndex.read(folder).utterances {
+            let stored = StoredUtterance(utterance, in: folder), row = try bundle.voice("awb").row(phonemes: stored.phonemes.count)
+            let found = try synthesis.speak(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed)
+            let reached = snrDB(try stored("samples").values, found.chunk.samples.map(Double.init))
+            print("   \(utterance.id): \(reached) dB")
+            #expect(try found.durations == stored("durations").integers && reached >= leastDB)
+        }
+    }
+
+    @Test(.enabled(if: TestBundles.onnxGiven, "KOKORO_BUNDLE_ONNX is not set"))
+    func onnxRuntimeSaysWhatPythonSaid() async throws {
+        let bundle = try SpeechBundle(at: TestBundles.folder("KOKORO_BUNDLE_ONNX")), library = try OnnxLibrary(path: TestBundles.library)
+        let backend = try OnnxBackend(bundle: bundle, library: library), speaker = try Speaker(bundle: bundle, backend: backend)
+        try compareUtterances(bundle, backend, leastDB: 90)
+        let text = try VectorIndex.read(bundle.folder.appendingPathComponent("vectors")).text
+        let found = try await pieces(speaker, text.phonemes, speed: text.speed, seed: text.seed, longest: text.longestPhonemes)
+        #expect(found.map(\.phonemes) == text.chunks.map(\.phonemes) && found.map(\.durations) == text.chunks.map(\.durations))
+        #expect(found.map(\.silence) == text.chunks.map(\.pauseSamples))
+        #expect(found.map { $0.startSample + $0.silence } == text.chunks.map(\.startSample))
+        for (piece, chunk) in zip(found, text.chunks) {
+            #expect(piece.words.map(\.text) == chunk.words.map(\.text) && piece.words.map(\.place) == chunk.words.map { $0.start..<$0.end })
+        }
+        let wave = try Data(contentsOf: bundle.folder.appendingPathComponent("vectors/\(text.file)")).dropFirst(44)
+        let stored = wave.withUnsafeBytes { bytes in (0..<bytes.count / 2).map { Double(Int16(littleEndian: bytes.loadUnaligned(fromByteOffset: 2 * $0, as: Int16.self))) } }
+        let joined = snrDB(stored, pcm16(found.flatMap(\.samples)).map { Double($0) })
+        print("   text of \(found.count) pieces: \(joined) dB")
+        #expect(joined >= 80)
+        #expect(throws: KokoroError.self) { try OnnxBackend(bundle: TestBundles.packages(), library: library) }
+    }
+
+    @Test func aLibraryThatIsNotThereIsAnError() {
+        #expect(throws: KokoroError.self) { try OnnxLibrary(path: "/nowhere/libonnxruntime.so") }
+    }
+
+    #if canImport(CoreML)
+    @Test func coreMLIsCalledWithTheManifestsShapesAndRead() async throws {
+        let bundle = try TestBundles.packages(), cache = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        defer { try? FileManager.default.removeItem(at: cache) }
+        var options = CoreMLOptions()
+        options.cache = cache
+        for _ in 0..<2 {  // the second finds what the first compiled
+            try compareUtterances(bundle, try await CoreMLBackend(bundle: bundle, options: options), leastDB: .infinity)
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: cache.path).count == 2)
+    }
+    #endif
+
+    @Test func halvesAreTheNearest() {
+        for bits in UInt16.min...UInt16.max where bits & 0x7C00 != 0x7C00 || bits & 0x3FF == 0 {
+            let value = HalfFloat.value(bits)
+            #expect(HalfFloat.bits(value) == bits && value == Float(Float16(bitPattern: bits)))
+        }
+        var twister = SystemRandomNumberGenerator()
+        for _ in 0..<20_000 {
+            let value = Float(bitPattern: UInt32.random(in: 0...UInt32.max, using: &twister))
+            if !value.isNaN { #expect(HalfFloat.bits(value) == Float16(value).bitPattern, "\(value)") }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+import Foundation
+import Kokoro
+import KokoroSteps
+import Testing
+
+/// The speaker on networks without weights: order, times, cancellation, many at once, and bad input.
+@Suite struct SpeakerTests {
+    private func speaker(_ backend: ToneBackend = ToneBackend()) throws -> Speaker { try Speaker(bundle: TestBundles.packages(), backend: backend) }
+
+    private func spoken(_ sequence: SpeechSequence) async throws -> [SpokenAudio] {
+        var found: [SpokenAudio] = []
+        for try await audio in sequence { found.append(audio) }
+        return found
+    }
+
+    @Test func piecesFollowOneAnotherWithTheirPausesAndTimes() async throws {
+        let found = try await spoken(speaker().speak(phonemes: "hˈI, ðˈɛɹ.\n\nwˌi “hˈɪɹ.”", voice: "rms"))
+        #expect(found.map(\.phonemes) == ["hˈI, ðˈɛɹ.", "wˌi “hˈɪɹ.”"] && found.map(\.silence) == [0, 12000])
+        #expect(found[1].startSample == found[0].samples.count && found[1].samples.prefix(12000).allSatisfy { $0 == 0 })
+        #expect(found[0].words.map(\.text) == ["hˈI", ",", "ðˈɛɹ", "."])
+        #expect(found[0].durations.count == found[0].phonemes.unicodeScalars.count + 2)
+        #expect(found[0].words[0].seconds == 0.05..<0.2 && found[0].words[0].place == 0..<3)
+        let total = found.reduce(0) { $0 + $1.samples.count }
+        #expect(try #require(found.last?.words.last).seconds.upperBound == Double(total - 1200) / 24000)
+    }
+
+    @Test func wordsAreReadAndTimed() async throws {
+        let found = try await spoken(speaker().speak("The apple fell. Nobody saw it!", voice: "rms"))
+        #expect(found.map(\.phonemes) == ["ði ˈæpᵊl fˈɛl.", "nˈObˌɑdi sˈɔ ɪt!"] && found[1].words.map(\.text) == ["Nobody", "saw", "it", "!"])
+        await #expect(throws: KokoroError.needsNormalization("7", place: 5)) { for try await _ in try speaker().speak("Only 7", voice: "rms") {} }
+    }
+
+    @Test func whatIsTooLongIsCutBetweenWords() async throws {
+        let words = Array(repeating: "wˈɜɹd", count: 10).joined(separator: " ") + "."
+        let byPhonemes = try await spoken(speaker().speak(phonemes: words, voice: "rms", longest: 30))
+        let byFrames = try await spoken(speaker(ToneBackend(longest: 100)).speak(phonemes: words, voice: "rms"))
+        for found in [byPhonemes, byFrames] {
+            #expect(found.count > 1 && found.map(\.phonemes).joined(separator: " ") == words && found.dropFirst().allSatisfy { $0.silence == 0 })
+        }
+    }
+
+    @Test func aLoudPieceIsTurnedDown() async throws {
+        let found = try await spoken(speaker(ToneBackend(level: 2)).speak(phonemes: "hˈI.", voice: "rms"))
+        #expect(found[0].gain < 1 && found[0].samples.allSatisfy { abs($0) <= 1 })
+    }
+
+    @Test func tenSpeakersAtOnceSayWhatOneSays() async throws {
+        let speakers = try (0..<10).map { _ in try speaker() }
+        let alone = try await spoken(speakers[0].speak(phonemes: "hˈI. ðˈɛɹ.", voice: "rms", seed: 3)).flatMap(\.samples)
+        try await withThrowingTaskGroup(of: [Float].self) { group in
+            for speaker in speakers {
+                group.addTask {
+                    var all: [Float] = []
+                    for try await audio in speaker.speak(phonemes: "hˈI. ðˈɛɹ.", voice: "rms", seed: 3) { all += audio.samples }
+                    return all
+                }
+            }
+            for try await samples in group { #expect(samples == alone) }
+        }
+    }
+
+    @Test func aConsumerThatLeavesStopsTheWork() async throws {
+        let backend = ToneBackend(), speaker = try speaker(backend), text = String(repeating: "hˈI ðˈɛɹ. ", count: 200)
+        for try await _ in speaker.speak(phonemes: text, voice: "rms") { break }
+        let task = Task { for try await audio in speaker.speak(phonemes: text, voice: "rms") where audio.index == 1 { withUnsafeCurrentTask { $0?.cancel() } } }
+        await #expect(throws: CancellationError.self) { try await task.value }
+        try await Task.sleep(for: .milliseconds(300))
+        #expect(await backend.calls < 10)
+    }
+
+    @Test func badInputIsToldInOneLine() async throws {
+        func refused(_ phonemes: String, voice: String = "rms", speed: Float = 1) async throws -> KokoroError? {
+            do { _ = try await spoken(speaker().speak(phonemes: phonemes, voice: voice, speed: speed)) } catch let error as KokoroError { return error }
+            return nil
+        }
+        #expect(try await refused("") == .nothingToSay)
+        #expect(try await refused(" ?! \n") == .nothingToSay)
+        #expect(try await refused("hˈI", voice: "../rms") == .unknownVoice("../rms", known: ["awb", "rms", "slt"]))
+        #expect(try await refused("hˈI", speed: 9) == .speedOutOfRange(9))
+        #expect(try await refused("h7") == .unknownSymbol("7", place: 1))
+        #expect(KokoroError.unknownSymbol("7", place: 1).localizedDescription == "U+0037 at 1 is no phoneme of this vocabulary")
+        let endless = try speaker(ToneBackend(framesPerToken: .nan))
+        await #expect(throws: KokoroError.self) { for try await _ in endless.speak(phonemes: "hˈI.", voice: "rms") {} }
+    }
+
+    @Test func damagedBundlesAreRefusedAndNamed() throws {
+        let cases: [(file: String, damage: (URL) throws -> Void)] = [
+            ("manifest.json", { try FileManager.default.removeItem(at: $0) }),
+            ("manifest.json", { try Data("{\"format\": 2}".utf8).write(to: $0) }),
+            ("vocabulary.json", { try Data("[]".utf8).write(to: $0) }),
+            ("voices/rms.bin", { try Data(count: 1024).write(to: $0) }),
+            ("voices/awb.bin", { try FileManager.default.removeItem(at: $0) }),
+        ]
+        for (file, damage) in cases {
+            let bundle = try TestBundles.copy()
+            defer { try? FileManager.default.removeItem(at: bundle) }
+            #expect(throws: Never.self) { try SpeechBundle(at: bundle) }
+            try damage(bundle.appendingPathComponent(file))
+            #expect(throws: KokoroError.self, "\(file)") { try SpeechBundle(at: bundle) }
+        }
+        let mixed = try TestBundles.copy(), bundle = try SpeechBundle(at: mixed)
+        defer { try? FileManager.default.removeItem(at: mixed) }
+        let manifest = try #require(FileManager.default.contentsOfDirectory(atPath: mixed.appendingPathComponent("packages").path).first { $0.hasSuffix(".json") })
+        try Data("{\"checkpoint\": {\"name\": \"other\", \"sha256\": \"00\"}}".utf8).write(to: mixed.appendingPathComponent("packages/\(manifest)"))
+        #expect(throws: KokoroError.mixedCheckpoints("packages/\(manifest)")) { try SpeechBundle(at: mixed) }
+        try FileManager.default.removeItem(at: bundle.network("vocoder").file)
+        #expect(throws: KokoroError.self) { try SpeechBundle(at: mixed) }
+    }
+
+    @Test func aBlendIsTheMeanOfItsVoices() throws {
+        let bundle = try TestBundles.packages(), rms = try bundle.voice("rms"), slt = try bundle.voice("slt")
+        let row = try VoiceTable(blend: [(rms, 3), (slt, 1)]).row(phonemes: 7)
+        for ((mixed, one), other) in zip(zip(row, try rms.row(phonemes: 7)), try slt.row(phonemes: 7)) { #expect(abs(mixed - (0.75 * one + 0.25 * other)) < 1e-6) }
+        #expect(throws: KokoroError.self) { try VoiceTable(blend: [(rms, -1), (slt, 2)]) }
+    }
+}
