@@ -32,7 +32,7 @@ LEVELS = (
     {"g2p": 8_250, "encoder": 1_300, "vocoder": 3_110},
     {"quantize": 2_810},
     {"runtimes": 2_620},
-    {"pipeline": 3_960},
+    {"pipeline": 3_780},
     {"eval": 5_110},
     {"kokoro_ane": 300},
     {"training": 1_800},
