@@ -2,8 +2,7 @@
 
     python -m tests.g2p_typed [--misses]     # --misses prints the tuning half's, never the judged half's
 
-The lines are tests/data/g2p/typed*.tsv, written before the first run; `judged_hash` names their judged half. How a reading is written
-stands at the head of typed.tsv. The last line of stdout is one JSON object; exit 0.
+The lines are tests/data/g2p/typed*.tsv, written before the first run; `judged_hash` names their judged half; typed.tsv's head has the form.
 """
 
 import argparse
@@ -109,9 +108,15 @@ def answer(line: Line) -> tuple[bool, str]:
     return any(pattern(line.wanted).fullmatch(f"{form.lower()} ") for form in forms), said
 
 
+@cache
+def english() -> partial[Normalized]:
+    """The normalizer as G2P calls it."""
+    return partial(normalize, known=Lexicon.load("us").lists)
+
+
 def normalized(line: Line) -> Iterator[Normalized]:
     """The tokens of each sentence."""
-    read = partial(normalize, known=Lexicon.load("us").lists) if line.dialect in ("us", "gb") else NORMALIZERS[line.dialect]
+    read = english() if line.dialect in ("us", "gb") else NORMALIZERS[line.dialect]
     for _, sentence in segments(line.text):
         yield read(sentence, dialect=line.dialect)
 

@@ -9,7 +9,7 @@ from num2words import num2words
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
-from kokoro_ane.g2p.alphabet import KNOWN
+from kokoro_ane.g2p.alphabet import KNOWN, dialect_of, spoken_by, voice_language
 from kokoro_ane.g2p.languages import grammar
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 
@@ -58,3 +58,12 @@ def test_bad_input_is_one_line() -> None:
     pytest.raises(InputError, G2P.load, "it", {"x": "ж"}).match("entry 1: 'ж'")
     with pytest.raises(InputError, match="the text is None"):
         G2P.load("it").phonemize(None)  # type: ignore[arg-type]
+
+
+def test_a_voice_of_a_language_that_nobody_reads_is_an_error() -> None:
+    unread = {"ff_siwis": "French", "hm_omega": "Hindi", "jf_alpha": "Japanese", "pm_alex": "Portuguese", "zf_xiaoni": "Mandarin"}
+    for voice, language in unread.items():
+        with pytest.raises(InputError, match=rf"{voice} speaks .*{language}.*--dialect") as told:
+            voice_language(voice)
+        assert "\n" not in str(told.value) and spoken_by(voice) is None
+    assert [dialect_of(tag) for tag in ("es-MX", "es-419", "it-CH", "en-AU", "en_US", "en-CA")] == ["es", "es", "it", "gb", "us", "us"]

@@ -1,8 +1,9 @@
 """The normalizer: written cases, numbers against num2words; of any text: it never raises, offsets are exact, nothing is lost in silence."""
 
+import random
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.normalize import analyse, normalize
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Token
+from tests.g2p_lines import mixed, problems, reader
+from tests.g2p_typed import answer, judged_hash, read_lines
 
 CASES = read_cases()
 KNOWN_MISSES = {"Chanel No. 5 and 7UP"}
@@ -189,3 +192,30 @@ def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
     text = (piece * 2000)[:2000]
     assert_tokens(text, normalize(text).tokens)
     assert uncovered(text, "us") == []
+
+
+LIMITS = {"message": 138, "identifier": 58, "date": 54, "spanish": 23, "italian": 24}
+
+
+def test_what_people_type_is_read_by_class() -> None:
+    """Of 150, 60, 60, 24 and 24; the judged half stays as it was written. `python -m tests.g2p_typed` counts both halves."""
+    counts = Counter(line.group for line in read_lines() if line.group in LIMITS and answer(line)[0])
+    assert {group: counts[group] for group in LIMITS if counts[group] < LIMITS[group]} == {}
+    assert judged_hash() == "d599f14757f5648406c358c7ab5b955478f7a6164aca698e33f6aa69b2480673"
+
+
+def test_brackets_keep_their_words_and_tags_do_not() -> None:
+    text = "press <Enter>, <b>x</b> <title> if a<b and c>d"
+    tokens, drops = analyse(text)
+    assert [token.text for token in tokens if token.kind == "word"][:2] == ["press", "Enter"] and "title" in [
+        token.text for token in tokens
+    ]
+    assert [(text[start:end], why) for start, end, why in drops if why == "markup"] == [("<b>", "markup"), ("</b>", "markup")]
+
+
+def test_mixed_texts_lose_no_word() -> None:
+    """A sample; `python -m tests.g2p_lines --texts 100000` tries as many as are wanted."""
+    generator = random.Random(5)
+    for language in ("us", "gb", "es", "it"):
+        read = reader(language)
+        assert not [(found, text) for text in (mixed(generator) for _ in range(40)) if (found := problems(read, text))]
