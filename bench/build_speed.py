@@ -5,7 +5,6 @@
 fp16 and fp32 packages, each in a process of its own so that peak memory is its own. The last line of stdout is one JSON object.
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -13,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, Parser, run_cli
 from kokoro_ane.core.staging import staged
 
 PEAK_LIMIT_GB = 6.0
@@ -39,7 +38,7 @@ def timed_build(folder: Path, precision: str, buckets: str, out: Path) -> dict:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.build_speed", description=__doc__.splitlines()[0])
+    parser = Parser("bench.build_speed", __doc__)
     parser.add_argument("--out", type=Path, default=Path("build/random"), help="folder for checkpoint and packages")
     parser.add_argument("--buckets", default="", help="as kokoro_ane.pipeline.build; default: the default buckets")
     arguments = parser.parse_args(argv)

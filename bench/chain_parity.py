@@ -6,12 +6,11 @@
 below --limit dB. The last line of stdout is one JSON object.
 """
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -43,7 +42,7 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.chain_parity", description=__doc__.splitlines()[0])
+    parser = Parser("bench.chain_parity", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--sentences", type=int, default=10, help="of core/data/unseen.txt (default: %(default)s)")
     parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="default: all of the checkpoint")

@@ -29,7 +29,7 @@ from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.checks import rmse, snr_db
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 from kokoro_ane.core.steps import run_steps
 from kokoro_ane.pipeline.chain import STEPS, Chain, begin
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
@@ -58,7 +58,7 @@ def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> No
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="bench.chain_speed", description=__doc__.splitlines()[0])
+    parser = Parser("bench.chain_speed", __doc__)
     checkpoint_argument(parser)
     layout_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"))

@@ -10,7 +10,6 @@ that float32 itself leaves open (`rounding`). Exit 0: every limit holds; 1: one 
 object.
 """
 
-import argparse
 import copy
 import json
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bench.comparison import real_styles, upstream_intermediates, upstream_model
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.encoder.encoder_steps import Encoded
@@ -217,7 +216,7 @@ def print_table(found: dict[str, Any]) -> None:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.encoder_parity", description=__doc__.splitlines()[0])
+    parser = Parser("bench.encoder_parity", __doc__)
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--small", action="store_true", help="the 1/16 wide model, for a quick look")

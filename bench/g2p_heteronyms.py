@@ -8,7 +8,6 @@ frequent in the set, word by word. `shuffled` is ours with the other words in ra
 The last line of stdout is one JSON object.
 """
 
-import argparse
 import csv
 import json
 import random
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.chain_speed import print_markdown
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
 SETS = ("dev", "held_out", "hard", "fresh", "later", "last", "newest", "unseen", "longer")
@@ -141,7 +140,7 @@ def speed_us(choice: Choice, cases: Sequence[Case], rounds: int = 5) -> tuple[fl
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.g2p_heteronyms", description=__doc__.splitlines()[0])
+    parser = Parser("bench.g2p_heteronyms", __doc__)
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--seed", type=int, default=0, help="of the shuffled control")
     parser.add_argument("--no-espeak", action="store_true")

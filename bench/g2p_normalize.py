@@ -6,7 +6,6 @@ A case counts when the tokens are the expected ones, marks included. Exit 0: eve
 The last line of stdout is one JSON object.
 """
 
-import argparse
 import json
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Callable
 
 from bench.chain_speed import print_markdown
 from bench.g2p_cases import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, run_cli
 
 LIMIT, PLAIN_LIMIT_US = 0.98, 15.0
 PLAIN = "The quick brown fox jumps over the lazy dog, and nobody in the small town was surprised by what it did then. "
@@ -68,7 +67,7 @@ def table(cases: list[Case], exact: list[bool]) -> None:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.g2p_normalize", description=__doc__.splitlines()[0])
+    parser = Parser("bench.g2p_normalize", __doc__)
     parser.add_argument("--misses", action="store_true", help="print each case that is wrong, with what was said")
     parser.add_argument("--examples", action="store_true", help="print a few cases of each category, as docs/g2p.md holds them")
     arguments = parser.parse_args(argv)

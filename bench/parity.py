@@ -5,10 +5,9 @@
 Exit 0 when every limit holds, 1 when one is missed. The last line of stdout is one JSON object.
 """
 
-import argparse
 import json
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, run_cli
 
 LIMIT_DB = 90.0
 FILL_FRAMES = 40
@@ -58,7 +57,7 @@ def padding_rows(buckets: list[int]) -> list[dict]:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.parity", description=__doc__.splitlines()[0])
+    parser = Parser("bench.parity", __doc__)
     parser.add_argument("--frames", type=numbers, default=[7, 40, 133, 400])
     parser.add_argument("--fills", type=numbers, default=[40, 44, 50, 60, 80, 133, 200, 440])
     arguments = parser.parse_args(argv)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,7 +129,7 @@ def print_table(counts: dict[str, list[Count]]) -> dict[str, dict[str, Any]]:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.recognizer", description=__doc__.splitlines()[0])
+    parser = Parser("bench.recognizer", __doc__)
     checkpoint_argument(parser)
     layout_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 from kokoro_ane.core.staging import staged
 
 LIMIT_DB = 100.0
@@ -30,7 +30,7 @@ HEADINGS = (
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="bench.runtimes", description=__doc__.splitlines()[0])
+    parser = Parser("bench.runtimes", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the files (default: %(default)s)")
     parser.add_argument("--rows", type=lambda text: tuple(text.split(",")), default=("onnx",), help="RUNTIME[:LEVEL[:LAYOUT]], ...")

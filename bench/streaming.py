@@ -8,7 +8,6 @@
 1: REJECT, or less; 3: UNDECIDED. The last line of stdout is one JSON object.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
 from kokoro_ane.core.contract import JUDGED, SECOND, TUNING
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, Parser, run_cli
 from kokoro_ane.vocoder.streaming.windows import MEASURED
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="bench.streaming", description=__doc__.splitlines()[0])
+    parser = Parser("bench.streaming", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--set", choices=(JUDGED, SECOND, TUNING), default=JUDGED, help="which clips (default: %(default)s)")
     parser.add_argument("--clips", type=int, help="the first so many (default: all)")

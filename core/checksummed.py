@@ -8,7 +8,6 @@ The digest keeps no secret: it finds what was changed, not who would take the tr
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import sha256_of_json
 from kokoro_ane.core.staging import read_json
+from kokoro_ane.core.tensor_files import read_npz
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,13 +53,7 @@ def checksummed_arrays(arrays: "Mapping[str, np.ndarray]", about: Mapping[str, A
 
 def read_checksummed_arrays(path: Path, about: Mapping[str, Any], again: str) -> "dict[str, np.ndarray]":
     """The arrays of an .npz without their digest. Raises InputError as read_checksummed does."""
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            found = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as problem:
-        raise InputError(f"{path} cannot be read as arrays: {str(problem)[:120]}{again}") from None
+    found = read_npz(path, again)
     told = found.pop(CHECKSUM, None)
     if told is None or str(told) != digest_of_arrays(found, about):
         raise InputError(f"{path} {EDITED}{again}")

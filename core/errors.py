@@ -5,19 +5,25 @@ def main(argv: list[str] | None = None) -> int:
 """
 
 import errno
-import os
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from mlprogram.command import NO_MEMORY, lost, no_memory, silenced, with_streams
+from mlprogram.command import Parser as Parser  # of every command
 from mlprogram.errors import one_line
 from mlprogram.files import NO_ROOM
 from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
 OWN = ("kokoro_ane", "mlprogram", "training", "bench")  # a module of these that is missing is a bug
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # in the middle of a file: Python does not say which
-EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
+EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3  # 3: undecided, or good and not releasable
+
+
+def exit_of(verdict: str, releasable: bool) -> int:
+    """The one rule of quality, release and bundle: 0 is for what ships and may be released; what ships and may not is still open."""
+    return {"SHIP": EXIT_GOOD if releasable else EXIT_UNDECIDED, "REJECT": EXIT_REJECTED}.get(verdict, EXIT_UNDECIDED)
 
 
 class InputError(ValueError):
@@ -35,15 +41,15 @@ class CheckFailed(RuntimeError):
 def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
     """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
 
-    A file that cannot be read or written, too little memory, and a Python without the dependencies are a user's mistake too. SIGTERM
-    ends as Ctrl-C does; where `argv` is None the process ends with the command, and a second one ends it at once. The rest are bugs and
-    keep their traceback.
+    A file that cannot be read or written, a closed or full output, too little memory, and a Python without the dependencies are a user's
+    mistake too. SIGTERM ends as Ctrl-C does; where `argv` is None the process ends with the command, and a second one ends it at once. The
+    rest are bugs and keep their traceback.
     """
     try:
         with interruptible(last=argv is None):
             try:
                 with temporary_files_apart():
-                    code = _code_of(main, argv)
+                    code = with_streams(lambda: _code_of(main, argv))
                     interrupted_before()
                     return code
             except KeyboardInterrupt:
@@ -61,29 +67,24 @@ def _interrupted() -> int:
 def _code_of(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
     _any_character()
     try:
-        code = main(argv)
-        sys.stdout.flush()  # a reader that went away is told here, not at exit
-        return code
+        return main(argv)
     except CheckFailed as problem:
         print(f"rejected: {one_line(str(problem))}", file=sys.stderr)
         return EXIT_REJECTED
-    except MemoryError:
-        print("error: there is not enough memory for this input", file=sys.stderr)
-    except (InputError, ModuleNotFoundError, OSError, SystemExit) as problem:
-        if isinstance(problem, SystemExit) and not isinstance(problem.__context__, BrokenPipeError):
-            raise  # argparse's; rich turns a closed pipe into one
-        cause = problem.__context__ if isinstance(problem, SystemExit) else problem
-        line = _line(cause) if isinstance(cause, Exception) else None
+    except (InputError, ImportError, OSError, MemoryError, RuntimeError) as problem:
+        line = _line(problem)
         if line is None:
             raise
         print(f"error: {one_line(line)}", file=sys.stderr)
-    return EXIT_BAD_INPUT
+        return EXIT_BAD_INPUT
 
 
 def _line(problem: Exception) -> str | None:
     """What to tell the user; None for a bug."""
     if isinstance(problem, InputError):
         return str(problem)
+    if no_memory(problem):
+        return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
         known = (problem.name or "").split(".")[0] in OWN
         return None if known else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
@@ -91,9 +92,8 @@ def _line(problem: Exception) -> str | None:
         first = problem.args[0][0] if problem.args and problem.args[0] else ("", "output", "")
         return f"cannot write {first[1]}: {first[2]}; nothing was left half-written"
     if isinstance(problem, BrokenPipeError):
-        with suppress(OSError):  # or Python complains once more when it flushes at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return "the reader of the output went away"
+        silenced()
+        return lost(problem)
     if isinstance(problem, OSError) and problem.errno in NO_ROOM:
         return f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written"
     if isinstance(problem, OSError) and problem.errno in DISK_FAILED and problem.filename is None:

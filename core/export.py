@@ -200,9 +200,7 @@ def package_sha256(package: Path) -> str:
         return sha256_of(package)
     digest = hashlib.sha256()
     for path in sorted(p for p in package.rglob("*") if p.is_file()):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-        with path.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()
 
 

@@ -20,7 +20,7 @@ from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.data_files import check_name, conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_bytes, package_of_ours, package_sha256
-from kokoro_ane.core.staging import OwnFile, json_of, read_json, recover, write_json
+from kokoro_ane.core.staging import OwnFile, json_of, read_json, there, write_json
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -119,14 +119,14 @@ class Manifest:
         """Raise InputError unless the package on disk is the one this manifest was written for, as large as it says."""
         if not (self.package_path.is_dir() if self.package.endswith(".mlpackage") else self.package_path.is_file()):
             raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
+        size = package_bytes(self.package_path)  # before it is read to be hashed
+        if size != self.package_bytes:
+            told = f"package_bytes {self.package_bytes}, but {self.package} has {size}: one of them was changed"
+            raise InputError(f"{self.path} says {told}; run `{command_for(self.stage)}` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:
             told = f"its manifest says {self.package_sha256[:12]}"
             raise InputError(f"{self.package_path} has hash {found[:12]}, {told}: run `{command_for(self.stage)}` again")
-        size = package_bytes(self.package_path)
-        if size != self.package_bytes:
-            told = f"package_bytes {self.package_bytes}, but {self.package} has {size}: it was edited"
-            raise InputError(f"{self.path} says {told}; run `{command_for(self.stage)}` again")
 
     def save(self, path: Path) -> "Manifest":
         """Write as `path`; returns the manifest that knows its place."""
@@ -138,8 +138,7 @@ class Manifest:
     @classmethod
     def load(cls, path: Path) -> "Manifest":
         """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
-        if not path.is_file() and path.parent.is_dir():
-            recover(path.parent)  # a build that was killed while it took its names
+        there(path)  # a build may have been killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
         known = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:

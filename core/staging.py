@@ -33,6 +33,7 @@ from mlprogram.scratch import LOCK, claimed, interrupted_before, left_behind, re
 
 Reason = Callable[[Path], str | None]  # why a folder or file is not one of ours, or None
 PROBE_BYTES = 1 << 16
+LARGEST_BYTES = 1 << 32  # of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
 PREFIX = ".staged-"  # of folders that core.staging writes in
 NOT_COUNTED = (".DS_Store",)  # the Finder's
 
@@ -184,6 +185,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     seen = [identity(target) for target, _ in targets]  # before they are checked: what comes meanwhile is checked again
     places = tuple(check_implied(target, ours) for target, ours in targets)
     parent = places[0].parent
+    made = [above for above in (parent, *parent.parents) if not above.exists()]  # by this call, if it makes any; the inmost first
     with cannot_write(places[0]):
         parent.mkdir(parents=True, exist_ok=True)
         recover(parent)
@@ -211,6 +213,9 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         if not (folder / PLAN).exists():  # interrupted once more while it was put back: the next command does that
             removed(folder)
         release()
+        with suppress(OSError):  # the first that holds something stays, and those that it stands in
+            for above in made:
+                above.rmdir()
 
 
 def discard(folder: Path) -> None:
@@ -302,6 +307,12 @@ def _plan_of(folder: Path) -> dict[str, int]:
     return plan
 
 
+def there(path: Path) -> bool:
+    """Whether a file stands there, once what killed processes left beside it is put back: a reader sees what a writer would."""
+    recover(path.parent)
+    return path.is_file()
+
+
 def recover(parent: Path) -> None:
     """Finish what killed processes left in `parent`: old packages come back, half-written things go; a line on stderr for each.
 
@@ -369,8 +380,10 @@ def write_json(path: Path, data: Any, ours: OwnFile | None = None) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal. Raises InputError for anything that is not one: a folder, a pipe that would never end."""
+    """SHA-256 of a file, hexadecimal. Raises InputError for anything that is not one, a pipe for one, and for more than LARGEST_BYTES."""
     if not path.is_file():
         raise InputError(f"{path} {'is not a file' if os.path.lexists(path) else 'does not exist'}")
+    if (size := path.stat().st_size) > LARGEST_BYTES:
+        raise InputError(f"{path} has {size} bytes: no file of a checkpoint, package or bundle has more than {LARGEST_BYTES}")
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

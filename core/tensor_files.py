@@ -3,8 +3,11 @@
 tensors = read_tensors(Path("kokoro-v1_0.pth"))
 """
 
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 from kokoro_ane.core.errors import InputError
 
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+# What NumPy raises for an .npz, encrypted, cut off, or of something else.
+DAMAGED = (OSError, ValueError, EOFError, LookupError, TypeError, AttributeError, RuntimeError, SyntaxError, BadZipFile, zlib.error)
 MAX_ELEMENTS = 1 << 31  # of one tensor: a stored one may be a single number repeated over any shape
 
 
@@ -67,6 +72,18 @@ def read_npy(path: Path) -> "np.ndarray":
     except Exception as problem:  # noqa: BLE001  a damaged header is evaluated as a literal and may raise anything
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise InputError(f"{path} cannot be read as a NumPy array: {reason[0][:120]}") from None
+
+
+def read_npz(file: "Path | IO[bytes]", again: str = "", names: Sequence[str] = ()) -> "dict[str, np.ndarray]":
+    """The arrays of an .npz, or those of these `names`. InputError, `again` behind it: damaged, encrypted, one is missing, objects."""
+    import numpy as np
+
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in names or stored.files}
+    except DAMAGED as problem:
+        name = file if isinstance(file, Path) else getattr(file, "name", "it")
+        raise InputError(f"{name} cannot be read as arrays: {str(problem)[:120]}{again}") from None
 
 
 def _require_file(path: Path) -> None:

@@ -140,10 +140,9 @@ def _read_pt(path: Path) -> np.ndarray:
 
 
 def _read_bin(path: Path) -> np.ndarray:
-    data = path.read_bytes()
-    if len(data) != BIN_BYTES:
-        raise InputError(f"{path} has {len(data)} bytes; raw float32 of shape {list(VOICE_SHAPE)} is {BIN_BYTES}")
-    return np.frombuffer(data, "<f4").reshape(VOICE_SHAPE).copy()
+    if path.stat().st_size != BIN_BYTES:
+        raise InputError(f"{path} has {path.stat().st_size} bytes; raw float32 of shape {list(VOICE_SHAPE)} is {BIN_BYTES}")
+    return np.frombuffer(path.read_bytes(), "<f4").reshape(VOICE_SHAPE).copy()
 
 
 def _read_npy(path: Path) -> np.ndarray:

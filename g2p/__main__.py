@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ class Summary:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="g2p", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane g2p", __doc__)
     parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
     parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
     parser.add_argument("--explain", action="store_true", help="a table of every word: spoken form, phonemes, source, confidence, place")

@@ -22,6 +22,7 @@ import numpy as np
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import read_json
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.alphabet import ALPHABETS, AMERICAN, BLANK, FRAMES, PADDING, PRIMARY, SOUNDS, Alphabet, encode, speakable
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess
 
@@ -315,7 +316,6 @@ def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
 
 
 def _state(content: bytes) -> dict[str, np.ndarray]:
-    with np.load(io.BytesIO(content)) as arrays:
-        found = {name: arrays[name] for name in arrays.files}
+    found = read_npz(io.BytesIO(content))
     values = {name: array.astype(np.float32) for name, array in found.items() if not name.endswith(SCALE)}
     return {name: array * found.get(name + SCALE, np.float32(1)) for name, array in values.items()}

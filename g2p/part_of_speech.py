@@ -9,7 +9,6 @@ import io
 import json
 import math
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import numpy as np
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.word_lists import DATA, word_set
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
@@ -207,9 +207,8 @@ class Tagger:
         except (FileNotFoundError, IsADirectoryError):
             raise InputError(f"{path} does not exist: `python -m training.tagger` writes it") from None
         try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                return cls.from_arrays({name: arrays[name] for name in arrays.files})
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as problem:
+            return cls.from_arrays(read_npz(io.BytesIO(content)))
+        except (ValueError, KeyError) as problem:
             raise InputError(f"{path} is no tagger of format {FORMAT} ({problem}): `python -m training.tagger`") from None
 
     @classmethod

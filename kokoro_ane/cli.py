@@ -43,28 +43,47 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code of the verb; 2 where there is no such verb."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if not given or given[0] in ("-h", "--help"):
+    """Exit code of the verb; 2 where there is no such verb, or nowhere to print."""
+    from mlprogram.command import with_streams
+
+    return with_streams(lambda: _called(list(sys.argv[1:] if argv is None else argv), last=argv is None))
+
+
+def _called(given: list[str], last: bool) -> int:
+    if given[:1] in (["-h"], ["--help"]):
         print(usage())
-        return 0 if given else 2
-    if given[0] == "--version":
+        return 0
+    if given[:1] == ["--version"]:
         print(__version__)
         return 0
-    if given[0] not in COMMANDS:
-        print(f"error: no verb {given[0][:80]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+    if not given or given[0] not in COMMANDS:
+        missed = f"no verb {given[0][:80]!r}; there are" if given else "give a verb"
+        print(f"error: {missed}: {', '.join(COMMANDS)} (`kokoro-ane --help` says what each does)", file=sys.stderr)
         return 2
     try:
         from mlprogram.scratch import interruptible  # its handlers are there before a verb's modules, which take seconds to import
 
-        with interruptible(last=argv is None):
+        with interruptible(last):
             try:
-                module = importlib.import_module(COMMANDS[given[0]][0])
-                return module.main(given if given[0] in OWN_VERB else given[1:])
+                return _verb(given)
             except KeyboardInterrupt:  # while modules are imported
                 return _interrupted()
     except KeyboardInterrupt:
         return _interrupted()
+
+
+def _verb(given: list[str]) -> int:
+    from mlprogram.command import NO_MEMORY, no_memory
+
+    try:
+        module = importlib.import_module(COMMANDS[given[0]][0])
+    except (ImportError, MemoryError, RuntimeError) as problem:
+        if not no_memory(problem):
+            raise
+        print(f"error: {NO_MEMORY}", file=sys.stderr)
+        return 2
+    code: int = module.main(given if given[0] in OWN_VERB else given[1:])
+    return code
 
 
 def _interrupted() -> int:

@@ -14,7 +14,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from mlprogram.errors import EXIT_BAD_INPUT, exit_code
+from mlprogram.command import Parser, exit_code
+from mlprogram.errors import EXIT_BAD_INPUT
 from mlprogram.examine import shape_argument
 from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
@@ -28,7 +29,7 @@ def count_argument(text: str) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Flags of the three verbs."""
-    parser = argparse.ArgumentParser(prog="mlprogram", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram", __doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="describe | ane | rules")
     describe = verbs.add_parser("describe", help="operations, weights, arithmetic, bytes moved, live memory")
     _add_package(describe)

@@ -1,4 +1,4 @@
-"""The one exception of this package, and how a command ends: every message says what was wrong, where, and what would be right.
+"""The one exception of this package: every message says what was wrong, where, and what would be right.
 
 from mlprogram import Program, ProgramError
 try:
@@ -6,9 +6,6 @@ try:
 except ProgramError as error:
     print(error)
 """
-
-import sys
-from collections.abc import Callable
 
 LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
@@ -29,17 +26,3 @@ def one_line(text: str) -> str:
     """`text` without characters that break a line or steer a terminal (they are written as escapes), LONGEST_LINE at most."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
-
-
-def exit_code(command: Callable[[], int]) -> int:
-    """What a command gives; a user's mistake is one line on stderr and EXIT_BAD_INPUT."""
-    try:
-        return command()
-    except ProgramError as problem:
-        said = str(problem)
-    except OSError as problem:
-        said = f"cannot use {problem.filename or 'a file'}: {problem.strerror}"
-    except MemoryError:
-        said = "there is not enough memory for this input"
-    print(f"error: {one_line(said)}", file=sys.stderr)
-    return EXIT_BAD_INPUT

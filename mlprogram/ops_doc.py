@@ -8,10 +8,10 @@ mlprogram/tests/test_programs.py holds the file against the code and refuses an 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from mlprogram.command import Parser
 from mlprogram.constants import CONSTEXPR
 from mlprogram.files import aside
 from mlprogram.numerics import ANE_KERNELS
@@ -71,7 +71,7 @@ def _first_line(function: Callable) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Write or print the document."""
-    parser = argparse.ArgumentParser(prog="mlprogram.ops_doc", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram.ops_doc", __doc__)
     parser.add_argument("--print", action="store_true", help="print every operation with its result instead of writing")
     if parser.parse_args(argv).print:
         print(render_in_full())

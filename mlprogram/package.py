@@ -26,6 +26,7 @@ _SENTINEL = 0xDEADBEEF
 _HEADER = struct.Struct("<II")
 _RECORD = struct.Struct("<IIQQQ")
 _HEADER_BYTES = 64
+_LONGEST_MESSAGE = 1 << 31  # bytes
 
 
 class BlobFile:
@@ -163,6 +164,8 @@ def _locate(folder: Path) -> tuple[Path, Path]:
 
 def _read_spec(model: Path) -> Model_pb2.Model:
     spec = Model_pb2.Model()
+    if model.stat().st_size >= _LONGEST_MESSAGE:
+        raise ProgramError(f"{model}: {model.stat().st_size} bytes; a Core ML specification is a protobuf message, of less than 2 GiB")
     try:
         spec.ParseFromString(model.read_bytes())
     except DecodeError as error:

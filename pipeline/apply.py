@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table, settings_argument
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 from kokoro_ane.quantize.methods import METHODS, method_named, with_settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PACKAGES = "coreml"
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     choices = tuple(name for name, method in METHODS.items() if method.parent)
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.apply", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane quantize", __doc__)
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import buckets_argument, checkpoint_argument, layout_argument
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, TOKEN_BUCKETS
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.core.builder import Kind, Stage
@@ -27,7 +27,7 @@ CORE_ML, OTHERS = "coreml", ("onnx", "executorch", "tvm")  # who runs what is bu
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.build", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane build", __doc__)
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE", help="g2p, encoder or vocoder")
     _vocoder_flags(stages.add_parser("vocoder", help="features to waveform, for the Neural Engine"))
     _encoder_flags(stages.add_parser("encoder", help="phonemes to features, for CPU and GPU"))

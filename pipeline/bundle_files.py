@@ -15,7 +15,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import G2P_NAME, PADDED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.core.staging import read_json, sha256_of, staged, strangers, write_json
+from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, strangers, write_json
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT
@@ -148,6 +148,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     Returns the assembly's data and what was counted. Raises InputError naming the first file that is not as it was written, CheckFailed
     when a step of the chain does not replay.
     """
+    recover(folder.parent)
     files = check_sums(folder)
     assembly = Assembly.load(folder / NAME)
     assembly.verify()

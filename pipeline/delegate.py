@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, Parser, run_cli
 from kokoro_ane.runtimes.registry import check_runtime, level_for
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ RUNTIME, SUFFIX = "executorch", ".pte"
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.delegate", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro_ane.pipeline.delegate", __doc__)
     parser.add_argument("bundle", type=Path, help="folder that kokoro_ane.pipeline.bundle wrote")
     parser.add_argument("--out", type=Path, help="file to write (default: BUNDLE.pte)")
     return parser.parse_args(argv)

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, run_cli
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, Parser, run_cli
 
 NEEDED = ("torch", "coremltools", "numpy", "scipy", "misaki", "pesq", "pystoi", "rich", "soundfile", "safetensors")
 EXTRAS = {
@@ -27,7 +27,7 @@ EXTRAS = {
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.doctor", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane doctor", __doc__)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     return parser.parse_args(argv)
 

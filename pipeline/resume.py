@@ -127,7 +127,7 @@ class ResumeState:
         self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
         self._audio.truncate(whole * BYTES)
         self._end = whole
-        lines = (folder / CHUNKS).read_text(encoding="utf-8").splitlines()[: len(entries)] if entries else []
+        lines = (folder / CHUNKS).read_text(encoding="utf-8", errors="replace").splitlines()[: len(entries)] if entries else []
         self._lines = (folder / CHUNKS).open("w", encoding="utf-8")
         self._lines.writelines(f"{line}\n" for line in lines)
         self._lines.flush()
@@ -231,8 +231,10 @@ def read_entries(folder: Path) -> list[Entry]:
     """Whole lines whose samples are there, up to the first that is not."""
     path, held = folder / CHUNKS, (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0
     entries: list[Entry] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
+            if "\ufffd" in line:
+                break  # what was no UTF-8
             fields = parse_json(line, str(path))
             conform(fields, Entry, str(path))
             entry = Entry(**fields | {"durations": tuple(fields["durations"])})

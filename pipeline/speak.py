@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
 from kokoro_ane.core.contract import SPOKEN_LAYOUTS
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ FEW_KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.speak", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane speak", __doc__)
     parser.add_argument("text", nargs="?", help="what to say; - reads standard input")
     parser.add_argument("--file", type=Path, help="a UTF-8 text file instead")
     parser.add_argument("-o", "--out", type=Path, help="output, .wav or .flac, 24 kHz mono 16 bit")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table, seed_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ PICTURE, FIGURES = "intermediates.png", "intermediates.json"
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.validate", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane validate", __doc__)
     said = parser.add_mutually_exclusive_group(required=True)
     said.add_argument("--text", help="English, through g2p; one utterance: at most 510 phonemes")
     said.add_argument("--phonemes", help="in the checkpoint's vocabulary, 1 to 510 symbols")

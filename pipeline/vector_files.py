@@ -4,6 +4,8 @@ index = write_vectors(Path("build/vectors"), chain, {"name": "demo", "sha256": "
 rows = check_vectors(Path("build/vectors"), chain, packages)
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -13,7 +15,7 @@ import torch
 
 from kokoro_ane.core.data_files import check_inside, conform
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import read_json, sha256_of, staged, strangers, write_json
+from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, strangers, write_json
 from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
@@ -158,6 +160,7 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
 
 def load_index(folder: Path) -> dict[str, Any]:
     """index.json. InputError when it is missing or of another format."""
+    recover(folder.parent)
     index = read_json(folder / INDEX, f"{folder} holds no vectors; `kokoro-ane vectors --out {folder}` writes them")
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with kokoro-ane vectors")
@@ -196,9 +199,22 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
             missing = (set(step.reads) | set(step.writes)) - set(stored)
             if missing:
                 raise InputError(f"{folder / INDEX}: {utterance['id']} has no tensor {sorted(missing)[0]!r}; write the vectors again")
-            found = replay(chain, stored, step)
+            with _replayed(f"{folder}: step {step.name} of {utterance['id']}"):
+                found = replay(chain, stored, step)
             rows += [_row(utterance["id"], step.name, name, value, step.writes[name]) for name, value in found.items()]
-    return rows + _check_text(folder, index["text"], chain)
+    with _replayed(f"{folder}: its text"):
+        return rows + _check_text(folder, index["text"], chain)
+
+
+@contextmanager
+def _replayed(what: str) -> Iterator[None]:
+    """Tensors with the hash of their index may still be of any shape and value."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as problem:
+        raise InputError(f"{what} cannot be replayed from what is stored ({str(problem)[:120]}): write the vectors again") from None
 
 
 def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.vectors", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane vectors", __doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--out", type=Path, default=Path("build/vectors"), help="folder to write (default: %(default)s)")
     what.add_argument("--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead")

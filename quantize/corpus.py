@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.tensor_files import read_npz
 
 DATA = Path(__file__).resolve().parents[1] / "core" / "data"
 VOICES = ("slt", "rms", "awb")
@@ -104,13 +105,13 @@ def load(file: Path) -> Utterance:
     """One .npz, and its .flac if there is one."""
     import soundfile
 
-    with np.load(file, allow_pickle=False) as stored:
-        fields = {name: stored[name] for name in ("input_ids", "durations", "f0_hz", "energy")}
-        texts: dict[str, Any] = {name: str(stored[name]) for name in ("id", "voice", "text", "phonemes")}
+    texts = ("id", "voice", "text", "phonemes")
+    fields: dict[str, Any] = read_npz(file, names=("input_ids", "durations", "f0_hz", "energy", *texts))
+    fields |= {name: str(fields[name]) for name in texts}
     flac = file.with_suffix(".flac")
     recording = None
     if flac.exists():
         recording, rate_hz = soundfile.read(flac, dtype="float32")
         if rate_hz != RECORDING_RATE_HZ:
             raise InputError(f"{flac} runs at {rate_hz} Hz, not {RECORDING_RATE_HZ}")
-    return Utterance(**texts, **fields, recording=recording)
+    return Utterance(**fields, recording=recording)

@@ -17,6 +17,7 @@ from kokoro_ane.core.commands import build_command, quantize_command
 from kokoro_ane.core.contract import DURATION, ENCODER_NAME, LAYOUTS, PADDED, PROSODY, VOCODER_NAME
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name, package_name
+from kokoro_ane.core.staging import there
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Request:
     def encoders(self) -> tuple[Path, ...]:
         """The encoder's manifests: one, or two where each function is a file of its own (iOS 17, other runtimes)."""
         whole, parts = self.path(ENCODER_NAME), tuple(map(self.path, ENCODER_PARTS.values()))
-        return parts if self.files or (not whole.is_file() and any(path.is_file() for path in parts)) else (whole,)
+        return parts if self.files or (not there(whole) and any(path.is_file() for path in parts)) else (whole,)
 
     def command(self, path: Path) -> str:
         """What builds the package or file of that manifest, for the user to type."""
@@ -77,7 +78,7 @@ class Request:
     def found(self, path: Path, hint: str = "") -> Manifest:
         """The manifest there. InputError: not built (naming the command, then `hint`), of another checkpoint or level."""
         command, level = self.command(path), level_name(self.method, self.layout)
-        if not path.is_file():
+        if not there(path):
             raise InputError(f"{path} does not exist: run `{command}`{hint}")
         manifest = Manifest.load(path)
         manifest.require_made_from(self.checkpoint, command)
@@ -125,8 +126,7 @@ def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: 
 
 def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) -> str | None:
     """The command for a package that is not there; None where it is."""
-    there = manifest_path(build, checkpoint, method, layout).is_file()
-    return None if there else f"not built; `{command_of(method, layout)}` builds it"
+    return None if there(manifest_path(build, checkpoint, method, layout)) else f"not built; `{command_of(method, layout)}` builds it"
 
 
 def built(request: Request) -> Manifest:
@@ -134,11 +134,12 @@ def built(request: Request) -> Manifest:
 
     Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that was refused).
     """
-    if not request.vocoder.is_file():
+    if not there(request.vocoder):
         if request.method not in CONVERTED:
             parent = FLOAT if request.files else method_named(request.method).parent
             assert parent is not None  # only what the converter makes has none
             built(replace(request, method=parent))
+        print(f"{request.vocoder.stem} is not built yet: building it", file=sys.stderr)
         run_command(request.command(request.vocoder))
     manifest = request.found(request.vocoder)
     manifest.verify()
@@ -152,8 +153,9 @@ def built_package(method: Method, layout: str, checkpoint: "Checkpoint", source:
 
 def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
     """The encoder's manifests, after building them where they are missing and may be built. Raises as `built`."""
-    lacking = [path for path in request.encoders if not path.is_file()]
+    lacking = [path for path in request.encoders if not there(path)]
     if may_build and lacking and (request.files or len(lacking) == len(request.encoders)):
+        print(f"{lacking[0].stem} is not built yet: building it", file=sys.stderr)
         run_command(request.command(lacking[0]))
     for path in request.encoders:
         request.found(path)
@@ -167,7 +169,6 @@ def built_encoder(checkpoint: "Checkpoint", source: str | None, build: Path, may
 
 def run_command(command: str) -> None:
     """Run what a message would tell the user to type; its refusal is raised as ours."""
-    print(f"not built yet, building it: {command}", file=sys.stderr)
     arguments = [sys.executable, "-m", "kokoro_ane", *shlex.split(command)[1:]]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 from kokoro_ane.core.staging import bytes_of, staged
 from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, SIZE, STARTS, method_named
 
@@ -34,7 +34,7 @@ MARK = b"kokoro-ane"  # in the picture: it is ours
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.quantize.sensitivity", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane sensitivity", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the fp16 package (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kokoro_ane.core import staging
+from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import check_implied, discard, recover, staged, staged_together, write_json
 from kokoro_ane.pipeline.build import main as build
@@ -305,3 +306,34 @@ class TestTemporaryFiles:
             time.sleep(0.1)
         os.kill(worker, signal.SIGKILL)
         raise AssertionError("the worker outlived its parent by 30 s")
+
+
+REPLACED = """
+import os, shutil, sys
+from pathlib import Path
+from kokoro_ane.core import staging
+from kokoro_ane.core.checkpoint import Checkpoint
+manifest, real = Path(sys.argv[1]), Path.replace
+package = manifest.with_suffix(".mlpackage")
+def replace(path, target):
+    return os._exit(9) if target == manifest else real(path, target)  # between the two renames
+with staging.staged_together((package, lambda _: None), (manifest, None)) as (new, told):
+    shutil.copytree(package, new)
+    told.write_text((new / "Manifest.json").write_text("{}") and "{}")
+    Path.replace = replace
+"""
+
+
+def test_readers_put_back_what_a_killed_build_moved(
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Killed between the renames: the new package lies beside the old manifest, the good one in the folder of the killed process."""
+    from kokoro_ane.pipeline.speak import main as speak
+
+    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+    manifest = next(build.glob("KokoroVocoder*fp16.json"))
+    assert subprocess.run([sys.executable, "-c", REPLACED, str(manifest)], cwd=ROOT, check=False).returncode == 9
+    assert (manifest.with_suffix(".mlpackage") / "Manifest.json").read_text() == "{}"
+    given = ["Hi.", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "-o", str(tmp_path / "a.wav"), "--quiet"]
+    assert speak(given) == 0 and "put back" in capsys.readouterr().err
+    assert not list(build.glob(".staged-*"))

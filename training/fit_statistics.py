@@ -8,7 +8,6 @@ lexicon in it: none of them is in a set that tunes or judges. One sentence in ei
 Exit 0: written. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
-import argparse
 import gzip
 import json
 import random
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, UtteranceTooLong, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, run_cli
 from kokoro_ane.core.steps import run_steps
 
 if TYPE_CHECKING:
@@ -234,7 +233,7 @@ def centred(predictor: "StatisticsPredictor", sizes: tuple[int, ...], places: Ma
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="training.fit_statistics", description=__doc__.splitlines()[0])
+    parser = Parser("training.fit_statistics", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--count", type=int, default=1500, help="sentences to speak (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)")

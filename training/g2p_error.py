@@ -11,7 +11,6 @@ confidence was fitted (training/g2p_network.py).
 Exit 0: ahead of espeak-ng and the package answers as PyTorch does (British: PER at most 6 %); 1: not. Last line: one JSON.
 """
 
-import argparse
 import json
 import re
 import sys
@@ -21,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.g2p.alphabet import Rates
@@ -150,7 +149,7 @@ def ahead(rows: list[Row]) -> bool:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="training.g2p_error", description=__doc__.splitlines()[0])
+    parser = Parser("training.g2p_error", __doc__)
     parser.add_argument("--package", type=Path, help="a G2P .mlpackage to execute beside PyTorch")
     parser.add_argument("--out", type=Path, help="a .json for all figures")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="whose network; gb: alone, no package")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 from kokoro_ane.g2p.alphabet import ALPHABETS, AMERICAN, BRITISH
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT, ListFile, read
@@ -39,7 +39,7 @@ SAMPLE = 500  # held-out words of each kind the log is about; no choice hangs on
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="training.g2p_network", description=__doc__.splitlines()[0])
+    parser = Parser("training.g2p_network", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the split, the first weights, the order of words and the dropout")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="whose lists and sounds")
     parser.add_argument(

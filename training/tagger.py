@@ -7,7 +7,6 @@ Two minutes on one core. It learns from the silver tags of WordNet's sentences a
 of twenty is held out; the accuracy on it is printed.
 """
 
-import argparse
 import json
 import math
 import pathlib
@@ -21,7 +20,7 @@ import scipy.sparse
 from rich.console import Console
 from rich.progress import track
 
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 from kokoro_ane.g2p.part_of_speech import BASE, IRREGULAR, PAST, PRONOUNS, TAGS, Classes, Tagger, guess, keys, of_readings, possible
 from kokoro_ane.g2p.word_lists import read
 from training.tagger_sources import PARTS, WORDNET, Example, Silver, examples
@@ -254,7 +253,7 @@ def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="training.tagger", description=__doc__.splitlines()[0])
+    parser = Parser("training.tagger", __doc__)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--features", type=int, default=Recipe.features)
     parser.add_argument("--out", type=pathlib.Path, default=OUT)

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from kokoro_ane.core.errors import run_cli
+from kokoro_ane.core.errors import Parser, run_cli
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--voices", type=Path, metavar="FOLDER|TGZ", help="voices to add to the cache: NAME.bin, .pt or .npy")
     return parser.parse_args(argv)
 

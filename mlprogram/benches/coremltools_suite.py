@@ -27,7 +27,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mlprogram.benches.shared import ROOT
-from mlprogram.errors import ProgramError, exit_code
+from mlprogram.command import Parser, exit_code
+from mlprogram.errors import ProgramError
 from mlprogram.files import aside, check_target
 
 
@@ -224,7 +225,7 @@ def _others(counts: dict[str, int]) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """Flags."""
-    parser = argparse.ArgumentParser(prog="mlprogram.benches.coremltools_suite", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram.benches.coremltools_suite", __doc__)
     parser.add_argument("--suite", choices=tuple(SUITES), action="append", help="repeatable; default: all")
     parser.add_argument("--files", type=int, default=0, help="how many test files of each suite, chosen by the seed; 0: all")
     parser.add_argument("--sample", type=int, default=0, help="how many cases of each suite, every test function first; 0: all")

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlprogram.benches.shared import add_input_flags, inputs_of, peak_mib, snr_db, some_inputs
-from mlprogram.errors import EXIT_MISSED, ProgramError, exit_code
+from mlprogram.command import Parser, exit_code
+from mlprogram.errors import EXIT_MISSED, ProgramError
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +116,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
-    parser = argparse.ArgumentParser(prog="mlprogram.benches.executor", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram.benches.executor", __doc__)
     parser.add_argument("--graph", default="lai-vocoder", help="of `python -m mlprogram.benches.residency` (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts")
     parser.add_argument("--packages", type=Path, nargs=2, metavar="PKG", help="time these two packages instead")

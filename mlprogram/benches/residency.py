@@ -10,7 +10,6 @@ Exit 1: one does not. Exit 2: bad input. The last line of stdout is one JSON obj
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlprogram.benches.shared import markdown
-from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, exit_code
+from mlprogram.command import Parser, exit_code
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
 from mlprogram.examine.describe import span
 from mlprogram.examine.forecast import forecast_residency
 from mlprogram.examine.latency import latency_bands
@@ -268,7 +268,7 @@ def _latency_row(r: dict[str, Any]) -> tuple[str, ...]:
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="mlprogram.benches.residency", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram.benches.residency", __doc__)
     parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
     parser.add_argument("--latency", action="store_true", help="compare latency bands with LAI's published times instead")
     arguments = parser.parse_args(argv)

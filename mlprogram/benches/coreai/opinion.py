@@ -30,7 +30,8 @@ import torch
 from mlprogram import Program
 from mlprogram.benches.coreai.asked import PYTHON, Case, Runtime, RuntimeRefused, Subject
 from mlprogram.benches.shared import add_input_flags, inputs_of, markdown, snr_db
-from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, exit_code
+from mlprogram.command import Parser, exit_code
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
 from mlprogram.graph import Operation
 
 PRECISIONS = ("declared", "exact", "core_ai")
@@ -263,7 +264,7 @@ def _subject(path: Path, precision: str, arguments: argparse.Namespace) -> Subje
 
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    parser = argparse.ArgumentParser(prog="mlprogram.benches.coreai.opinion", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram.benches.coreai.opinion", __doc__)
     parser.add_argument("packages", nargs="+", type=Path, metavar="PKG", help=".mlpackage")
     parser.add_argument("--function", help="of a package with several (default: the package's own)")
     add_input_flags(parser)

@@ -7,7 +7,6 @@ answered_0.npz, ... and answer.json (versions, seconds) are written there. `free
 `wide`: fp16 values are computed in fp32.
 """
 
-import argparse
 import asyncio
 import json
 import time
@@ -23,7 +22,8 @@ from torch import Tensor, nn
 
 from mlprogram.benches.coreai.bridge import Call, Graph, Kernels, Lowering, compressed, read_graph, tensor_of
 from mlprogram.benches.coreai.lowerings import ELEMENTWISE, LAYERS, LAYOUT
-from mlprogram.errors import EXIT_GOOD, ProgramError, exit_code
+from mlprogram.command import Parser, exit_code
+from mlprogram.errors import EXIT_GOOD, ProgramError
 
 LOWERINGS: Mapping[str, Lowering] = MappingProxyType({**ELEMENTWISE, **LAYOUT, **LAYERS})
 
@@ -170,7 +170,7 @@ def answer(folder: Path) -> dict[str, Any]:
 
 def run(argv: list[str] | None) -> int:
     """The command itself. A failure of Apple's tools is a traceback, whose last words the caller shows."""
-    parser = argparse.ArgumentParser(prog="mlprogram.benches.coreai.runner", description=__doc__.splitlines()[0])
+    parser = Parser("mlprogram.benches.coreai.runner", __doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="with request.json and given_N.npz")
     folder = parser.parse_args(argv).folder
     if not (folder / "request.json").is_file():
