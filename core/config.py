@@ -137,7 +137,7 @@ def not_releasable(name: str) -> str:
     if name == "demo":
         return "the demo voice is never released; real Kokoro is CHECKPOINT=hexgrad/Kokoro-82M"
     if name == "kokoro-int8":
-        return "kokoro-int8 is not releasable: its weights stand on 8-bit grids; the hub's do not: CHECKPOINT=hexgrad/Kokoro-82M"
+        return "kokoro-int8 has rounded weights: for trying and testing; release from the hub's (CHECKPOINT=hexgrad/Kokoro-82M)"
     return f"{name} is not releasable: its weights, config or voices are not on the list (core/data/releasable.json), or it is fp32"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.faults import Caught, Control, Harmless
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.controls", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane controls", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)")

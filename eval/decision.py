@@ -20,6 +20,7 @@ from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.report_table import short as two_digits
 from kokoro_ane.eval.session import FASTEST, SMALLEST, JudgeContext
 from kokoro_ane.eval.store import utterance_sha256
 from kokoro_ane.eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, REJECT, RESAMPLES, SHIP, UNDECIDED, statistic
@@ -119,9 +120,13 @@ def _no_gain(level: JudgedLevel, levels: Sequence[JudgedLevel], chip: str) -> st
     base, share = whole(level, levels), level.facts.int8_macs_share if level.facts else 0.0
     if base is None or not share or _middle_ms(level, chip) < _middle_ms(base, chip):
         return ""
-    bands = [f"{band['low_ms']:.0f} to {band['high_ms']:.0f}" for band in (level.forecast[chip], base.forecast[chip])]
+    bands = [_band(level, chip), _band(base, chip)]
     told = f"{level.method} multiplies {share:.0%} of its arithmetic in int8 and is forecast no faster".replace("%", " %")
     return f"{told}: {bands[0]} ms per second of audio on {chip.upper()}, {base.method} {bands[1]}; what it saves is size"
+
+
+def _band(level: JudgedLevel, chip: str) -> str:
+    return f"{two_digits(level.forecast[chip]['low_ms'])} to {two_digits(level.forecast[chip]['high_ms'])}"
 
 
 def _middle_ms(level: JudgedLevel, chip: str) -> float:
@@ -136,7 +141,7 @@ def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[f
         return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
 
     def words(level: JudgedLevel) -> str:
-        return f"{_middle_ms(level, chip):.2g} ms per second of audio, forecast for {chip.upper()}"
+        return f"{_band(level, chip)} ms per second of audio, forecast for {chip.upper()}"
 
     return lambda level: (round(_middle_ms(level, chip), 3), level.bytes), words
 

@@ -11,6 +11,7 @@ package when its first clip comes; the figures are those of one process.
 import multiprocessing
 import os
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -45,8 +46,9 @@ from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 from kokoro_ane.vocoder.packing import VocoderInputs
 
 DECLARED = "declared"
-THREADS, LOG_EVERY_S = "OMP_NUM_THREADS", 15.0
+THREADS, LOG_EVERY_S, FEWEST_TIMED = "OMP_NUM_THREADS", 15.0, 3
 SeedVariations = Mapping[str, dict[str, float]]  # by clip id, those that are known
+TimedResult = tuple[ClipResult, float | None]
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,11 @@ class ClipBench:
         inputs = self.features(execution).of(clip) if execution.encoder else None
         return judge_clip(self.reference, self._open[wanted], clip, seed_variation, inputs=inputs)
 
+    def timed(self, manifest: Path, execution: Execution, *of_clip: Any) -> TimedResult:
+        """`clip`, and the seconds that it took; None for the first of a package, which is opened then, as is whatever measures."""
+        warm, start = (manifest, execution.precision) in self._open, time.monotonic()
+        return self.clip(manifest, execution, *of_clip), time.monotonic() - start if warm else None
+
     def features(self, execution: Execution) -> PackageFeatures:
         """By the encoder package, opened once."""
         if execution not in self._features:
@@ -167,8 +174,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _clip(manifest: Path, execution: Execution, clip: Utterance, seed_variation: dict[str, float] | None) -> ClipResult:
-    return _BENCHES[0].clip(manifest, execution, clip, seed_variation)
+def _clip(*asked: Any) -> TimedResult:
+    return _BENCHES[0].timed(*asked)
 
 
 @contextmanager
@@ -213,11 +220,11 @@ class Workers:
 
     def measure(
         self, manifest: Path, execution: Execution, clips: Sequence[Utterance], seed_variations: SeedVariations
-    ) -> Iterator[tuple[Utterance, ClipResult]]:
-        """Every clip with its figures, in the order in which they are done."""
+    ) -> Iterator[tuple[Utterance, ClipResult, float | None]]:
+        """Every clip with its figures and `ClipBench.timed`'s seconds, in the order in which they are done."""
         if self.count == 1 or len(clips) == 1:
             for clip in clips:
-                yield clip, self._own.clip(manifest, execution, clip, seed_variations.get(clip.id))
+                yield clip, *self._own.timed(manifest, execution, clip, seed_variations.get(clip.id))
             return
         longest_first = sorted(clips, key=lambda clip: -clip.frames)  # so that the last ones to end are short
         tasks: dict[Future[Any], Utterance] = {}
@@ -225,7 +232,7 @@ class Workers:
             tasks[self._started().submit(_clip, manifest, execution, clip, seed_variations.get(clip.id))] = clip
         try:
             for done in as_completed(tasks):
-                yield tasks[done], done.result()
+                yield tasks[done], *done.result()
         except BrokenProcessPool:
             raise InputError("a worker process was ended, perhaps for want of memory: --workers 1 needs half of it") from None
 
@@ -247,8 +254,10 @@ class Progress:
     """Responsibilities: 1. count clips; 2. tell the time left. On stderr, and nothing is left of the bar when it ends."""
 
     def __init__(self, total: int) -> None:
-        self.total, self.done, self.measured = total, 0, 0
-        self.started = self.told = time.monotonic()
+        self.total, self.done, self.workers = total, 0, 1
+        self.told = time.monotonic()
+        self.open: dict[str, int] = {}  # clips of the level in work, each with its frames
+        self.rates: list[float] = []  # seconds of one worker for a frame of that level
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
         self._bar = Bar(*columns, console=console, transient=True) if console.is_terminal else None
@@ -262,18 +271,29 @@ class Progress:
         (self._bar or nullcontext()).__exit__(kind, problem, trace)
 
     @property
-    def left(self) -> str:
-        """The time left in words, from the clips that were measured in this run."""
-        if not self.measured or self.done == self.total:
-            return ""
-        return f"{in_words((time.monotonic() - self.started) / self.measured * (self.total - self.done))} left"
+    def left_s(self) -> float | None:
+        """Seconds left of the level in work, None before FEWEST_TIMED of its clips. Of other levels nothing is known."""
+        if len(self.rates) < FEWEST_TIMED:
+            return None
+        return statistics.median(self.rates) * sum(self.open.values()) / max(1, min(self.workers, len(self.open)))
 
-    def step(self, name: str, clips: int = 1, found: bool = False) -> None:
-        """So many clips of a level are done. `found`: they had been measured before."""
+    def begin(self, name: str, found: int, clips: Sequence[Utterance], workers: int) -> None:
+        """A level: clips that were measured before, and those that will be now."""
+        self.open, self.rates, self.workers = {clip.id: clip.frames for clip in clips}, [], workers
+        self.step(name, found)
+
+    def measured(self, name: str, clip: Utterance, seconds: float | None) -> None:
+        """A clip of it is done, in so many seconds of its worker; see ClipBench.timed."""
+        frames = self.open.pop(clip.id)
+        self.rates += [seconds / frames] if seconds is not None else []
+        self.step(name)
+
+    def step(self, name: str, clips: int = 1) -> None:
+        """So many clips of a level are done, or will not be."""
         self.done += clips
-        self.measured += 0 if found else clips
+        left = "" if self.left_s is None or not self.open else f"{name}: {in_words(self.left_s)} left"
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self.done, description=name, left=self.left)
+            self._bar.update(self._task, completed=self.done, description=name, left=left)
         elif time.monotonic() - self.told >= LOG_EVERY_S and self.done < self.total:
             self.told = time.monotonic()
-            print(f"{name}: {self.done} of {self.total} clips, {self.left}".rstrip(", "), file=sys.stderr)
+            print(f"{name}: {self.done} of {self.total} clips{f'; {left}' if left else ''}", file=sys.stderr)

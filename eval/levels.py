@@ -229,7 +229,7 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
     failed = _failure(method, layout, context)
     if failed:
         name = level_name(method.name, layout)
-        context.progress.step(name, len(context.clips), found=True)
+        context.progress.step(name, len(context.clips))
         return JudgedLevel(name, method.title, method.unfit_for_engine, failed=failed)
     return judged_package(method, find_package(context.build, context.checkpoint, method, layout), context)
 
@@ -250,14 +250,14 @@ def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult
     """Figures of every clip, measured at most once, in the clips' order."""
     store, sha256 = context.store, manifest.package_sha256
     found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.execution, clip)) is not None}
-    context.progress.step(manifest.level, len(found), found=True)
     open_ends = [clip for clip in context.clips if clip.id not in found]
+    context.progress.begin(manifest.level, len(found), open_ends, context.workers.count)
     known = {clip.id: kept for clip in open_ends if (kept := store.seed_variation(clip)) is not None}
-    for clip, result in context.workers.measure(manifest.path, context.execution, open_ends, known):
+    for clip, result, seconds in context.workers.measure(manifest.path, context.execution, open_ends, known):
         found[clip.id] = store.keep_clip(sha256, context.execution, clip, result)
         if clip.id not in known:
             store.keep_seed_variation(clip, result.seed_variation)
-        context.progress.step(manifest.level)
+        context.progress.measured(manifest.level, clip, seconds)
     return [found[clip.id] for clip in context.clips]
 
 

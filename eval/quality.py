@@ -4,9 +4,9 @@
     python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
 
 A package that is not built yet is built first, another runtime's file is named with its command; clips that were measured before are
-read from BUILD/release/cache, and an interrupted run goes on where it stopped. Exit 0: SHIP. Exit 1: REJECT. Exit 2: bad input. Exit 3:
-UNDECIDED. The last line of stdout is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is
-measured and why.
+read from BUILD/release/cache, and an interrupted run goes on where it stopped. Exit 0: SHIP, and it may be released. Exit 1: REJECT. Exit
+2: bad input. Exit 3: UNDECIDED, or SHIP of what may not be released. The last line of stdout is one JSON object; every clip's figures are
+in build/quality/NAME.json. docs/metrics.md says what is measured and why.
 """
 
 if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
@@ -20,7 +20,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, run_cli
+from kokoro_ane.core.errors import Parser, exit_of, run_cli
 from kokoro_ane.eval.session import PYTORCH, session, session_arguments
 from kokoro_ane.quantize.methods import LEVELS
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.quality", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane quality", __doc__)
     parser.add_argument("--method", required=True, choices=LEVELS, help="level to judge")
     parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)")
     session_arguments(parser)
@@ -76,7 +76,7 @@ def run(argv: list[str] | None) -> int:
 
     print_judgement(level)
     print(json.dumps(short_record(level.record, out), allow_nan=False))
-    return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(level.verdict, EXIT_UNDECIDED)
+    return exit_of(level.verdict, level.record["releasable"])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, InputError, run_cli
+from kokoro_ane.core.errors import InputError, Parser, exit_of, run_cli
 from kokoro_ane.eval.session import OBJECTIVES, session, session_arguments
 from kokoro_ane.quantize.methods import METHODS
 from mlprogram.examine.rules import load_rules
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.release", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane release", __doc__)
     parser.add_argument(
         "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
     )
@@ -49,9 +49,8 @@ def judged(context: "JudgeContext", asked: "list[tuple[Method, str]]") -> "list[
     for method, layout in asked:
         start = time.monotonic()
         levels.append(judged_level(method, layout, context))
-        said, left = levels[-1].failed or levels[-1].verdict, context.progress.left
-        took = f"{in_words(time.monotonic() - start)}{f'; {left}' if left else ''}"
-        print(f"{levels[-1].method}: {said} ({took})", file=sys.stderr)
+        said, took = levels[-1].failed or levels[-1].verdict, in_words(time.monotonic() - start)
+        print(f"{levels[-1].method}: {said} ({took}; {len(levels)} of {len(asked)} levels)", file=sys.stderr)
     return levels
 
 
@@ -87,9 +86,7 @@ def run(argv: list[str] | None) -> int:
     print_release(levels, choice, spread, arguments.chip)
     short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
     print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))
-    if choice.may_be_released:
-        return EXIT_GOOD
-    return EXIT_REJECTED if choice.verdict == "REJECT" else EXIT_UNDECIDED
+    return exit_of(choice.verdict, choice.releasable)
 
 
 def main(argv: list[str] | None = None) -> int:

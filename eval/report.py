@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, seed_argument
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.vocoder.render import VocoderPackage
 
 
+OURS = bytes_of(b'<script type="application/json" id="sounds">')  # in every page that this command wrote
+
+
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.eval.report", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane report", __doc__)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
@@ -49,6 +53,24 @@ def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: 
     return packages
 
 
+def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
+    """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the system that the encoder asks for."""
+    from kokoro_ane.core.contract import G2P_NAME
+    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.core.staging import there
+    from kokoro_ane.core.voices import BIN_BYTES
+    from kokoro_ane.pipeline.lexicon_file import LEXICON_BYTES, dialects_for
+    from kokoro_ane.quantize.locator import HALF, Request
+
+    request, g2p = Request(checkpoint, build, HALF), build / f"{G2P_NAME}.json"
+    encoders = [request.found(path) for path in request.encoders] if all(map(there, request.encoders)) else []
+    built = {"encoder": encoders, "G2P": [Manifest.load(g2p)] if there(g2p) else []}
+    sizes = {name: sum(manifest.package_bytes for manifest in found) for name, found in built.items() if found}
+    sizes |= {"lexicon": LEXICON_BYTES[dialects_for(checkpoint.voices[:1])[0]], "one voice": BIN_BYTES}
+    target = max((manifest.target for manifest in encoders), default="")
+    return {"bytes": sizes, "lacking": [name for name, found in built.items() if not found], "encoder_ios": target}
+
+
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
     """The plots quantize.sensitivity left for this checkpoint's fp16 package."""
     from kokoro_ane.quantize.locator import manifest_path
@@ -66,7 +88,7 @@ def run(argv: list[str] | None) -> int:
 
     folder = arguments.out or arguments.build / "release"
     record = read_reported(folder / "decision.json")
-    check_output(folder / "report.html")
+    check_output(folder / "report.html", OURS)
     check_output(folder / "listening", pack_of_ours)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
@@ -79,11 +101,12 @@ def run(argv: list[str] | None) -> int:
         from kokoro_ane.eval.report_page import page
 
     packages = judged_packages(record, checkpoint, arguments.build)
+    product = product_of(arguments.build, checkpoint)
     clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
     heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
-    with staged(html) as aside:
-        aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint)), encoding="utf-8")
+    with staged(html, OURS) as aside:
+        aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint), product), encoding="utf-8")
     in_doubt = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"] or list(packages)[-1:]
     pairs = write_pack(folder / "listening", heard, in_doubt, arguments.pairs_seed)
     print(f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")

@@ -18,7 +18,8 @@ from kokoro_ane.core.config import not_releasable
 from kokoro_ane.eval.listening import REFERENCE, Heard, kept
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_plots import judged_levels, scatter, strips
-from kokoro_ane.eval.report_table import digits_of, every_figure, level_table, metric_of, reasons
+from kokoro_ane.eval.report_table import digits_of, every_figure, level_table, metric_of, reasons, tightest, used
+from kokoro_ane.eval.verdict import BROKEN, SHIP
 
 BUDGET_BYTES = 2_100_000  # of all sound: the page stays under 3 MB
 
@@ -90,13 +91,14 @@ OPEN = ("pesq", "mcd_db")  # strips that are shown unfolded
 MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
 
 
-def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Path]) -> str:
-    """The whole page; `curves` are the plots that quantize.sensitivity drew for this package."""
+def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Path], product: Mapping[str, Any] | None = None) -> str:
+    """The whole page; `curves`: the plots that quantize.sensitivity drew for this package; `product`: report.product_of, where known."""
+    record = {**record, "product": product}
     parts = (
         decision(record),
         bests(record),
         section("Levels", level_table(record) + notes(record)),
-        section("Size against quality", scatter(record) + SCATTER_NOTE),
+        section("Size against quality", f"<figure>{scatter(record)}{SCATTER_NOTE}</figure>"),
         section("Why not the others", reasons(record)),
         section("Listen", player(record, heard)),
         section("Sentence by sentence", sentences(record)),
@@ -107,13 +109,14 @@ def page(record: Mapping[str, Any], heard: Sequence[Heard], curves: Sequence[Pat
     title = f"<title>{escape(headline(record))}</title>"
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head = f"{meta}{title}<style>{asset('report.css')}</style>"
-    body = f"<main>{''.join(parts)}</main><script>{asset('report.js')}</script>"
+    held = "" if record["may_be_released"] else ' class="held"'
+    body = f"<main{held}>{''.join(parts)}</main><script>{asset('report.js')}</script>"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
 SCATTER_NOTE = (
-    '<p class="pale">Point: mean PESQ of the level. Whisker: down to its worst sentence. Red tick: this level\'s own gate for the mean. '
-    "Green ships, red is rejected, amber is undecided.</p>"
+    '<figcaption class="pale">Point: mean PESQ of the level. Whisker: down to its worst sentence. Red tick: its own gate for the mean. '
+    "Green ships (grey where nothing may be released), red is rejected, amber is undecided.</figcaption>"
 )
 
 
@@ -152,13 +155,26 @@ def decision(record: Mapping[str, Any]) -> str:
         costs = f": {record['costs']}. It" if record["costs"] else ""  # none where the uncompressed level was not judged
         sentence = f"{record['level']} ({kind}){costs} is {why}"
     why_not = _withheld(record)
+    said = f"<p>{escape(sentence + _nearest(record))}.</p>"
     warning = "" if record["releasable"] else f'<p class="never">{escape(why_not[0].upper() + why_not[1:])}.</p>'
+    first = warning + said if record["level"] else said.replace("<p>n", "<p>N") + warning  # what stands in the way, before all else
     verdict = escape(record["verdict"])
-    badge = f'<span class="badge {verdict.lower()}">{verdict}</span>'
+    held = record["verdict"] == SHIP and not record["may_be_released"]
+    badge = f'<span class="badge {verdict.lower()}">{verdict}{", not releasable" if held else ""}</span>'
     return (
         f'<header class="{verdict.lower()}"><p>{badge}</p><h1>{escape(headline(record))}</h1>'
-        f'<p>{escape(sentence)}.</p>{warning}<p class="pale">{escape(told)}</p></header>'
+        f'{first}<p class="pale">{escape(told)}</p></header>'
     )
+
+
+def _nearest(record: Mapping[str, Any]) -> str:
+    """Where no level ships: the one that came nearest, and the gate that it is furthest beyond."""
+    found = [(used(check) or 0.0, level["method"], check) for level in judged_levels(record) if (check := tightest(level))]
+    if record["level"] or not found:
+        return ""
+    _, method, check = min(found, key=lambda one: one[0])
+    told = f"{METRICS[metric_of(check)].title}, {check['gate'].split()[1]}: {check['value']:.4g}, limit {check['rule']}"
+    return f"; nearest is {method}, which {'misses' if check['state'] == BROKEN else 'is not sure to keep'} a gate: {told}"
 
 
 def _withheld(record: Mapping[str, Any]) -> str:
@@ -180,10 +196,14 @@ def notes(record: Mapping[str, Any]) -> str:
     """What stands beside the decision, and how to read the columns."""
     warning = _withheld(record) if not record["releasable"] else None
     said = [note for note in record["notes"] if note != warning and " would be " not in note]  # "Why not the others" says it in words
+    product = record["product"]
+    whole = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sorted(product["bytes"].items())) if product else ""
+    lacks = f"; not built, so not in it: {', '.join(product['lacking'])}" if product and product["lacking"] else ""
     fixed = (
+        *([f"The product is the vocoder and {whole}{lacks}. It runs from the newer system of vocoder and encoder."] if product else []),
         "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one nearest to its limit, or furthest beyond.",
-        f"Neural Engine and ms/s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, in two "
-        "readings; nothing was measured on a device.",
+        f"Neural Engine and ms per s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, in "
+        "two readings; nothing was measured on a device.",
         "Another noise seed: what the fp32 model does to itself. A level below that is nearer to fp32 than fp32 is to itself.",
     )
     items, lines = "".join(f"<li>{escape(note)}</li>" for note in said), "".join(f"<p>{escape(line)}</p>" for line in fixed)

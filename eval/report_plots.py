@@ -14,7 +14,7 @@ from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_table import digits_of, figure, limit_of, limits_of, metric_of
 
-HEIGHT_PX, TOP_PX, BOTTOM_PX = 340, 14, 300  # of the scatter plot and of what it plots in
+HEIGHT_PX, TOP_PX, BOTTOM_PX = 340, 26, 300  # of the scatter plot and of what it plots in
 PHONE_PX, LETTER_PX, LINE_PX = 330, 7.5, 16  # labels are placed so that they do not meet on a phone
 CROWDED = 8  # levels; more are labelled by name alone
 LEFT, RIGHT = 9.0, 97.0  # percent of the width
@@ -40,10 +40,10 @@ def strips(record: Mapping[str, Any], metric: str) -> str:
         return ""
     low, high = _range(places)
     body = "".join(_strip(name, values, gates, low, high, digits) for name, values, gates in measured)
-    ends = f'<text class="axis" x="0" y="14">{figure(low, digits)}</text>'
-    ends += f'<text class="axis" x="100%" y="14" text-anchor="end">{figure(high, digits)}</text>'
-    axis = f'<div class="strip"><span></span><svg role="presentation">{ends}</svg><span class="value pale">mean</span></div>'
     unit, best = METRICS[metric].unit, METRICS[metric].best
+    ends = f'<text class="axis" x="0" y="14">{figure(low, digits)}</text>'
+    ends += f'<text class="axis" x="100%" y="14" text-anchor="end">{figure(high, digits)} {escape(unit)}</text>'
+    axis = f'<div class="strip"><span></span><svg role="presentation">{ends}</svg><span class="value pale">mean</span></div>'
     head = f'<h3>{escape(METRICS[metric].title)} <span class="pale">{escape(unit)}, {best} is better</span></h3>'
     return f"{head}{body}{axis}"
 
@@ -105,7 +105,8 @@ def scatter(record: Mapping[str, Any], metric: str = "pesq") -> str:
         kind = escape(level["verdict"].lower())
         label = level["method"] if len(levels) > CROWDED else f"{level['method']} {figure(line['mean'])}"
         points += _point(x(level["bytes"] / 1e6), y(line["mean"]), y(line["worst"]), ticked, label, kind, placed)
-    unit = f'<text class="axis" x="{LEFT}%" y="{HEIGHT_PX - 4}">MB on disk</text>'
+    unit = f'<text class="axis" x="{LEFT}%" y="{HEIGHT_PX - 4}">vocoder on disk, MB</text>'
+    unit += f'<text class="axis" x="0" y="10">{escape(METRICS[metric].title)}, {escape(METRICS[metric].unit)}</text>'
     said = f'role="img" aria-label="size on disk against {escape(METRICS[metric].title)}"'
     return f'<svg class="scatter" {said}>{grid}{ticks}{unit}{points}</svg>'
 

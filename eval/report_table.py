@@ -80,31 +80,46 @@ def shown() -> tuple[str, ...]:
 
 
 def level_table(record: Mapping[str, Any]) -> str:
-    """Every level on identical inputs, and the model's own spread below them."""
-    head = "".join(f"<th{' class=left' if i < 2 else ''}>{escape(name)}</th>" for i, name in enumerate(headings(record)))
+    """Every level on identical inputs, and the model's own spread below them. record["product"]: report.product_of, where known."""
     rows = "".join(row(level, record) for level in record["levels"])
     rows += "".join(spread_row(name, spread, record) for name, spread in record["spread"].items())
-    return f'<table class="stack"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return table("Every level on the same sentences and noise, and what the fp32 model does to itself.", headings(record), rows)
+
+
+def table(caption: str, names: Sequence[str], rows: str, left: int = 2) -> str:
+    """A table whose first `left` columns and rows' first cells (th) hold words."""
+    head = "".join(f'<th scope="col"{" class=left" if i < left else ""}>{escape(name)}</th>' for i, name in enumerate(names))
+    return f'<table class="stack"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def headings(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the columns."""
-    metrics = (METRICS[name].title.removesuffix(" wide band") for name in shown())
-    return ("level", "verdict", "MB", *metrics, "tightest gate", "Neural Engine", "runs from", f"ms/s {record['chip'].upper()}")
+    """Names of the columns, with units."""
+    metrics = (f"{METRICS[name].title.removesuffix(' wide band')}, {METRICS[name].unit}" for name in shown())
+    sizes = ("vocoder, MB", *(["product, MB"] if record.get("product") else []))
+    return ("level", "verdict", *sizes, *metrics, "tightest gate", "Neural Engine", "runs from", f"ms per s, {record['chip'].upper()}")
 
 
 def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """One level."""
     chosen = ' class="chosen"' if level["method"] == record["level"] else ""
     if level["failed"]:
-        name = f"<td><b>{escape(level['method'])}</b><small>{escape(level['title'])}</small></td>"
+        name = f'<th scope="row"><b>{escape(level["method"])}</b><small>{escape(level["title"])}</small></th>'
         return f'<tr{chosen}>{name}<td class="left wide" colspan="{len(headings(record)) - 1}">{escape(level["failed"])}</td></tr>'
-    name = f"<td><b>{escape(level['method'])}</b><small>{escape(level['title'])}</small></td>"
+    name = f'<th scope="row"><b>{escape(level["method"])}</b><small>{escape(level["title"])}</small></th>'
     said = escape(level["verdict"])
     verdict = f'<td class="left"><span class="badge {said.lower()}">{said}</span></td>'
     metrics = [_metric(level, metric) for metric in shown()]
-    system = escape(level["facts"]["minimum_ios"]).replace("iOS", "iOS ")
-    cells = [_size(level, record), *metrics, _tightest(level), _engine(level, record), system, _time(level, record)]
+    product = record.get("product")
+    whole = [f"{(level['bytes'] + sum(product['bytes'].values())) / 1e6:.1f}"] if product else []
+    cells = [
+        _size(level, record),
+        *whole,
+        *metrics,
+        _tightest(level),
+        _engine(level, record),
+        _system(level, product),
+        _time(level, record),
+    ]
     labelled = zip(headings(record)[2:], cells, strict=True)
     return f"<tr{chosen}>{name}{verdict}{''.join(_cell(heading, text) for heading, text in labelled)}</tr>"
 
@@ -112,9 +127,18 @@ def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 def spread_row(name: str, spread: Mapping[str, float | None], record: Mapping[str, Any]) -> str:
     """What the model does to itself: only metrics."""
     cells = [_pair(spread.get(metric), spread.get(f"{metric}_worst"), metric) for metric in shown()]
-    cells = ["", *cells, *[""] * (len(headings(record)) - 3 - len(cells))]
+    sizes = [""] * (2 if record.get("product") else 1)
+    cells = [*sizes, *cells, *[""] * (len(headings(record)) - 2 - len(sizes) - len(cells))]
     body = "".join(_cell(heading, text) for heading, text in zip(headings(record)[2:], cells, strict=True))
-    return f'<tr class="spread"><td>{escape(name)}</td><td></td>{body}</tr>'
+    return f'<tr class="spread"><th scope="row">{escape(name)}</th><td></td>{body}</tr>'
+
+
+def _system(level: Mapping[str, Any], product: Mapping[str, Any] | None) -> str:
+    """The worse of vocoder and encoder, and whose that is."""
+    own = level["facts"]["minimum_ios"]
+    worse = max(own, product["encoder_ios"], key=lambda name: int("0" + "".join(filter(str.isdigit, name)))) if product else own
+    whose = "<small>the vocoder</small>" if not product or not product["encoder_ios"] else "<small>the encoder</small>" * (worse != own)
+    return escape(worse).replace("iOS", "iOS ") + whose
 
 
 def _cell(heading: str, text: str) -> str:
@@ -204,7 +228,8 @@ def _case(level: Mapping[str, Any], check: Mapping[str, Any]) -> str:
         return f"{escape(level['method'])} not measured"
     low, high = check["low"], check["high"]
     span = f" ({figure(low, digits)} to {figure(high, digits)})" if low is not None and low != high else ""
-    doubt = " – too near to tell" if check["state"] == STRADDLES else ""
+    moves = any(reason.startswith(check["gate"]) and "the limit moves too" in reason for reason in level["reasons"])
+    doubt = f" – too near to tell{', and the limit moves too' if moves else ''}" if check["state"] == STRADDLES else ""
     told = f"{figure(check['value'], digits)} {unit}{span}, limit {figure(limit_of(check), digits)}"
     return f"{escape(level['method'])} {escape(told)}{doubt}"
 
@@ -230,7 +255,6 @@ def every_figure(level: Mapping[str, Any]) -> str:
         )
         gates = ", ".join(f"{c['gate'].split()[1]} {c['rule']}: {c['state']}" for c in level["checks"] if metric_of(c) == metric)
         title = f"{escape(METRICS[metric].title)} <small>{escape(METRICS[metric].unit)}</small>"
-        rows += f'<tr><td>{title}</td>{cells}<td class="left wide">{escape(gates)}</td></tr>'
-    head = "".join(f"<th>{name}</th>" for name in ("metric", *names, "gate"))
-    table = f'<table class="stack"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f"<details><summary>{escape(level['method'])}</summary>{table}</details>"
+        rows += f'<tr><th scope="row">{title}</th>{cells}<td class="left wide">{escape(gates)}</td></tr>'
+    told = table(f"{level['method']}: every metric, with its gates.", ("metric", *names, "gate"), rows, left=1)
+    return f"<details><summary>{escape(level['method'])}</summary>{told}</details>"

@@ -17,12 +17,13 @@ from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_table import interval_of, short
+from kokoro_ane.eval.report_table import interval_of, short, tightest, used
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, Check
 
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
 STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
+PASSED = {HOLDS: "[green]yes[/]", STRADDLES: "[yellow]open[/]", MISSING: "[yellow]open[/]", BROKEN: "[bold red]NO[/]"}
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
@@ -33,26 +34,27 @@ def console_of(width: int) -> Console:
 
 
 def print_judgement(level: JudgedLevel) -> None:
-    """Table of metrics, then the verdict and its reasons."""
+    """The verdict, the gate nearest to its limit and the reasons, then the table of metrics."""
     judgement, manifest = level.judgement, level.manifest
     if judgement is None or manifest is None:
         raise InputError(f"{level.method} was not judged: {level.failed}")
     console = console_of(WIDTH)
     made = level.record["provenance"]
-    console.print(
-        metric_table(
-            judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {made['precision']} precision, features by {made['features']}"
-        )
-    )
-    verdict = judgement.decision.verdict
+    verdict, nearest = judgement.decision.verdict, tightest(level.record)
     console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
+    if not level.record["releasable"]:
+        shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
+        why = level.record["withheld"] or not_releasable(manifest.checkpoint["name"])
+        console.print(f"[yellow]{shipped}{why}[/]", highlight=False, soft_wrap=True)
+    if nearest:
+        told = f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']}, {100 * (used(nearest) or 0):.0f} % used"
+        console.print(f"tightest gate: {told}", highlight=False, soft_wrap=True)
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
     if made["set"] != BOTH and any(check.state == STRADDLES for check in judgement.decision.checks):
         console.print(f"  - `--set {BOTH}` judges twice as many clips", highlight=False)
-    if not level.record["releasable"]:
-        shipped = "the gates hold, but " if verdict == SHIP else ""
-        console.print(f"[yellow]{shipped}{level.record['withheld'] or not_releasable(manifest.checkpoint['name'])}[/]")
+    of_what = f"{made['precision']} precision, features by {made['features']}"
+    console.print(metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {of_what}"))
 
 
 def metric_table(judgement: Judgement, title: str) -> Table:
@@ -61,13 +63,15 @@ def metric_table(judgement: Judgement, title: str) -> Table:
     table.add_column("metric")
     for heading in ("mean", "worst", "seed variation\nmean", "seed variation\nworst"):
         table.add_column(heading, justify="right", style="dim" if heading.startswith("seed variation") else "")
+    table.add_column("pass")
     table.add_column("limit")
     for name, row in judgement.summary().items():
         checks = {check.gate.statistic: check for check in judgement.decision.checks if check.gate.metric == name}
         cells = (_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST))
         other_seed = (_cell(row[f"seed_variation_{kind}"], None) for kind in (MEAN, WORST))
         limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
-        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *other_seed, limits)
+        state = max((check.state for check in checks.values()), key=(HOLDS, STRADDLES, MISSING, BROKEN).index, default="")
+        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *other_seed, PASSED.get(state, ""), limits)
     table.caption = "seed variation: fp32 with another noise seed, for scale; * the limit is its mean"
     table.caption_justify = "left"
     return table
@@ -113,7 +117,7 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
 def print_release(
     levels: Sequence[JudgedLevel], choice: Choice, seed_variations: Mapping[str, Mapping[str, float | None]], chip: str
 ) -> None:
-    """Table, decision, notes."""
+    """Decision, notes, table."""
     console = console_of(RELEASE_WIDTH)
     table = Table(title="compression levels against fp32, same features, same noise", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     headings = (
@@ -132,10 +136,10 @@ def print_release(
         f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast band per second of audio, not a measurement"
     )
     table.caption_justify = "left"
-    console.print(table)
     console.print(f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False)
     for note in choice.notes:
         console.print(f"  - {note}", highlight=False)
+    console.print(table)
 
 
 def _pair(mean: float | None, worst: float | None) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, exit_of, run_cli
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, build_missing, check_runtime, level_for
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.bundle", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane bundle", __doc__)
     parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help="who will run it: packages, or onnx (default: %(default)s)")
     parser.add_argument("--method", default="", help="level of the vocoder (default: the runtime's own; fp16 of packages)")
     layout_argument(parser)
@@ -103,7 +103,7 @@ def run(argv: list[str] | None) -> int:
     write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, arguments.layout, arguments.runtime)
     data, checked = verify_bundle(out)
     print_report(out, data, checked)
-    return EXIT_GOOD if data["releasable"] else EXIT_UNDECIDED
+    return exit_of("SHIP", data["releasable"])
 
 
 def main(argv: list[str] | None = None) -> int:

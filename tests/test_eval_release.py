@@ -3,6 +3,7 @@
 import base64
 import csv
 import hashlib
+import heapq
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import re
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import Choice, choose
-from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
+from kokoro_ane.eval.execution import THREADS, Execution, Progress, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
 from kokoro_ane.eval.listening import REFERENCE, Heard, chosen_clips, kept, pairs
@@ -29,7 +31,7 @@ from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import parse_arguments
 from kokoro_ane.eval.report import main as report
-from kokoro_ane.eval.report_page import packed, page
+from kokoro_ane.eval.report_page import asset, packed, page
 from kokoro_ane.eval.report_plots import strips
 from kokoro_ane.eval.report_table import figure, interval_of, level_table, reasons, used
 from kokoro_ane.eval.terminal import print_release
@@ -66,8 +68,8 @@ class TestChoice:
         assert choice.bests[1]["costs"] == "uncompressed"
         assert chosen(LEVELS).notes == ("w4 keeps every gate but is not chosen: for the GPU", "p4 would be 2.00 MB: REJECT, pesq mean")
         told = chosen([*LEVELS, level("w8a8", 4.1, "SHIP", int8=0.93)]).notes[-1]
-        assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8 and is forecast no faster: 0 to 1 ms per second")
-        assert told.endswith("fp16 0 to 1; what it saves is size")
+        assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8 and is forecast no faster: 0.24 to 0.98 ms per second")
+        assert told.endswith("fp16 0.14 to 0.57; what it saves is size")
         assert not any("no faster" in note for note in chosen([*LEVELS, level("w8a8", 7.5, "SHIP", int8=0.93)]).notes)
         assert chosen([level("p4", 2.0, "REJECT")]).verdict == "REJECT"
         assert chosen([level("p4", 2.0, "REJECT"), level("w8", 4.0, "UNDECIDED")]).verdict == "UNDECIDED"
@@ -131,14 +133,31 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.get_num_threads() == before and os.environ[THREADS] == "3"
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_time_left_is_told_after_three_clips_and_within_a_half(workers: int) -> None:
+    """24 clips as they are handed out, longest first; each takes 2 s and 0.03 s a frame, the first of each process 20 s more."""
+    clips = [SimpleNamespace(id=str(number), frames=480 - 13 * number) for number in range(24)]
+    progress, free, ended = Progress(24), [20.0] * workers, []
+    for number, clip in enumerate(clips):
+        cost = 2 + 0.03 * clip.frames
+        ended.append((heapq.heappop(free) + cost, clip, None if number < workers else cost))
+        heapq.heappush(free, ended[-1][0])
+    progress.begin("w8", 0, clips, workers)
+    for done, (now_s, clip, seconds) in enumerate(sorted(ended, key=lambda one: one[0]), start=1):
+        progress.measured("w8", clip, seconds)
+        left_s, told_s = max(end for end, *_ in ended) - now_s, progress.left_s
+        assert (told_s is None) == (done < workers + 3)
+        assert told_s is None or left_s < 30 or left_s / 1.5 <= told_s <= left_s * 1.5, (done, told_s, left_s)
+
+
 @pytest.mark.slow
 def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], tmp_path: Path) -> None:
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]  # the tiny package's longest input is 16 s
     manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
     with Workers(reference, tmp_path / "one", 1) as alone:
-        one = {clip.id: result for clip, result in alone.measure(manifest, Execution.of("declared"), short, {})}
+        one = {clip.id: result for clip, result, _ in alone.measure(manifest, Execution.of("declared"), short, {})}
     with pytest.raises(InputError, match="none.json does not exist"), Workers(reference, tmp_path / "two", 2) as processes:
-        two = {clip.id: result for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})}
+        two = {clip.id: result for clip, result, _ in processes.measure(manifest, Execution.of("declared"), short, {})}
         assert one == two and len(one) == 2
         list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))  # a worker's bad input ends all
 
@@ -213,11 +232,37 @@ def heard(record: dict) -> list[Heard]:
 class TestPage:
     def test_it_says_what_to_release_and_what_that_costs(self, record: dict, heard: list[Heard]) -> None:
         words = Page(page(record, heard, [])).words
-        said = ["Would release p6", "p6 (palette, 6 bits): 62 % smaller than fp16, PESQ", "Best for size"]
+        said = ["Would release p6", "SHIP, not releasable", "The demo voice is never", "p6 (palette, 6 bits): 62 % smaller than fp16"]
+        said += ["Best for size", "2.9 to 94 ms per second of audio, forecast for M4"]
         assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
-        for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "The demo voice is never released", "iOS 17"):
+        for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "iOS 17"):
             assert needed in words
         assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
+
+    def test_nothing_is_green_where_nothing_may_be_released(self, record: dict, heard: list[Heard]) -> None:
+        assert '<main class="held">' in page(record, heard, []) and "main.held { --good: var(--held);" in asset("report.css")
+        free = page(made_up(REPORT_LEVELS, None), heard, [])
+        assert "<main>" in free and "not releasable" not in Page(free).words and "Release p6" in Page(free).words
+
+    def test_the_product_and_the_newer_of_two_systems(self, record: dict, heard: list[Heard]) -> None:
+        product = {"bytes": {"encoder": 94_100_000, "one voice": 522_240}, "lacking": ["G2P"], "encoder_ios": "iOS18"}
+        words = Page(page(record, heard, [], product)).words
+        for said in ("135.8", "iOS 18 the encoder", "not built, so not in it: G2P"):  # 41.2 MB of p6
+            assert said in re.sub(r"\s+", " ", words)
+
+    def test_tables_and_plots_say_what_their_columns_and_axes_are(self, record: dict, heard: list[Heard]) -> None:
+        text = page(record, heard, [])
+        assert text.count("<table") == text.count("<caption>") == text.count("</caption>") > 5
+        assert "<th>" not in text and not re.search(r"<th(?! scope=)(?!ead)", text.split("<script")[0])
+        assert "PESQ, MOS-LQO" in text and "vocoder on disk, MB" in text and "MCD, dB" in text
+        script = asset("report.js")  # keys are the player's after a click; tried in a browser
+        assert 'event.key === " " ? ["SELECT", "BUTTON", "SUMMARY"] : ["SELECT"]' in script and "event.target.blur()" in script
+
+    def test_a_limit_that_moves_is_said_where_it_explains_a_row(self) -> None:
+        doubtful = made_up({"fp16": 0.0, "w8": 0.98})
+        next(check for check in doubtful["levels"][1]["checks"] if check["gate"] == "mcd_db mean")["state"] = "straddles"
+        doubtful["levels"][1]["reasons"] = ["mcd_db mean is 1, too near to tell with these clips, with which the limit moves too"]
+        assert re.search(r"w8 [^;]*too near to tell, and the limit moves too", reasons(doubtful))
 
     def test_nothing_from_outside_under_3_mb_no_markup_from_texts(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
         (tmp_path / "curve.png").write_bytes(b"a curve")
@@ -240,7 +285,9 @@ class TestPage:
 
     def test_no_level_ships(self, heard: list[Heard]) -> None:
         text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
-        assert "Release none" in Page(text).words and 'class="bests"' not in text
+        words = Page(text).words
+        order = [words.index(part) for part in ("Release none", "No level ships; nearest is", "The demo voice is never")]
+        assert order == sorted(order) and 'class="bests"' not in text
 
 
 class TestPlots:
@@ -310,6 +357,7 @@ def test_the_command_writes_page_and_blind_pack(
     assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
     folder = placed[1] / "release"
     found = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words) and "not built, so not in it: encoder, G2P" in found.words
     data = json.loads(found.sounds)
     assert data["levels"] == ["fp16"] and len(data["clips"]) == 3 and "Would release fp16" in found.words
     key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
@@ -318,6 +366,10 @@ def test_the_command_writes_page_and_blind_pack(
         rows = list(csv.reader(stream))
     assert len(rows) - 1 == len(json.loads(key)["pairs"]) == len(list((folder / "listening").glob("*-A.wav"))) == 6
 
+    (folder / "report.html").write_text("<p>years", encoding="utf-8")
+    assert report(["--checkpoint", str(placed[0].folder), *build]) == 2
+    assert "report.html is not replaced" in capsys.readouterr().err and (folder / "report.html").read_text(encoding="utf-8") == "<p>years"
+    (folder / "report.html").unlink()
     other = write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
     assert report(["--checkpoint", str(other), *build]) == 2 and "the decision is about checkpoint" in capsys.readouterr().err
 

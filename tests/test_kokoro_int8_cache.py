@@ -72,7 +72,7 @@ def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_download", no_hub)
     assert open_checkpoint().name == "kokoro-int8"
     said = capsys.readouterr().err
-    assert "8-bit grids" in said and "CHECKPOINT=hexgrad/Kokoro-82M" in said and "DEMO" not in said
+    assert "rounded weights: for trying and testing; release" in said and "CHECKPOINT=hexgrad/Kokoro-82M" in said and "DEMO" not in said
 
 
 def test_an_existing_cache_needs_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,14 @@ from kokoro_ane.core.checksummed import checksummed
 from kokoro_ane.core.commit import short
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.staging import sha256_of
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle import main
+from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
-from kokoro_ane.pipeline.lexicon_file import lexicon_lines
+from kokoro_ane.pipeline.lexicon_file import LEXICON_BYTES, lexicon_lines
 
 NAME = "bundle-tiny-fp16"
 
@@ -58,6 +60,7 @@ def test_the_lexicons_follow_the_voices_and_are_in_the_manifest(bundled: Path) -
     assert [path.name for path in (bundled / "lexicon").iterdir()] == ["us.tsv"]
     lines = (bundled / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
     assert tuple(line for line in lines if line[0] != "#") == lexicon_lines("us")
+    assert (bundled / "lexicon" / "us.tsv").stat().st_size == pytest.approx(LEXICON_BYTES["us"], rel=0.03)
 
 
 def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
@@ -87,6 +90,30 @@ def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsy
     data[-1] ^= 1
     (copy / name).write_bytes(data)
     assert main(["--verify", str(copy)]) == 2 and f"{copy / name} was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "spoilt"), [("durations", "negative"), ("features", "empty"), ("phonemes", "negative"), ("hidden", "NaN")]
+)
+def test_a_vector_that_was_altered_and_summed_again(
+    name: str, spoilt: str, bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Every hash fits; the chain cannot be replayed, or not to what is stored."""
+    copy = Path(shutil.copytree(bundled, tmp_path / NAME))
+    index, manifest = copy / "vectors" / "index.json", copy / "manifest.json"
+    told, whole = json.loads(index.read_text(encoding="utf-8")), json.loads(manifest.read_text(encoding="utf-8"))
+    entry = told["utterances"][0]["tensors"][name]
+    path = copy / "vectors" / entry["file"]
+    stored = np.load(path)
+    np.save(path, stored[:0] if spoilt == "empty" else -stored - 1 if spoilt == "negative" else np.full_like(stored, np.nan))
+    entry |= {"sha256": sha256_of(path), "shape": list(np.load(path).shape)}
+    index.write_text(json.dumps(told), encoding="utf-8")
+    manifest.write_text(json.dumps(whole | {"vectors": whole["vectors"] | {"sha256": sha256_of(index)}}), encoding="utf-8")
+    (copy / "SHA256SUMS").unlink()
+    _write_sums(copy)
+    assert main(["--verify", str(copy)]) == (1 if spoilt == "NaN" else 2)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and ("cannot be replayed" in said[0] or spoilt == "NaN")
 
 
 def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -119,7 +146,7 @@ def test_a_level_that_is_missing_is_built_first(
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
     assert main([*flags, "--method", "w8"]) == 3
     captured = capsys.readouterr()
-    assert "not built yet, building it: kokoro-ane quantize --method w8" in captured.err
+    assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
     assert json.loads(captured.out.splitlines()[-1])["method"] == "w8" and (build / "bundle-tiny-w8").is_dir()
 
 

@@ -212,11 +212,12 @@ class TestResume:
                 state.keep(got or one)
         assert all(got is not None and np.array_equal(got.samples, one.samples) for one, got in zip(wanted, resumed(folder), strict=True))
 
-    def test_a_damaged_chunk_is_spoken_again_with_all_that_follows(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("name", [AUDIO, CHUNKS])
+    def test_a_damaged_chunk_is_spoken_again_with_all_that_follows(self, name: str, tmp_path: Path) -> None:
         folder = tmp_path / "p"
-        wanted, data = kept_after(folder), bytearray((folder / AUDIO).read_bytes())
-        data[4 * FRAME_SAMPLES * 2 + 100] ^= 1  # in chunk 1
-        (folder / AUDIO).write_bytes(data)
+        wanted, data = kept_after(folder), bytearray((folder / name).read_bytes())
+        data[4 * FRAME_SAMPLES * 2 + 100 if name == AUDIO else data.index(b"\n") + 20] ^= 0x81  # in chunk 1; no UTF-8
+        (folder / name).write_bytes(data)
         with ResumeState.open(folder, SETTINGS, resume=True) as state:
             found = []
             for index, one in enumerate(wanted):

@@ -10,7 +10,7 @@ import pytest
 
 from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.judge import ClipResult
@@ -342,9 +342,14 @@ class TestQualityCommand:
     def test_all_clips_decide(
         self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     ) -> None:
-        """Clips are measured as perfect, and then as silent: SHIP and REJECT reach the exit code."""
+        """Clips are measured as perfect, and then as silent; what ships and may not go out ends with 3."""
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
-        assert self.run(copied) == 0 and json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
+        assert self.run(copied) == 3 and [exit_of("SHIP", may) for may in (True, False)] == [0, 3]
+        said = capsys.readouterr().out.splitlines()
+        assert json.loads(said[-1])["verdict"] == "SHIP" and said[0].startswith("SHIP  w8, clips: 24")
+        assert "the gates hold, but not releasable: " in said[1] and said[2].startswith("tightest gate: ")
+        assert next(line for line in said if line.startswith("metric")).split()[-2:] == ["pass", "limit"]
+        assert next(line for line in said if line.startswith("PESQ wide band")).count("yes") == 1
         shutil.rmtree(copied[1] / "release" / "cache")  # what was measured is not measured again
         monkeypatch.setattr(execution, "judge_clip", measured_as("is silent"))
         assert self.run(copied) == 1
@@ -365,8 +370,10 @@ class TestQualityCommand:
 
         monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", build)
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
-        assert self.run((built[0], tmp_path)) == 0 and asked == ["build", "quantize"]
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"] == "SHIP"
+        assert self.run((built[0], tmp_path)) == 3 and asked == ["build", "quantize"]
+        captured = capsys.readouterr()
+        assert json.loads(captured.out.splitlines()[-1])["verdict"] == "SHIP"
+        assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err and "kokoro-ane" not in captured.err
 
     def test_a_layout_is_built_under_its_name(self) -> None:
         fp16, w8a8 = (Request(open_checkpoint("demo"), Path("a b"), level, "tiled-poly") for level in ("fp16", "w8a8"))

@@ -102,7 +102,14 @@
       const wide = draw.measureText(titles[i]).width + 12 * dots;
       draw.fillStyle = "rgba(0,0,0,.65)"; draw.fillRect(0, Math.round(i * each), wide, 18 * dots);
       draw.fillStyle = "#fff"; draw.fillText(titles[i], 6 * dots, Math.round(i * each) + 13 * dots);
+      for (const [text, y] of [[`${RATE / 2000} kHz`, 13 * dots], ["0 kHz", each - 20 * dots]])
+        draw.fillText(text, picture.width - draw.measureText(text).width - 6 * dots, Math.round(i * each + y));
     });
+    const seconds = pair.a.length / RATE; // the axis of time, along the bottom
+    for (let second = 1; second < seconds; second++) {
+      const x = (second / seconds) * picture.width;
+      draw.fillRect(x, picture.height - 6 * dots, dots, 6 * dots); draw.fillText(`${second} s`, x + 3 * dots, picture.height - 6 * dots);
+    }
     show();
   }
 
@@ -154,12 +161,14 @@
   function figures(clip, level) {
     const own = clip.figures[level] || {}, table = document.createElement("table"), body = table.createTBody();
     const head = table.createTHead().insertRow();
-    for (const name of ["this sentence", level, "another seed"]) { const cell = document.createElement("th"); cell.textContent = name; head.append(cell); }
+    for (const name of ["this sentence", level, "another seed"]) { const cell = document.createElement("th"); cell.scope = "col"; cell.textContent = name; head.append(cell); }
+    table.createCaption().textContent = "Figures of this sentence.";
     const told = (value, digits) => (value === undefined ? "–" : (Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value).toFixed(digits));
     for (const metric of data.metrics) {
       if (own[metric.name] === undefined && clip.seed[metric.name] === undefined) continue;
       const row = body.insertRow();
-      row.insertCell().textContent = `${metric.title}, ${metric.unit}`;
+      const name = document.createElement("th");
+      name.scope = "row"; name.textContent = `${metric.title}, ${metric.unit}`; row.append(name);
       row.insertCell().textContent = told(own[metric.name], metric.digits);
       row.insertCell().textContent = told(clip.seed[metric.name], metric.digits);
     }
@@ -193,8 +202,15 @@
     position = (event.offsetX / canvas.clientWidth) * (pair.a.length / RATE);
     if (was) start(); else show();
   });
+  // A click leaves the focus on what was clicked, where the next key would press or open it again: after a pointer, keys are the player's.
+  let pointed = false;
+  document.addEventListener("pointerdown", () => { pointed = true; }, true);
+  document.addEventListener("keydown", () => { pointed = false; }, true);
+  for (const type of ["click", "change"])
+    document.addEventListener(type, (event) => { if (pointed && (type === "change" || event.target.tagName !== "SELECT")) event.target.blur(); });
   document.addEventListener("keydown", (event) => {
-    if (["SELECT", "BUTTON", "SUMMARY"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const own = event.key === " " ? ["SELECT", "BUTTON", "SUMMARY"] : ["SELECT"]; // space presses the button that the keyboard chose
+    if (own.includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
     const key = event.key.toLowerCase();
     if (key === " " && pair) { event.preventDefault(); if (playing) stop(); else start(); }
     if (key === "a" || key === "b") { side = key.toUpperCase(); heard(); }
