@@ -61,10 +61,7 @@ private func withPointers<Found>(_ strings: [ContiguousArray<CChar>], _ body: (U
     }
     return bytes.withUnsafeBufferPointer { all in
         let pointers = starts.map { start in all.baseAddress.map { $0 + start } }
-        return withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: pointers.count) { room in
-            _ = room.initialize(from: pointers)
-            return body(UnsafePointer(room.baseAddress.unsafelyUnwrapped))
-        }
+        return body(pointers)
     }
 }
 
