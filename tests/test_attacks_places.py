@@ -49,6 +49,7 @@ OWN = {  # file: kinds that it does itself, and why
     "eval/metrics/listeners.py": ("tensors", "an installed package's, no pickled code"),
     "pipeline/vector_files.py": ("writing", "into the folder aside"),
     "pipeline/bundle_files.py": ("writing", "into the folder aside"),
+    "pipeline/text_tables.py": ("tensors", "writing", "bundled weights; into the bundle's folder aside"),
     "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
     "pipeline/validate.py": ("writing", "into the path aside"),
     "quantize/measure.py": ("json", "writing", "its own settings as read back; adds to a log that outlives a killed run on purpose"),

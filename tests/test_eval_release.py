@@ -255,7 +255,7 @@ class TestPage:
         assert text.count("<table") == text.count("<caption>") == text.count("</caption>") > 5
         assert "<th>" not in text and not re.search(r"<th(?! scope=)(?!ead)", text.split("<script")[0])
         assert "PESQ, MOS-LQO" in text and "vocoder on disk, MB" in text and "MCD, dB" in text
-        script = asset("report.js")  # keys are the player's after a click; tried in a browser
+        script = asset("report.js")  # keys are the player's after a click; read here, not pressed
         assert 'event.key === " " ? ["SELECT", "BUTTON", "SUMMARY"] : ["SELECT"]' in script and "event.target.blur()" in script
 
     def test_a_limit_that_moves_is_said_where_it_explains_a_row(self) -> None:
