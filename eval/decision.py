@@ -27,9 +27,11 @@ from kokoro_ane.eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, REJECT, RESAMPLE
 from kokoro_ane.pipeline.decision_file import FORMAT
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.render import render_reference
+from mlprogram.examine.cost import Ratio, compared, load_costs
 
 OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
 LEAST_PESQ = 0.005  # what two decimals do not show
+FASTER = "faster"  # what a ratio of times can say
 NAMED = 3  # broken gates that a note names
 
 
@@ -64,12 +66,17 @@ def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: s
     notes += [] if withheld is None else [withheld]
     if not shipping:
         return _nothing(levels, releasable, notes)
-    best = shipping[0]
+    tied = fastest(shipping, chip) if objective == FASTEST else shipping[:1]
+    best = tied[0]
     better = [level for level in levels if level.record and level.verdict != SHIP and rank(level) < rank(best)]
     notes += [f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}" for level in sorted(better, key=rank)]
-    beside = f"the next is {shipping[1].method} with {measure(shipping[1])}" if shipping[1:] else "the only one"
+    others = [level for level in shipping if level is not best]
+    beside = f"the next is {others[0].method} with {measure(others[0])}" if others else "the only one"
     notes += [note for level in shipping if (note := _no_gain(level, levels, chip))]
     reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
+    if tied[1:]:
+        names = ", ".join(level.method for level in tied)
+        reason = f"which of {names} is the fastest is UNDECIDED, and {best.method} is the smallest of them: {measure(best)}"
     return Choice(SHIP, best.method, reason, releasable, tuple(notes), costs(best, levels), bests(shipping, levels, chip))
 
 
@@ -78,7 +85,7 @@ def bests(shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel], chip: 
     size, engine = (_ranking(objective, chip) for objective in (SMALLEST, FASTEST))
     smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
     nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
-    found = (("size", min(shipping, key=size[0])), ("the Neural Engine", min(shipping, key=engine[0])), ("fidelity", nearest))
+    found = (("size", min(shipping, key=size[0])), ("the Neural Engine", fastest(shipping, chip)[0]), ("fidelity", nearest))
     told = {"size": size[1], "the Neural Engine": engine[1], "fidelity": _nearness}
     return tuple({"by": by, "level": level.method, "figure": told[by](level), "costs": costs(level, levels)} for by, level in found)
 
@@ -116,23 +123,30 @@ def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) 
 
 
 def _no_gain(level: JudgedLevel, levels: Sequence[JudgedLevel], chip: str) -> str:
-    """That int8 arithmetic buys no time by the forecast, where that is so; else ""."""
+    """That int8 arithmetic is not forecast to buy time for certain, where that is so; else ""."""
     base, share = whole(level, levels), level.facts.int8_macs_share if level.facts else 0.0
-    if base is None or not share or _middle_ms(level, chip) < _middle_ms(base, chip):
+    if base is None or not share or (ratio := time_ratio(level, base, chip)).verdict == FASTER:
         return ""
-    bands = [_band(level, chip), _band(base, chip)]
-    told = f"{level.method} multiplies {share:.0%} of its arithmetic in int8 and is forecast no faster".replace("%", " %")
-    return f"{told}: {bands[0]} ms per second of audio on {chip.upper()}, {base.method} {bands[1]}; what it saves is size"
+    told = f"{level.method} multiplies {share:.0%} of its arithmetic in int8; that it is faster on {chip.upper()} is".replace("%", " %")
+    said = "UNDECIDED" if ratio.verdict == UNDECIDED else "forecast to be wrong"
+    return (
+        f"{told} {said}: {ratio.value:.2f} of {base.method}'s time by forecast, {ratio.low:.2f} to {ratio.high:.2f}; what it saves is size"
+    )
 
 
-def _band(level: JudgedLevel, chip: str) -> str:
-    return f"{two_digits(level.forecast[chip]['low_ms'])} to {two_digits(level.forecast[chip]['high_ms'])}"
+def time_ratio(level: JudgedLevel, other: JudgedLevel, chip: str) -> Ratio:
+    """A level's forecast time over another's, with the interval of such ratios: errors that both share cancel."""
+    mine, theirs = level.forecast[chip], other.forecast[chip]
+    same = level.method.rpartition("-")[0] == other.method.rpartition("-")[0]
+    fitted = bool(mine["fitted"] and theirs["fitted"])
+    return compared(mine["ms"], theirs["ms"], load_costs(), "levels" if same else "graphs", fitted)
 
 
-def _middle_ms(level: JudgedLevel, chip: str) -> float:
-    """Geometric middle of a level's forecast, in ms per second of audio."""
-    band = level.forecast[chip]
-    return float((band["low_ms"] * band["high_ms"]) ** 0.5)
+def fastest(shipping: Sequence[JudgedLevel], chip: str) -> list[JudgedLevel]:
+    """The levels that the forecast cannot tell from the fastest of all, the smallest first."""
+    first = min(shipping, key=lambda level: level.forecast[chip]["ms"])
+    tied = [level for level in shipping if level is first or time_ratio(level, first, chip).verdict == UNDECIDED]
+    return sorted(tied, key=lambda level: level.bytes)
 
 
 def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
@@ -141,9 +155,10 @@ def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[f
         return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
 
     def words(level: JudgedLevel) -> str:
-        return f"{_band(level, chip)} ms per second of audio, forecast for {chip.upper()}"
+        time = level.forecast[chip]
+        return f"{two_digits(time['ms'])} ms per second of audio ({two_digits(time['low_ms'])} to {two_digits(time['high_ms'])}), forecast for {chip.upper()}"
 
-    return lambda level: (round(_middle_ms(level, chip), 3), level.bytes), words
+    return lambda level: (round(level.forecast[chip]["ms"], 3), level.bytes), words
 
 
 def _why(level: JudgedLevel) -> str:

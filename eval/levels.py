@@ -30,26 +30,26 @@ from kokoro_ane.quantize.methods import Method
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.tvm import library
+from mlprogram.examine.cost import load_costs, times_of
 from mlprogram.examine.forecast import forecast_residency
-from mlprogram.examine.latency import latency_bands
 from mlprogram.examine.profile import OpProfile, Profile, open_program, profile_program
 from mlprogram.examine.rules import load_rules
 
-FORMAT = 2
-FORECAST_FRAMES = 80  # two seconds: the shape the latency bands are given for, where the package has it
+FORMAT = 3
+FORECAST_FRAMES = 80  # two seconds: the shape the forecast times are given for, where the package has it
 IOS = {6: "iOS15", 7: "iOS16", 8: "iOS17", 9: "iOS18"}  # by specification version, as coremltools.target counts
 CONVOLUTIONS = ("conv", "conv_transpose")
 SHARE_DIGITS = 5  # of int8_macs_share in a manifest
 
 
 def forecast_of(profile: Profile, frames: int) -> dict[str, dict[str, float]]:
-    """By chip: `low_ms` and `high_ms` per second of audio, from the optimistic reading's low end to the pessimistic reading's high end;
-    `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in those readings."""
-    rules, seconds, found = load_rules(), frames / FRAMES_PER_SECOND, {}
+    """By chip: `ms` per second of audio with its 80 % interval `low_ms` to `high_ms`, optimistic reading; `fitted`, whether the interval is
+    that of networks of this kind; `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in both readings."""
+    rules, costs, seconds, found = load_rules(), load_costs(), frames / FRAMES_PER_SECOND, {}
     for name, chip in rules.chips.items():
         residency = forecast_residency(profile, rules, name)
-        bands = latency_bands(residency, chip)
-        times = {"low_ms": bands.optimistic.low_ms / seconds, "high_ms": bands.pessimistic.high_ms / seconds}
+        time = times_of(residency, chip, costs).optimistic
+        times = {"ms": time.ms / seconds, "low_ms": time.low_ms / seconds, "high_ms": time.high_ms / seconds, "fitted": float(time.fitted)}
         found[name] = times | {"engine_low": residency.lowest_share("macs"), "engine_high": residency.optimistic.share("macs")}
     return found
 

@@ -202,8 +202,8 @@ def notes(record: Mapping[str, Any]) -> str:
     fixed = (
         *([f"The product is the vocoder and {whole}{lacks}. It runs from the newer system of vocoder and encoder."] if product else []),
         "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one nearest to its limit, or furthest beyond.",
-        f"Neural Engine and ms per s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, in "
-        "two readings; nothing was measured on a device.",
+        f"Neural Engine and ms per s (milliseconds per second of audio, {record['chip'].upper()}): forecasts from the program alone, "
+        "shares in two readings, times with their 80 % interval; nothing was measured on a device.",
         "Another noise seed: what the fp32 model does to itself. A level below that is nearer to fp32 than fp32 is to itself.",
     )
     items, lines = "".join(f"<li>{escape(note)}</li>" for note in said), "".join(f"<p>{escape(line)}</p>" for line in fixed)

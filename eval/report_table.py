@@ -188,8 +188,8 @@ def _engine(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 
 def _time(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    band = level["facts"]["forecast"].get(record["chip"])
-    return f"{short(band['low_ms'])}–{short(band['high_ms'])}" if band else "–"
+    time = level["facts"]["forecast"].get(record["chip"])
+    return f"{short(time['ms'])}<small>{short(time['low_ms'])}–{short(time['high_ms'])}</small>" if time else "–"
 
 
 Case = tuple[Mapping[str, Any], Mapping[str, Any]]  # a level and one of its checks

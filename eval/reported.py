@@ -67,10 +67,12 @@ class Row(TypedDict):
 
 
 class Band(TypedDict):
-    """A forecast."""
+    """A forecast: time with its 80 % interval, shares on the engine."""
 
+    ms: float
     low_ms: float
     high_ms: float
+    fitted: float
     engine_low: float
     engine_high: float
 

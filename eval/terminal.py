@@ -109,7 +109,7 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
         f"{level.method}\n[dim]{level.title}[/]", f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
         f"{share:.1%}" if share is not None else "-",
         _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"), _number(mcd["mean"]) + _span(level, "mcd_db"),
-        _number(seeds), f"{short(band['low_ms'])}-{short(band['high_ms'])}" if band else "-",
+        _number(seeds), f"{short(band['ms'])}\n[dim]{short(band['low_ms'])}-{short(band['high_ms'])}[/]" if band else "-",
         level.verdict, vetoes(level),
     )  # fmt: skip
 
@@ -133,7 +133,8 @@ def print_release(
     for name, row in seed_variations.items():
         table.add_row(f"[dim]{name}", "", "", "", _pair(row["pesq"], row["pesq_worst"]), _number(row["mcd_db"]), "", "", "", "")
     table.caption = (
-        f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast band per second of audio, not a measurement"
+        f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast per second of audio, 80 % interval below it, "
+        "not a measurement"
     )
     table.caption_justify = "left"
     console.print(f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False)

@@ -30,6 +30,7 @@ COMMANDS = MappingProxyType(
         "g2p": ("kokoro_ane.g2p.__main__", "text to phonemes"),
         "describe": ("mlprogram.__main__", "what a package is made of"),
         "ane": ("mlprogram.__main__", "what a chip's Neural Engine takes of a package"),
+        "device-report": ("kokoro_ane.pipeline.device_report", "what a Mac measures of packages, and the forecast beside it"),
         "doctor": ("kokoro_ane.pipeline.doctor", "what is installed, which checkpoint is at hand, what is built"),
     }
 )
@@ -38,7 +39,7 @@ OWN_VERB = ("describe", "ane")  # mlprogram's own subcommands
 
 def usage() -> str:
     """The list of verbs."""
-    rows = "\n".join(f"  {name:<12} {says}" for name, (_, says) in COMMANDS.items())
+    rows = "\n".join(f"  {name:<13} {says}" for name, (_, says) in COMMANDS.items())
     return f"usage: kokoro-ane VERB ...\n\n{rows}\n\n`kokoro-ane VERB --help` tells more; --version prints the version."
 
 

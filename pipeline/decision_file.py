@@ -15,7 +15,7 @@ from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
-FORMAT = 2  # 2: with a checksum; facts read off the package; the limits that judged
+FORMAT = 3  # 3: a forecast time with its interval; 2: with a checksum, facts read off the package, the limits that judged
 ABOUT = {"file": "release decision"}
 AGAIN = "; run `kokoro-ane release` again"
 NOT_JUDGED = "Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its quality."

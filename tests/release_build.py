@@ -103,7 +103,8 @@ def _moved(name: str, by: float) -> float:
 def level(name: str, damage: float) -> JudgedLevel:
     method, judgement = METHODS[name], decided(name, clips(damage))
     chips = load_rules().chips
-    forecast = {chip: {"low_ms": 2.9, "high_ms": 90 + SIZES[name] / 10, "engine_low": 0.81, "engine_high": 0.99} for chip in chips}
+    time = {"ms": 9.0 + SIZES[name] / 100, "low_ms": 2.9, "high_ms": 90 + SIZES[name] / 10, "fitted": 0.0}
+    forecast = {chip: time | {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
     kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
     facts = PackageFacts(int(SIZES[name] * 1e6), 0.97 if name == "w8a8" else 0.0, kinds, {"conv": 80}, "iOS17", forecast)
     decision = judgement.decision

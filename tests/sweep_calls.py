@@ -44,6 +44,7 @@ CALLS: dict[str, list[str]] = {
     "bundle": [f"{CK} {B} --out {{user}}/new-tiny", f"{CK} {B}", "--verify {user}/build/bundle-tiny-fp16"],
     "sensitivity": [f"{CK} {B} --size 0.5 --recipe {{user}}/new.json --log {{user}}/new.jsonl"],
     "controls": [f"{CK} --clips 2 --renders {{user}}/new"], "doctor": [B],
+    "device-report": [f"{VOCODER}-fp16.mlpackage --out {{user}}/new.json", f"--read {{user}}/words.json {B}"],
     "g2p": ["'Hello there, it cost $5.'", "--file {user}/text.txt --explain", "ane --lexicon {user}/lexicon.tsv --dialect gb"],
     "describe": [f"{VOCODER}-w8.mlpackage --top 3", "{user}/build/KokoroEncoder-tiny-fp16.mlpackage --function duration"],
     "ane": [f"{VOCODER}-fp16.mlpackage --chip m1 --json {{user}}/new.json --no-device",

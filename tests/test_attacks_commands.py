@@ -94,8 +94,9 @@ INPUTS = [("speak", ["--file", "{home}/fifo", "-o", "{home}/a.wav"], ""),
     ("speak", ["a", "-o", "{home}/a.wav", "--seed", "9" * 30, "--runtime", "torch"], ""),
     ("quality", ["--method", "fp16", "--seed", "-" + "9" * 30], ""), ("describe", ["{home}/thesis"], "not an .mlpackage"),
     ("describe", ["{home}/loop"], ""), ("ane", ["{home}/build", "--rules", "{home}/deep.json"], "not JSON"),
-    ("ane", ["{home}/build", "--rules", "{home}/thesis"], ""), ("doctor", ["--nonsense"], "unrecognized")]  # fmt: skip
-WITHOUT_CHECKPOINT = ("g2p", "describe", "ane", "doctor")
+    ("ane", ["{home}/build", "--rules", "{home}/thesis"], ""), ("doctor", ["--nonsense"], "unrecognized"),
+    ("device-report", ["--read", "{home}/deep.json"], "nested too deep"), ("device-report", ["{home}/build"], "on a Mac")]  # fmt: skip
+WITHOUT_CHECKPOINT = ("g2p", "describe", "ane", "device-report", "doctor")
 
 
 @pytest.mark.parametrize(("verb", "arguments", "message"), [*OUTPUTS, *INPUTS])

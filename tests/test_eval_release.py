@@ -22,7 +22,7 @@ from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.decision import Choice, choose
+from kokoro_ane.eval.decision import Choice, choose, time_ratio
 from kokoro_ane.eval.execution import THREADS, Execution, Progress, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
@@ -45,7 +45,14 @@ from tests.release_build import made_up, release
 
 def level(name: str, megabytes: float, verdict: str, unfit: str | None = None, int8: float = 0.0) -> JudgedLevel:
     """A judged level; its forecast rises as its size falls."""
-    facts = PackageFacts(int(megabytes * 1e6), int8, {}, {}, "iOS17", {"m4": {"low_ms": 1 / megabytes, "high_ms": 4 / megabytes}})
+    facts = PackageFacts(
+        int(megabytes * 1e6),
+        int8,
+        {},
+        {},
+        "iOS17",
+        {"m4": {"ms": 2 / megabytes, "low_ms": 1 / megabytes, "high_ms": 4 / megabytes, "fitted": 1.0}},
+    )
     record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
     record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
     return JudgedLevel(name, name, unfit, facts=facts, record=record)
@@ -67,10 +74,22 @@ class TestChoice:
         assert [(best["by"], best["level"]) for best in choice.bests] == [("size", "p6"), ("the Neural Engine", "fp16"), ("fidelity", "w8")]
         assert choice.bests[1]["costs"] == "uncompressed"
         assert chosen(LEVELS).notes == ("w4 keeps every gate but is not chosen: for the GPU", "p4 would be 2.00 MB: REJECT, pesq mean")
-        told = chosen([*LEVELS, level("w8a8", 4.1, "SHIP", int8=0.93)]).notes[-1]
-        assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8 and is forecast no faster: 0.24 to 0.98 ms per second")
-        assert told.endswith("fp16 0.14 to 0.57; what it saves is size")
-        assert not any("no faster" in note for note in chosen([*LEVELS, level("w8a8", 7.5, "SHIP", int8=0.93)]).notes)
+
+    def test_int8_that_buys_no_time_is_told(self) -> None:
+        told = chosen([*LEVELS, level("w8a8", 6.9, "SHIP", int8=0.93)]).notes[-1]
+        assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8; that it is faster on M4 is UNDECIDED: 1.01 of fp16's time")
+        assert told.endswith("what it saves is size")
+        assert not any("int8" in note for note in chosen([*LEVELS, level("w8a8", 20.0, "SHIP", int8=0.93)]).notes)
+        assert "forecast to be wrong" in chosen([*LEVELS, level("w8a8", 2.1, "SHIP", int8=0.93)]).notes[-1]
+
+    def test_times_that_cannot_be_told_apart_are_undecided(self) -> None:
+        choice = chosen([*LEVELS, level("p8", 6.5, "SHIP")], "fastest")
+        assert choice.level == "p8" and choice.reason.startswith("which of p8, fp16 is the fastest is UNDECIDED, and p8 is the smallest")
+        outside = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP")]
+        outside[0].forecast["m4"]["fitted"] = 0.0  # a network of a kind that was never fitted: the largest error ever made
+        assert time_ratio(*outside, "m4").verdict == "UNDECIDED" != time_ratio(*LEVELS[:2], "m4").verdict
+
+    def test_nothing_ships(self) -> None:
         assert chosen([level("p4", 2.0, "REJECT")]).verdict == "REJECT"
         assert chosen([level("p4", 2.0, "REJECT"), level("w8", 4.0, "UNDECIDED")]).verdict == "UNDECIDED"
 

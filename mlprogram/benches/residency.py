@@ -2,7 +2,6 @@
 
     python -m mlprogram.benches.residency                  # every case: minutes
     python -m mlprogram.benches.residency --only lai-tail  # one
-    python -m mlprogram.benches.residency --latency        # LAI's vocoder on an M4: forecast bands beside published times
 
 Exit 0: every published share lies between the two readings (one per cent of slack), or is 0 where the whole graph was at risk.
 Exit 1: one does not. Exit 2: bad input. The last line of stdout is one JSON object.
@@ -23,16 +22,13 @@ from typing import TYPE_CHECKING, Any
 from mlprogram.benches.shared import markdown
 from mlprogram.command import Parser, exit_code
 from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
-from mlprogram.examine.describe import span
 from mlprogram.examine.forecast import forecast_residency
-from mlprogram.examine.latency import latency_bands
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
 
 if TYPE_CHECKING:
     import torch
 
-FRAMES_PER_SECOND = 40  # of Kokoro's features
 LAI_FRAMES = 120  # a short sentence
 
 
@@ -132,7 +128,6 @@ def _small_cases() -> dict[str, Case]:
 
 
 SLACK = 0.01  # published shares are whole per cents
-LAI_M4_MS = {60: 31, 178: 82, 323: 148, 651: 344, 1078: 585, 1125: 635}  # frames -> ms, README of laishere/kokoro-coreml, M4 mini
 
 
 def module_of(case: Case) -> torch.nn.Module:
@@ -232,47 +227,12 @@ def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def latency() -> int:
-    """Bands for LAI's vocoder beside the times its author published."""
-    rules, rows, case = load_rules(), [], cases()["lai-vocoder"]
-    with tempfile.TemporaryDirectory() as folder:
-        program = open_program(build(case, Path(folder), "lai-vocoder"))
-        for frames, published_ms in LAI_M4_MS.items():
-            shapes = program.shapes(lai_shapes(frames)["lai-vocoder"])
-            forecast = forecast_residency(profile_program(program, shapes), rules, "m4")
-            band = latency_bands(forecast, rules.chips["m4"]).optimistic
-            row = {
-                "frames": frames,
-                "width": 120 * frames + 1,
-                "published_ms": published_ms,
-                "low_ms": band.low_ms,
-                "high_ms": band.high_ms,
-            }
-            rows.append(row | {"within": band.low_ms <= published_ms <= band.high_ms})
-    head = ("s of audio", "width", "published ms", "forecast, optimistic ms", "published / low", "within")
-    print(markdown(head, [_latency_row(r) for r in rows]))
-    print(json.dumps({"label": "forecast, not a measurement", "latency": rows}))
-    return EXIT_GOOD if all(r["within"] for r in rows) else EXIT_MISSED
-
-
-def _latency_row(r: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        f"{r['frames'] / FRAMES_PER_SECOND:.1f}",
-        f"{r['width']:,}",
-        str(r["published_ms"]),
-        span(r["low_ms"], r["high_ms"]),
-        f"{r['published_ms'] / r['low_ms']:.1f}",
-        "yes" if r["within"] else "NO",
-    )
-
-
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = Parser("mlprogram.benches.residency", __doc__)
     parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
-    parser.add_argument("--latency", action="store_true", help="compare latency bands with LAI's published times instead")
     arguments = parser.parse_args(argv)
-    return latency() if arguments.latency else published(arguments.only)
+    return published(arguments.only)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip m1`.
 
-Every figure is a forecast from the rules in mlprogram/data/ane_rules.json, in two readings (forecast.py) and with latency bands
-(latency.py). On a Mac the device's own answer stands beside it; elsewhere those columns say that they were not measured.
+Every figure is a forecast: placement from the rules in mlprogram/data/ane_rules.json, in two readings (forecast.py), and time with an 80 %
+interval (cost.py). On a Mac the device's own answer stands beside it; elsewhere those columns say that they were not measured.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
+from mlprogram.examine.cost import Time, Times, load_costs, times_of
 from mlprogram.examine.describe import last_line, mega, new_table, percent, shape_text, show, span
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
 from mlprogram.examine.forecast import MEASURES, Forecast, Reading, forecast_residency
-from mlprogram.examine.latency import Band, Bands, latency_bands
 from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
 from mlprogram.examine.rules import Rules, load_rules
 from mlprogram.files import aside, check_target
@@ -25,7 +25,8 @@ LABEL = "forecast, not a measurement"
 _COLOURS = {True: "#2a7f62", False: "#c8553d"}  # of segments on the engine, and elsewhere
 _LANES = {True: 0.25, False: -0.25}
 _FORMATS = (".png", ".svg", ".pdf")
-Row = tuple[Forecast, Bands, "Facts | None"]
+OUTSIDE = "the numbers were fitted to no network of this kind: the interval is the largest error they made anywhere"
+Row = tuple[Forecast, Times, "Facts | None"]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         rule_table(rows, rules),
         _device_table(rows),
     )
+    if not all(times.optimistic.fitted for _, times, _ in rows):
+        print(f"* {OUTSIDE}")
     if arguments.per_op:
         show(*(per_op_table(forecast, facts) for forecast, _, facts in rows))
     _write_files(arguments, rows, rules)
@@ -61,7 +64,8 @@ def _rows(program: OpenProgram, shapes: dict[str, tuple[int, ...]], chips: list[
     core_ml = None if no_device else load_core_ml()
     facts = None if core_ml is None else measure(core_ml, program, shapes)
     forecasts = [forecast_residency(profile, rules, chip) for chip in chips]
-    return [(forecast, latency_bands(forecast, rules.chips[forecast.chip]), facts) for forecast in forecasts]
+    costs = load_costs()
+    return [(forecast, times_of(forecast, rules.chips[forecast.chip], costs), facts) for forecast in forecasts]
 
 
 def _verdict(at_least: float | None, rows: list[Row]) -> int:
@@ -90,7 +94,7 @@ def inputs_text(profile: Profile) -> str:
 
 
 def share_table(rows: list[Row]) -> Any:
-    """Shares on the engine as optimistic / pessimistic, segments, crossings and latency, one row for each shape and chip."""
+    """Shares on the engine as optimistic / pessimistic, segments, crossings and time, one row for each shape and chip."""
     table = new_table(
         f"{LABEL}: share on the engine and latency, optimistic / pessimistic reading",
         "shape",
@@ -100,11 +104,11 @@ def share_table(rows: list[Row]) -> Any:
         "% bytes",
         "segments",
         "crossings",
-        "optimistic ms",
+        "ms (80 %), optimistic",
         "pessimistic ms",
         "whole graph may stay off, then ms",
     )
-    for forecast, bands, _ in rows:
+    for forecast, times, _ in rows:
         both = (forecast.optimistic, forecast.pessimistic)
         table.add_row(
             inputs_text(forecast.profile),
@@ -112,19 +116,19 @@ def share_table(rows: list[Row]) -> Any:
             *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
             " / ".join(str(r.cut.engine_segments) for r in both),
             " / ".join(str(r.cut.crossings) for r in both),
-            *latency_cells(forecast, bands),
+            *latency_cells(forecast, times),
         )
     return table
 
 
-def latency_cells(forecast: Forecast, bands: Bands) -> tuple[str, str, str]:
-    """Optimistic and pessimistic band, and what happens if the whole graph stays off the engine, in words."""
-    all_off = "" if bands.cpu_fallback is None else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_span(bands.cpu_fallback)}"
-    return _span(bands.optimistic), _span(bands.pessimistic), all_off
+def latency_cells(forecast: Forecast, times: Times) -> tuple[str, str, str]:
+    """Both readings, and what happens if the whole graph stays off the engine, in words."""
+    all_off = "" if times.cpu_fallback is None else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_cell(times.cpu_fallback)}"
+    return _cell(times.optimistic), _cell(times.pessimistic), all_off
 
 
-def _span(band: Band) -> str:
-    return span(band.low_ms, band.high_ms)
+def _cell(time: Time) -> str:
+    return f"{time.ms:.3g} ({span(time.low_ms, time.high_ms)}){'' if time.fitted else ' *'}"
 
 
 def rule_table(rows: list[Row], rules: Rules) -> Any:
@@ -195,11 +199,11 @@ def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) ->
     }
 
 
-def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: bool) -> dict[str, Any]:
+def _forecast(forecast: Forecast, times: Times, facts: Facts | None, per_op: bool) -> dict[str, Any]:
     result = {
         "chip": forecast.chip,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
-        **{name: _reading(getattr(forecast, name), getattr(bands, name)) for name in ("optimistic", "pessimistic", "cpu_fallback")},
+        **{name: _reading(getattr(forecast, name), getattr(times, name)) for name in ("optimistic", "pessimistic", "cpu_fallback")},
         "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
         "whole_graph": [{"rule": f.rule.id, "detail": f.detail} for f in forecast.graph_findings],
         "device": _facts(facts),
@@ -221,16 +225,18 @@ def _forecast(forecast: Forecast, bands: Bands, facts: Facts | None, per_op: boo
     return result
 
 
-def _reading(reading: Reading | None, band: Band | None) -> dict[str, Any] | None:
-    if reading is None or band is None:
+def _reading(reading: Reading | None, time: Time | None) -> dict[str, Any] | None:
+    if reading is None or time is None:
         return None
     return {
         "share": dict(reading.shares),
         "segments": reading.cut.engine_segments,
         "crossings": reading.cut.crossings,
         "crossing_bytes": reading.cut.crossing_bytes,
-        "latency_ms": [band.low_ms, band.high_ms],
-        "parts_ms": dict(band.parts),
+        "ms": time.ms,
+        "interval_ms": [time.low_ms, time.high_ms],
+        "fitted_kind": time.fitted,
+        "parts_ms": dict(time.parts),
     }
 
 

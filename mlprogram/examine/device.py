@@ -58,11 +58,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Facts:
-    """What this machine said. `placement` maps the name of an operation's first output to engine, GPU or CPU."""
+    """What this machine said. `placement` maps the name of an operation's first output to engine, GPU or CPU; `outputs`: CPU_AND_NE's."""
 
     chip: str
     placement: Mapping[str, str]
     timings: Mapping[str, Timing]
+    inputs: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
 
     def share_on_engine(self) -> float:
         """Share of the placed operations that stand on the engine, 0 to 1."""
@@ -91,10 +93,10 @@ def measure(core_ml: CoreML, program: OpenProgram, shapes: Mapping[str, tuple[in
         copy = Path(shutil.copytree(path, folder / path.name))
         try:
             timings = {unit: _time(core_ml, copy, function, unit, inputs) for unit in UNITS}
-            placement = _placement(core_ml, copy, function)
+            placement, outputs = _placement(core_ml, copy, function, inputs)
         except (RuntimeError, ValueError, OSError) as error:
             raise ProgramError(f"{path}: Core ML of this Mac refused it: {error}") from error
-    return Facts(core_ml.chip, placement, timings)
+    return Facts(core_ml.chip, placement, timings, inputs, outputs)
 
 
 def _open(core_ml: CoreML, path: Path, function: str, unit: str) -> Any:
@@ -117,7 +119,7 @@ def _predict_ms(core_ml: CoreML, model: Any, inputs: dict[str, np.ndarray]) -> f
     return 1e3 * (core_ml.clock() - started)
 
 
-def _placement(core_ml: CoreML, path: Path, function: str) -> dict[str, str]:
+def _placement(core_ml: CoreML, path: Path, function: str, inputs: dict[str, np.ndarray]) -> tuple[dict[str, str], dict[str, Any]]:
     model = _open(core_ml, path, function, "CPU_AND_NE")
     plan = core_ml.plan.load_from_path(model.get_compiled_model_path(), compute_units=core_ml.units.CPU_AND_NE)
     placement = {}
@@ -126,7 +128,7 @@ def _placement(core_ml: CoreML, path: Path, function: str) -> dict[str, str]:
         if usage is not None and op.outputs:
             device = type(usage.preferred_compute_device).__name__
             placement[op.outputs[0].name] = _DEVICES.get(device, device)
-    return placement
+    return placement, model.predict(inputs)
 
 
 def _operations(block: Any) -> Any:

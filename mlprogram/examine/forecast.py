@@ -145,7 +145,7 @@ class Forecast:
 
 def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
     """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
-    on_chip_mib = rules.chip(chip).on_chip_mib[0]
+    on_chip_mib = rules.chip(chip).on_chip_mib
     chip = chip.lower()
     held = rules.for_chip(chip)
     findings = [_op_findings(op, held, on_chip_mib) for op in profile.ops]

@@ -31,8 +31,8 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
             "rank_other": "prefer",
             "conv_rank": "ops max_spatial",
             "kernel_size": "ops width height",
-            "stride_factors": "ops native slower_up_to",
-            "dilation_factors": "ops native slower_up_to",
+            "stride_factors": "ops native",
+            "dilation_factors": "ops native",
             "dilated_taps": "min_kernel",
             "dilated_width": "limit extra",
             "graph_after": "rules",
@@ -63,14 +63,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Chip:
-    """A chip. Every pair is (low, high) of what was published: rates, memory, the cost of handing over to the engine, the CPU beside it."""
+    """A chip: published rates of its engine and memory, the engine's working set, and (low, high) assumed of the CPU beside it."""
 
     name: str
     generation: str
-    fp16_tflops: tuple[float, float]
-    bandwidth_gb_s: tuple[float, float]
-    segment_ms: tuple[float, float]
-    on_chip_mib: tuple[float, float]
+    fp16_tflops: float
+    memory_gb_s: float
+    on_chip_mib: float
     cpu_gflops: tuple[float, float]
     cpu_gb_s: tuple[float, float]
     sources: tuple[str, ...]
@@ -182,7 +181,10 @@ def _checked(value: Any, kind: type, where: str) -> dict[str, Any]:
 
 def _chip(value: Any, sources: Mapping[str, Source], where: str) -> Chip:
     chip = Chip(**_checked(value, Chip, where))
-    for pair in ("fp16_tflops", "bandwidth_gb_s", "segment_ms", "on_chip_mib", "cpu_gflops", "cpu_gb_s"):
+    for rate in ("fp16_tflops", "memory_gb_s", "on_chip_mib"):
+        if not (isinstance(getattr(chip, rate), int | float) and getattr(chip, rate) > 0):
+            raise ProgramError(f"{where}: {rate} must be a positive number; it is {getattr(chip, rate)!r}")
+    for pair in ("cpu_gflops", "cpu_gb_s"):
         band = getattr(chip, pair)
         if not (isinstance(band, tuple) and len(band) == 2 and 0 < band[0] <= band[1]):
             raise ProgramError(f"{where}: {pair} must be two positive numbers, low then high; it is {band}")
@@ -285,8 +287,8 @@ def render(rules: Rules) -> str:
             "| --- | --- | --- | --- | --- | --- |",
             *(_rule_row(rule, rules) for rule in rules.rules),
             "",
-            "| chip | generation | fp16 TFLOPS | GB/s | segment ms | on-chip MiB | CPU GFLOPS | CPU GB/s | note | sources | confidence |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| chip | generation | fp16 TFLOPS | GB/s | working set MiB | CPU GFLOPS | CPU GB/s | note | sources | confidence |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
             "| arithmetic | says | published | chips | sources | confidence |",
@@ -329,13 +331,6 @@ def _limits(rule: Rule) -> str:
 
 
 def _chip_row(chip: Chip) -> str:
-    bands = _bands(*_engine(chip), chip.cpu_gflops, chip.cpu_gb_s)
-    return f"| {chip.name} | {chip.generation} | {bands} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"
-
-
-def _engine(chip: Chip) -> tuple[tuple[float, float], ...]:
-    return chip.fp16_tflops, chip.bandwidth_gb_s, chip.segment_ms, chip.on_chip_mib
-
-
-def _bands(*bands: tuple[float, float]) -> str:
-    return " | ".join(f"{low:g} to {high:g}" for low, high in bands)
+    rates = f"{chip.fp16_tflops:g} | {chip.memory_gb_s:g} | {chip.on_chip_mib:g}"
+    cpu = " | ".join(f"{low:g} to {high:g}" for low, high in (chip.cpu_gflops, chip.cpu_gb_s))
+    return f"| {chip.name} | {chip.generation} | {rates} | {cpu} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"

@@ -4,7 +4,7 @@ import copy
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlprogram.errors import ProgramError
+from mlprogram.examine.cost import PARTS, UNDECIDED, compared, engine_parts, load_costs, steps_of, times_of
 from mlprogram.examine.forecast import Forecast, cut_segments, forecast_residency
-from mlprogram.examine.latency import latency_bands
 from mlprogram.examine.profile import OpProfile, Profile, Tensor, open_program, profile_program
 from mlprogram.examine.rule_checks import CHECKS, padded_bytes
 from mlprogram.examine.rules import CONFIDENCES, EFFECTS, load_rules, parse_rules
 from mlprogram.graph import Operation
 from mlprogram.tests.built import converted, fired, forecast_of, profile_of, save
 
-RULES = load_rules()
+RULES, COSTS = load_rules(), load_costs()
 X = {"x": (1, 4, 1, 8)}
 rng = np.random.default_rng(0)
 
@@ -280,33 +280,58 @@ def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
     assert forecast.cpu_fallback is None
 
 
-def test_low_band_is_the_roofline_by_hand(tmp_path: Path) -> None:
+def test_a_step_takes_the_longest_of_what_it_needs(tmp_path: Path) -> None:
+    """One convolution, 10 MB of weights: memory decides, by hand."""
     profile = profile_of({"x": (1, 1024, 1, 64)}, big, tmp_path)
-    chip, bands = RULES.chips["m4"], latency_bands(forecast_residency(profile, RULES, "m4"), RULES.chips["m4"])
-    flops, moved = 2 * 1024 * 1024 * 5 * 64, 2 * (1024 * 64 + 1024 * 64 + 1024 * 1024 * 5)
-    arithmetic, memory = 1e3 * flops / (chip.fp16_tflops[1] * 1e12), 1e3 * moved / (chip.bandwidth_gb_s[1] * 1e9)
-    crossing = 1e3 * 2 * (1024 * 64 + 1024 * 64) / (chip.bandwidth_gb_s[1] * 1e9)
-    assert bands.optimistic.low_ms == pytest.approx(max(arithmetic, memory) + chip.segment_ms[0] + crossing)
-    assert bands.optimistic.parts["engine arithmetic"][0] == pytest.approx(arithmetic)
+    chip, time = RULES.chips["m4"], times_of(forecast_residency(profile, RULES, "m4"), RULES.chips["m4"], COSTS).optimistic
+    weights = 2 * 1024 * 1024 * 5 / (chip.memory_gb_s * COSTS.memory_share * 1e6)
+    assert time.parts["chip memory"] == pytest.approx(weights) and time.parts["CPU"] == time.parts["crossings"] == 0
+    assert time.ms == pytest.approx(weights + COSTS.segment_ms + COSTS.step_us / 1e3)
+    assert not time.fitted and time.high_ms / time.ms == pytest.approx(math.exp(COSTS.largest["single"]))  # filters along one axis only
 
 
 @pytest.mark.parametrize("chip", list(RULES.chips))
-def test_bands_are_ordered_on_every_chip(branches: Profile, chip: str) -> None:
-    bands = latency_bands(forecast_residency(branches, RULES, chip), RULES.chips[chip])
-    assert 0 < bands.optimistic.low_ms <= bands.optimistic.high_ms < math.inf
-    assert 0 < bands.pessimistic.low_ms <= bands.pessimistic.high_ms < math.inf
+def test_intervals_hold_their_value_on_every_chip(branches: Profile, chip: str) -> None:
+    times = times_of(forecast_residency(branches, RULES, chip), RULES.chips[chip], COSTS)
+    for time in (times.optimistic, times.pessimistic):
+        assert 0 < time.low_ms < time.ms < time.high_ms < math.inf and set(time.parts) == set(PARTS)
 
 
-def test_fused_neighbours_move_less(tmp_path: Path) -> None:
+def test_elementwise_neighbours_are_one_step_and_a_norm_is_its_own(tmp_path: Path) -> None:
     def chain(x):
         for _ in range(4):
             x = mb.relu(x=x)
-        return x
+        return mb.instance_norm(x=x)
 
-    profile = profile_of({"x": (1, 1024, 1, 16384)}, chain, tmp_path)  # 32 MiB a tensor: fits no chip but in part
-    bands = latency_bands(forecast_residency(profile, RULES, "m1"), RULES.chips["m1"])
-    moved_gb = bands.optimistic.parts["engine memory"][0] / 1e3 * RULES.chips["m1"].bandwidth_gb_s[1]
-    assert moved_gb * 1e9 == pytest.approx(2 * 1024 * 16384 * 2)  # the first read and the last write only
+    profile = profile_of({"x": (1, 64, 16, 1024)}, chain, tmp_path)  # 2 MiB a tensor
+    steps = steps_of(profile)
+    assert steps.tensors.tolist() == [[2 * 2**20, 2 * 2**20]] * 2 and steps.passes.tolist() == [0, 1]
+
+
+def test_int8_pairs_multiply_faster_and_move_half(tmp_path: Path) -> None:
+    """The same convolution behind quantize and dequantize; with a norm as a second reader, the dequantize is a pass of its own."""
+
+    def pair(x, also_norm: bool):
+        y = mb.dequantize(input=mb.quantize(input=x, scale=np.float16(0.1), output_dtype="int8"), scale=np.float16(0.1))
+        weight = mb.constexpr_affine_dequantize(
+            quantized_data=np.ones((64, 64, 3, 3), np.int8), zero_point=np.int8(0), scale=np.float16(0.1), axis=0
+        )
+        z = mb.conv(x=y, weight=weight, pad_type="same")
+        return mb.add(x=mb.instance_norm(x=y), y=z) if also_norm else z
+
+    plain, taken_back = (steps_of(profile_of({"x": (1, 64, 32, 32)}, lambda x, n=n: pair(x, n), tmp_path / str(n))) for n in (False, True))
+    size = 64 * 32 * 32
+    assert plain.int8.tolist() == [0, 1] and plain.tensors.tolist() == [[2 * size, size], [size, 2 * size]]
+    assert taken_back.int8.sum() == 0 and taken_back.tensors[:2, :2].tolist() == [[2 * size] * 2] * 2  # the pair is a pass, nothing is int8
+    ms = [engine_parts(plain, RULES.chips["m4"], replace(COSTS, int8_gain=gain))[1]["arithmetic"] for gain in (1.0, 2.0)]
+    assert ms[0] == pytest.approx(2 * ms[1])
+
+
+def test_a_ratio_is_told_only_where_its_interval_says_so() -> None:
+    low, high = COSTS.levels
+    verdicts = [compared(ms, 1.0, COSTS, "levels", True).verdict for ms in (0.99 * math.exp(low), 1.0, 1.01 * math.exp(high))]
+    assert verdicts == ["faster", UNDECIDED, "slower"]
+    assert compared(1.01 * math.exp(high), 1.0, COSTS, "levels", False).verdict == UNDECIDED
 
 
 def content() -> dict[str, Any]:
@@ -337,7 +362,8 @@ def test_the_data_file_is_complete_and_the_model_holds_what_was_published() -> N
     (lambda c: c["rules"][0].update(effect="explodes"), "effect 'explodes' is unknown"),
     (lambda c: c["rules"][0]["params"].update(limit=3), "unknown key 'limit'"),
     (lambda c: c["rules"].append(copy.deepcopy(c["rules"][0])), "stands there twice"),
-    (lambda c: c["chips"]["m1"].update(fp16_tflops=[5, 3]), "two positive numbers"),
+    (lambda c: c["chips"]["m1"].update(fp16_tflops=-5), "a positive number"),
+    (lambda c: c["chips"]["m1"].update(cpu_gflops=[5, 3]), "two positive numbers"),
     (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"), (lambda c: c.update(extra=1), "unknown key 'extra'"),
     (lambda c: c["numerics"][0].update(low=9e9), "low and high must be numbers in this order"),
     (lambda c: c["numerics"][0].update(sources=["hearsay"]), "source 'hearsay' is unknown"),
