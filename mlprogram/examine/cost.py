@@ -65,7 +65,8 @@ def load_costs() -> Costs:
     """The packaged numbers. Raises ProgramError for a file with other keys."""
     content = parse_json((files("mlprogram") / "data" / "ane_cost.json").read_text(encoding="utf-8"), "mlprogram/data/ane_cost.json")
     try:
-        return Costs(**{f.name: tuple(v) if isinstance(v := content[f.name], list) else v for f in fields(Costs)})
+        given: dict[str, Any] = {f.name: tuple(v) if isinstance(v := content[f.name], list) else v for f in fields(Costs)}
+        return Costs(**given)
     except KeyError as error:
         raise ProgramError(f"mlprogram/data/ane_cost.json: {error} is missing") from None
 
@@ -90,7 +91,8 @@ def steps_of(profile: Profile, off: frozenset[int] = frozenset()) -> Steps:
     widest = max((len(sizes) for *_, sizes in steps), default=0)
     tensors = np.array([[*sizes, *[0.0] * (widest - len(sizes))] for *_, sizes in steps]).reshape(len(steps), widest)
     columns = np.array([step[:-1] for step in steps], float).reshape(len(steps), 5).T
-    return Steps(*columns, tensors, _lines(profile.ops))
+    flops, channels, int8, weight_bytes, passes = columns
+    return Steps(flops, channels, int8, weight_bytes, passes, tensors, _lines(profile.ops))
 
 
 def _lines(ops: tuple[OpProfile, ...]) -> float:
@@ -103,7 +105,8 @@ class _Graph:
     """Responsibilities: 1. which values are one (views, and dequantized ones whose readers take int8); 2. which operations are one step."""
 
     def __init__(self, profile: Profile, off: frozenset[int]) -> None:
-        self.ops, self.off, self.same = profile.ops, off, {}
+        self.ops, self.off = profile.ops, off
+        self.same: dict[str, str] = {}
         self.results = {t.name for t in profile.outputs}
         tensors = (*profile.inputs, *(t for op in self.ops for t in (*op.activations, *op.outputs)))
         self.bytes = {t.name: t.bytes for t in tensors}
@@ -212,7 +215,8 @@ class Times:
 def times_of(forecast: Forecast, chip: Chip, costs: Costs) -> Times:
     """The times of a forecast."""
     rest = _time(forecast.profile, forecast.cpu_fallback, chip, costs) if forecast.cpu_fallback else None
-    return Times(*(_time(forecast.profile, r, chip, costs) for r in (forecast.optimistic, forecast.pessimistic)), rest)
+    low, high = (_time(forecast.profile, r, chip, costs) for r in (forecast.optimistic, forecast.pessimistic))
+    return Times(low, high, rest)
 
 
 def _time(profile: Profile, reading: Reading, chip: Chip, costs: Costs) -> Time:
