@@ -156,7 +156,8 @@ def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[f
 
     def words(level: JudgedLevel) -> str:
         time = level.forecast[chip]
-        return f"{two_digits(time['ms'])} ms per second of audio ({two_digits(time['low_ms'])} to {two_digits(time['high_ms'])}), forecast for {chip.upper()}"
+        ms, low, high = (two_digits(time[key]) for key in ("ms", "low_ms", "high_ms"))
+        return f"{ms} ms per second of audio ({low} to {high}), forecast for {chip.upper()}"
 
     return lambda level: (round(level.forecast[chip]["ms"], 3), level.bytes), words
 

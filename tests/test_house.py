@@ -32,11 +32,11 @@ LEVELS = (
     {"g2p": 8_250, "encoder": 1_300, "vocoder": 3_110},
     {"quantize": 2_810},
     {"runtimes": 2_620},
-    {"pipeline": 3_792},
-    {"eval": 5_200},
+    {"pipeline": 4_060},
+    {"eval": 5_230},
     {"kokoro_ane": 300},
     {"training": 1_800},
-    {"bench": 2_050},
+    {"bench": 2_870},
 )
 ROOM_LINES = {room: lines for level in LEVELS for room, lines in level.items()}
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
