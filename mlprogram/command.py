@@ -1,8 +1,4 @@
-"""How every command begins and ends: its parser, its standard streams, and what cannot be had told in one line.
-
-parser = Parser("mlprogram", __doc__)
-return with_streams(lambda: run(parser.parse_args(argv)))
-"""
+"""How every command begins and ends: its parser, its standard streams, and what cannot be had told in one line."""
 
 from __future__ import annotations
 

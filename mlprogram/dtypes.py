@@ -1,7 +1,5 @@
 """Element types of an ML program, what a precision makes of them, and coremltools' protobuf classes, imported without its banner.
 
-    from mlprogram.dtypes import BY_NAME, MIL_pb2, dtype_of, precision_named
-    dtype_of(10).name, dtype_of(10).torch  # ('fp16', torch.float16)
     precision_named("declared").working(BY_NAME["fp16"])  # torch.float16
 
 Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the next wider signed type, because PyTorch

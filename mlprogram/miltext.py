@@ -2,13 +2,6 @@
 
     program, attributes = parse_program(text)      # MIL_pb2.Program, {function: {attribute: value}}
 
-    program(1.3) [buildInfo = ...] {
-        func main<ios18>(tensor<fp16, [1, 8]> x) {
-            fp16 two = const()[name = string("two"), val = fp16(0x1p+1)];
-            tensor<fp16, [1, 8]> y = mul(x = x, y = two)[name = string("y")];
-        } -> (y);
-    }
-
 The grammar is what published .mlmodelc folders show. Older compilers write scalars as `tensor<fp16, []>`, newer ones as `fp16`; both are
 read. Nested blocks (cond, while_loop) are taken as a list of `(inputs) { operations } -> (outputs)` after the arguments.
 """

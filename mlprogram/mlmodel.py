@@ -1,10 +1,6 @@
 """A drop-in for coremltools' `MLModel.predict` on machines without Core ML.
 
-    from mlprogram import MLModel
-    model = MLModel("Classifier.mlpackage", function_name="main")
-    model.predict({"image": pil_image})["classLabel"]
-    state = model.make_state()
-    model.predict({"token": 7}, state)
+    mlprogram.MLModel("Classifier.mlpackage", function_name="main").predict({"image": pil_image})["classLabel"]
 
 The names, types and exceptions are coremltools'; the arithmetic is `mlprogram.Program`'s, which stays reachable as `model.programs`. It
 reads .mlpackage, .mlmodel and compiled .mlmodelc, and pipelines whose every stage is an ML program.

@@ -1,7 +1,6 @@
 """Models of others' arithmetic: kernels that replace the ordinary ones for operations whose result is fp16.
 
-    Program("Model.mlpackage", precision="ane_numerics")(inputs)  # the Neural Engine, pessimistically
-    Program("Model.mlpackage", precision="core_ai")(inputs)  # where Apple's Core AI runtime rounds on a CPU
+    Program("Model.mlpackage", precision="ane_numerics")(inputs)  # the Neural Engine, pessimistically; core_ai: Apple's runtime on a CPU
 
 ane_numerics: fp32 operations do not run on the engine. Two sources disagree about its accumulator: ane-guide measured a wide one behind
 fp16 ports (M1), LAI reports losses that look like fp16 accumulation. A verdict should be the worst of `declared` (wide) and this (narrow).

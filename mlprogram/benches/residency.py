@@ -1,10 +1,6 @@
 """Hold the residency forecast against published placements: rebuild comparable graphs, forecast them, print both.
 
-    python -m mlprogram.benches.residency                  # every case: minutes
-    python -m mlprogram.benches.residency --only lai-tail  # one
-
-Exit 0: every published share lies between the two readings (one per cent of slack), or is 0 where the whole graph was at risk.
-Exit 1: one does not. Exit 2: bad input. The last line of stdout is one JSON object.
+python -m mlprogram.benches.residency [--only lai-tail]     # minutes; exit 0: published shares lie between the readings, or are 0
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Apple's Core AI runtime as a second opinion on mlprogram: the same package and the same inputs, executed by both.
 
-    python -m mlprogram.benches.coreai.opinion PKG                             # random inputs of the declared shapes
-    python -m mlprogram.benches.coreai.opinion PKG --inputs spoken.npz
+    python -m mlprogram.benches.coreai.opinion PKG [--inputs spoken.npz]       # or random ones of the declared shapes
     python -m mlprogram.benches.coreai.opinion PKG --precision declared,exact  # both computing fp16 in fp32: is the graph the same?
     python -m mlprogram.benches.coreai.opinion PKG --precision core_ai         # mlprogram rounds where Core AI does: only rounding?
     python -m mlprogram.benches.coreai.opinion PKG --layers 50                 # each operation of ours on what theirs read
