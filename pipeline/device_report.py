@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.data_files import conform
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 from mlprogram.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Report(TypedDict):
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    parser = argparse.ArgumentParser(prog="kokoro_ane.pipeline.device_report", description=__doc__.splitlines()[0])
+    parser = Parser("kokoro-ane device-report", __doc__)
     parser.add_argument("packages", nargs="*", type=Path, help="packages to measure on this Mac")
     parser.add_argument("--out", type=Path, default=Path("device.json"), help="file to write (default: %(default)s)")
     parser.add_argument("--read", type=Path, metavar="FILE", help="compare a file with the forecast instead")

@@ -53,6 +53,7 @@ OWN = {  # file: kinds that it does itself, and why
     "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
     "pipeline/validate.py": ("writing", "into the path aside"),
     "quantize/measure.py": ("json", "writing", "its own settings as read back; adds to a log that outlives a killed run on purpose"),
+    "bench/ane_times.py": ("writing", "the fitted numbers of the cost model, into a checkout"),
     "bench/chain_speed.py": ("writing", "a text, and a process's log, in a temporary folder; /proc"),
     "bench/random_checkpoint.py": ("writing", "a random checkpoint for tests"),
     "pipeline/resume.py": ("writing", "finished chunks of a book, which outlive a killed run on purpose"),

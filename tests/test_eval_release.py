@@ -252,7 +252,7 @@ class TestPage:
     def test_it_says_what_to_release_and_what_that_costs(self, record: dict, heard: list[Heard]) -> None:
         words = Page(page(record, heard, [])).words
         said = ["Would release p6", "SHIP, not releasable", "The demo voice is never", "p6 (palette, 6 bits): 62 % smaller than fp16"]
-        said += ["Best for size", "2.9 to 94 ms per second of audio, forecast for M4"]
+        said += ["Best for size", "9.4 ms per second of audio (2.9 to 94), forecast for M4"]
         assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
         for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "iOS 17"):
             assert needed in words
