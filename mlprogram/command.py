@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say it, and where help is."""
-        self.exit(EXIT_BAD_INPUT, f"error: {one_line(message)} (`{self.prog} --help` lists what there is)\n")
+        self.exit(EXIT_BAD_INPUT, "error: " + one_line(f"{message} (`{self.prog} --help` lists what there is)") + "\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)
