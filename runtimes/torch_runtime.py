@@ -46,24 +46,17 @@ class EagerBackend:
         return self.eager(asr, f0, energy, style, spectrum).flatten()
 
 
-class StreamingBackend:
+class StreamingBackend(EagerBackend):
     """A VocoderBackend that computes the utterance's frames at once and its samples window by window; any cut gives the same samples.
 
     Up to `measured` frames the statistics are not told but measured: there a prediction errs most, and there is least to wait for.
     """
 
-    arrays = False
-    buckets: tuple[int, ...] | None = None
-
     def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, measured: int = MEASURED) -> None:
-        self.source, self.sizes = vocoder.generator.m_source.host, PackedLayout(hidden_dim).sizes
-        self.measured, self.short = measured, EagerBackend(vocoder, hidden_dim)
+        super().__init__(vocoder, hidden_dim)
+        self.measured = measured
         self.decoder = StreamingDecoder(vocoder, predictor).eval()
         self.generator = WindowGenerator(vocoder, predictor).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def pack(self, inputs: VocoderInputs) -> Tensor:
-        """features [1, channels, 1, F + 1]."""
-        return torch.from_numpy(pack(inputs, inputs.frames))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
         """Waveform [600F], in the windows that are the least work."""
@@ -79,7 +72,7 @@ class StreamingBackend:
         """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of windows (vocoder.streaming.windows)."""
         features, style = torch.as_tensor(features), torch.as_tensor(style)
         if frames <= self.measured:
-            yield self.short.run(features, style, frames)
+            yield super().run(features, style, frames)
             return
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         mixed, affine = self.decoder(asr, f0, energy, style, spectrum)

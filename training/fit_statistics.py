@@ -108,7 +108,7 @@ class Teacher:
         from kokoro_ane.runtimes.torch_runtime import torch_encoder
         from kokoro_ane.vocoder.decoder import Vocoder
         from kokoro_ane.vocoder.eager import EagerVocoder, moments
-        from kokoro_ane.vocoder.streaming.streaming_model import PooledMoments, centres_of
+        from kokoro_ane.vocoder.streaming.streaming_model import PooledMoments, centres_of, generator_norms
 
         vocoder = Vocoder.of(checkpoint)
         self.checkpoint, self.encoder, self.source = checkpoint, torch_encoder(checkpoint), vocoder.generator.m_source.host
@@ -116,9 +116,7 @@ class Teacher:
         self.fast = EagerVocoder(vocoder)
         self.seen: list[Any] = []
         self.entered: dict[str, Any] = {}
-        channels = sum(
-            block.adain1[0].fc.channels * 2 * len(block.adain1) for block in (*vocoder.generator.noise_res, *vocoder.generator.resblocks)
-        )
+        channels = sum(norm.channels for norm in generator_norms(vocoder.generator))
         self.pooled = PooledMoments(vocoder.generator, centres_of(vocoder.generator, np.zeros(channels))).eval()
         self.fast.generator.register_forward_pre_hook(lambda _, given: self.entered.update(frames=given[0], spectrum=given[2]))
         for norm in self._norms():

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from kokoro_ane.core.layers import AdaIN1d, Conv, ConvTranspose, Modules, Snake
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, moments
-from kokoro_ane.vocoder.tiled.tiled_layers import SMALL, SPREAD
+from kokoro_ane.vocoder.tiled.tiled_layers import small_or_apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class GeneratorNorm:
     def factor(self) -> Tensor:
         """[C] float64: what its result is multiplied by, so that Snake is u + sin(u)^2; 1 where alpha is too small for fp16."""
         alpha = self.snake.alpha.detach().flatten().double()
-        return torch.ones_like(alpha) if float(alpha.abs().min()) < SMALL else alpha
+        return torch.ones_like(alpha) if small_or_apart(alpha)[0] else alpha
 
 
 def generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
@@ -146,8 +146,7 @@ class Affine(nn.Module):
         """`bias` [out]: what the convolution adds."""
         super().__init__()
         alpha = norm.snake.alpha.detach().flatten().double()
-        small = float(alpha.abs().min()) < SMALL
-        apart = small or float(alpha.abs().median() / alpha.abs().min()) > SPREAD
+        small, apart = small_or_apart(alpha)
         self.register_buffer("alpha", alpha.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / alpha).float().view(1, -1, 1, 1) if apart else None)
         self.conv = ShiftedConv(conv, bias, None if apart else alpha)

@@ -183,6 +183,12 @@ class PolynomialSnake(SnakeFormula):
         return q * (root * root) if inverse is None else rest * inverse * rest * (root * root)
 
 
+def small_or_apart(alpha: Tensor) -> tuple[bool, bool]:
+    """Of a Snake's alphas [C]: whether one is SMALL; whether 1 / alpha has to stand before the convolution. See SnakeConv."""
+    least = float(alpha.abs().min())
+    return least < SMALL, least < SMALL or float(alpha.abs().median() / alpha.abs().min()) > SPREAD
+
+
 class SnakeConv(nn.Module):
     """AdaIN, Snake, convolution.
 
@@ -199,8 +205,8 @@ class SnakeConv(nn.Module):
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, styles: StyleRows, form: SnakeFormula, apart: bool) -> None:
         super().__init__()
         inner = snake.alpha.detach().flatten().double() * form.factor
-        small = float(inner.abs().min()) < SMALL
-        apart = apart or small or float(inner.abs().median() / inner.abs().min()) > SPREAD
+        small, spread = small_or_apart(inner)
+        apart = apart or spread
         self.norm, self.form = Norm(norm, styles, 1.0 if small else inner), form
         self.conv = FoldedConv(conv, None if apart else inner)
         self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
