@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --cuts        # windows against one long window
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --speed       # first audio and the whole, beside the eager vocoder
+    python -m bench.streaming --forecast PACKAGE PACKAGE ... [--seconds 3,10,30]       # built packages of any layout, on every chip
 
 `--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left out there). Exit 0: SHIP, or 100 dB;
 1: REJECT, or less; 3: UNDECIDED. The last line of stdout is one JSON object.
@@ -15,19 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
-from kokoro_ane.core.contract import JUDGED, SECOND, TUNING
+from kokoro_ane.core.contract import FRAMES_PER_SECOND, JUDGED, SECOND, TUNING, VOCODER_NAME
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, Parser, run_cli
 from kokoro_ane.vocoder.streaming.windows import MEASURED
 
 if TYPE_CHECKING:
-    import torch
-
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.quantize.corpus import Utterance
     from kokoro_ane.runtimes.torch_runtime import StreamingBackend
+    from kokoro_ane.vocoder.packing import VocoderInputs
+    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
 LIMIT_DB = 100.0
 JUDGED_AS = "w8"  # every gate but the 45 dB of SNR, which only an uncompressed level of the same arithmetic can keep
+SHOWN = ("m1", "m4", "a14", "a17")  # chips in the table; the last line has all
 QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
 
 
@@ -42,13 +44,19 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument("--measured", type=int, default=MEASURED, help="frames up to which statistics are measured (default: %(default)s)")
     parser.add_argument("--cuts", action="store_true", help="hold the windows against one window of the whole utterance")
     parser.add_argument("--speed", action="store_true", help="seconds to the first audio and to the last")
+    parser.add_argument("--package", type=Path, metavar="MANIFEST", help="with --speed: of this package, executed (default: PyTorch)")
+    parser.add_argument("--forecast", type=Path, nargs="+", metavar="PACKAGE", help="operations, bytes and milliseconds by chip instead")
+    parser.add_argument("--seconds", default="3,10,30", help="of the utterance that is forecast (default: %(default)s)")
     arguments = parser.parse_args(argv)
+    if arguments.forecast:
+        return forecast(arguments.forecast, [float(part) for part in arguments.seconds.split(",")])
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.quantize.speech import own_speech
     from kokoro_ane.runtimes.torch_runtime import StreamingBackend
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
+    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     predictor = predictor_of(checkpoint)
@@ -58,7 +66,7 @@ def run(argv: list[str] | None) -> int:
     if arguments.cuts:
         return cuts(backend, checkpoint, clips)
     if arguments.speed:
-        return speed(backend, checkpoint, clips)
+        return speed(StreamingPackage(arguments.package) if arguments.package else backend, checkpoint, clips)
     only = tuple(arguments.only.split(",")) if arguments.only else QUICK if arguments.set == TUNING else ()
     return judged(backend, checkpoint, clips, only, arguments.renders, predictor.fitted)
 
@@ -101,16 +109,12 @@ def judged(
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(decision.verdict, EXIT_UNDECIDED)
 
 
-def given(checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> "list[tuple[torch.Tensor, torch.Tensor, int]]":
-    """features, style and frames of each clip."""
-    import torch
-
+def inputs_of(checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> "list[VocoderInputs]":
+    """The features of each clip."""
     from kokoro_ane.eval.reference import Reference
-    from kokoro_ane.vocoder.packing import pack
 
     reference = Reference(checkpoint, 0)
-    found = [reference.inputs(clip) for clip in clips]
-    return [(torch.from_numpy(pack(inputs, inputs.frames)), inputs.style[:, :, None, None], inputs.frames) for inputs in found]
+    return [reference.inputs(clip) for clip in clips]
 
 
 def cuts(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
@@ -121,11 +125,12 @@ def cuts(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence
     from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST
 
     found = []
-    for clip, (features, style, frames) in zip(clips, given(checkpoint, clips), strict=True):
-        whole = torch.cat(list(backend.pieces(features, style, frames, None, max(frames, LONGEST))))
+    for clip, inputs in zip(clips, inputs_of(checkpoint, clips), strict=True):
+        given = backend.pack(inputs), inputs.style[:, :, None, None], inputs.frames
+        whole = torch.cat(list(backend.pieces(*given, None, max(inputs.frames, LONGEST))))
         for first, longest in ((None, LONGEST), (FIRST, LONGEST), (FIRST, 40)):
-            cut = torch.cat(list(backend.pieces(features, style, frames, first, longest)))
-            found.append((clip.id, str(frames), str(first), str(longest), snr_db(whole.numpy(), cut.numpy())))
+            cut = torch.cat(list(backend.pieces(*given, first, longest)))
+            found.append((clip.id, str(inputs.frames), str(first), str(longest), snr_db(whole.numpy(), cut.numpy())))
     worst = min(row[-1] for row in found)
     print_table(
         f"worst {worst:.1f} dB, limit {LIMIT_DB:g}",
@@ -136,7 +141,7 @@ def cuts(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence
     return EXIT_GOOD if worst >= LIMIT_DB else EXIT_REJECTED
 
 
-def speed(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
+def speed(backend: "StreamingBackend | StreamingPackage", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
     """CPU seconds of the vocoder alone: first window, all windows, and the eager vocoder on the same features."""
     import torch
 
@@ -144,21 +149,48 @@ def speed(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequenc
     from kokoro_ane.vocoder.decoder import Vocoder
 
     eager, rows = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim), []
-    for features, style, frames in given(checkpoint, clips):
+    for inputs in inputs_of(checkpoint, clips):
+        style, frames = inputs.style[:, :, None, None], inputs.frames
         for _ in range(2):  # the first warms up
             began, times = time.process_time(), []
             with torch.no_grad():
-                for _piece in backend.pieces(features, style, frames):
+                for _piece in backend.pieces(backend.pack(inputs), style, frames):
                     times.append(time.process_time() - began)
             began = time.process_time()
-            eager.run(features, style, frames)
+            eager.run(eager.pack(inputs), style, frames)
             whole = time.process_time() - began
-        rows.append((frames / 40, times[0], times[-1], whole))
+        rows.append((frames / FRAMES_PER_SECOND, times[0], times[-1], whole))
     table = [tuple(f"{value:.2f}" for value in (*row, row[2] / row[3])) for row in rows]
     print_table(
         f"CPU seconds, {torch.get_num_threads()} threads", ("audio", "first window", "all windows", "eager, at once", "ratio"), table
     )
     print(json.dumps({"rows": [[round(value, 4) for value in row] for row in rows]}))
+    return EXIT_GOOD
+
+
+def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:
+    """What an utterance costs in each package: runs of its functions, operations, bytes moved and forecast time a second of audio."""
+    from kokoro_ane.core.checks import open_functions
+    from kokoro_ane.eval.levels import forecast_of, runs_of
+
+    rows = []
+    for package in packages:
+        programs = {program.function.name: program for program in open_functions(package)}
+        for length in seconds:
+            runs, frames = runs_of(programs, round(length * FRAMES_PER_SECOND))
+            audio_s = frames / FRAMES_PER_SECOND
+            moved = sum(count * sum(op.bytes_moved for op in profile.ops) for profile, count in runs)
+            found = {"package": package.stem.removeprefix(f"{VOCODER_NAME}-"), "audio_s": audio_s, "runs": sum(count for _, count in runs)}
+            found |= {"operations": max(len(profile.ops) for profile, _ in runs), "mb_per_s": moved / audio_s / 1e6}
+            rows.append(found | {"chips": forecast_of(runs, frames)})
+    table = [
+        (row["package"], f"{row['audio_s']:g}", str(row["runs"]), str(row["operations"]), f"{row['mb_per_s']:.0f}")
+        + tuple(f"{row['chips'][chip]['ms']:.1f} ({row['chips'][chip]['high_ms']:.0f})" for chip in SHOWN)
+        for row in rows
+    ]
+    title = "forecast: milliseconds a second of audio (upper end of 80 %); operations: of the largest function"
+    print_table(title, ("package", "s", "runs", "operations", "MB/s", *SHOWN), table)
+    print(json.dumps({"rows": rows}))
     return EXIT_GOOD
 
 

@@ -6,6 +6,7 @@ Check("F0 against PyTorch", snr_db(reference, other), limit=100.0, at_least=True
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from kokoro_ane.core.errors import CheckFailed
 
 if TYPE_CHECKING:
     from mlprogram import Program
+    from mlprogram.examine.profile import OpenProgram
     from mlprogram.graph import Operation
 
 
@@ -47,6 +49,14 @@ class Check:
     def text(self) -> tuple[str, str]:
         """The figure and its limit, in words."""
         return f"{self.value:.3g} {self.unit}", f"{'>=' if self.at_least else '<='} {self.limit:g} {self.unit}"
+
+
+def open_functions(path: Path) -> "tuple[OpenProgram, ...]":
+    """Every function of a package, for examination. Raises ProgramError as open_program."""
+    from mlprogram.examine.profile import open_program
+    from mlprogram.package import open_package
+
+    return tuple(open_program(path, name) for name in open_package(path).function_names())
 
 
 INT8_STORAGE = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")

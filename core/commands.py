@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, HOST, LAYOUTS, PADDED, check_buckets, with_host_tail
+from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, HOST, LAYOUTS, PADDED, STREAMING, check_buckets, with_host_tail
 from kokoro_ane.core.errors import InputError
 
 DEFAULT_BUILD = Path("build")
@@ -32,9 +32,12 @@ def build_command(
     return " ".join(parts + _places(checkpoint, "--out", out))
 
 
-def quantize_command(method: str, layout: str = PADDED, checkpoint: str | None = None, build: Path = DEFAULT_BUILD) -> str:
+def quantize_command(
+    method: str, layout: str = PADDED, checkpoint: str | None = None, build: Path = DEFAULT_BUILD, stage: str = "vocoder"
+) -> str:
     """What builds a compressed one from it."""
-    parts = [f"kokoro-ane quantize --method {method}"] + ([] if layout in ("", PADDED) else [f"--layout {layout}"])
+    flags = {"stage": "" if stage == "vocoder" else stage, "layout": "" if layout == PADDED else layout}
+    parts = [f"kokoro-ane quantize --method {method}", *(f"--{flag} {value}" for flag, value in flags.items() if value)]
     return " ".join(parts + _places(checkpoint, "--build", build))
 
 
@@ -121,5 +124,7 @@ class _Layout(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
         setattr(namespace, self.dest, values)
+        if namespace.tail == HOST and namespace.layout == STREAMING:
+            parser.error(f"--layout {STREAMING} has no tail of its own on the host")
         if namespace.tail == HOST:
             namespace.layout = with_host_tail(namespace.layout)

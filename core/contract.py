@@ -77,11 +77,13 @@ CLAIMS = (NUMERIC, DEVICE) = ("numeric", "device")  # what a verdict says someth
 PADDED, TILED, TILED_POLYNOMIAL = "padded", "tiled", "tiled-poly"
 WHOLE_FORMS = (PADDED, TILED, TILED_POLYNOMIAL)
 HOST = "host"  # the tail on the host: a layout of its own, `host` or `tiled-host`
-LAYOUTS = (*WHOLE_FORMS, *(HOST if layout == PADDED else f"{layout}-{HOST}" for layout in WHOLE_FORMS))
+STREAMING = "streaming"  # statistics predicted, samples window by window (vocoder/streaming)
+ONE_FUNCTION = (*WHOLE_FORMS, *(HOST if layout == PADDED else f"{layout}-{HOST}" for layout in WHOLE_FORMS))
+LAYOUTS = (*ONE_FUNCTION, STREAMING)
 # of the vocoder (vocoder/layouts.py); the padded one has no name in a package's name
-STREAMING = "streaming"  # statistics predicted, samples window by window (vocoder/streaming): PyTorch has it, packages do not yet
-SPOKEN_LAYOUTS = (*LAYOUTS, STREAMING)
 FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
+DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"  # functions of the streaming layout's package
+AFFINE, STYLE_AFFINE = "affine", "style_affine"  # gains and shifts of all norms, with statistics in them; the style's alone
 
 
 def with_host_tail(layout: str) -> str:

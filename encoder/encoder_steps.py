@@ -293,10 +293,12 @@ class Encoding:
     voice: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-def encode(backend: EncoderBackend, ids: tuple[int, ...], style: "Tensor", speed: float) -> Encoded:
-    """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the dtype to compute in.
+def encode(backend: EncoderBackend, ids: tuple[int, ...], style: "Tensor", speed: float, durations: "np.ndarray | None" = None) -> Encoded:
+    """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the dtype to compute in. durations [n]:
+    frames to align by, instead of the rounded `raw`.
 
     Raises InputError for a speed or a length that is out of range.
     """
     given = {"ids": np.array(ids, np.int32), "style_prosody": style.numpy(), "speed": np.array([check_speed(speed)], np.float32)}
+    given |= {} if durations is None else {"durations": durations.astype(np.int64)}
     return Encoded.of(run_steps(FROM_IDS, Encoding(backend), given))

@@ -1,28 +1,36 @@
 """Prove that the gates reject and pass: models with a known error, and harmless changes, judged as if each were a compression level.
 
     kokoro-ane controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
+    kokoro-ane controls --stage encoder       # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md
 
 Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.commands import print_table as print_rows
+from kokoro_ane.core.contract import BOTH
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.faults import Caught, Control, Harmless
 
 
+CLIPS = 6
+
+
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane controls", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--clips", type=int, default=6, help="how many clips each is judged on (default: %(default)s)")
+    parser.add_argument("--stage", choices=("vocoder", "encoder"), default="vocoder", help="whose gates (default: %(default)s)")
+    parser.add_argument("--clips", type=int, help=f"how many clips each is judged on (default: {CLIPS}; of the encoder all 48)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)")
     parser.add_argument("--only", help="these controls, by name, with commas (default: all)")
     parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
@@ -58,9 +66,38 @@ def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
     return bad, harmless
 
 
+def encoder_controls(arguments: argparse.Namespace) -> int:
+    """The controls of the encoder's gates."""
+    if arguments.only:
+        raise InputError("--only belongs to the vocoder's controls: the encoder's are judged together")
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.eval.prosody_controls import controls, harmless
+    from kokoro_ane.eval.prosody_judge import ProsodyBench
+    from kokoro_ane.eval.reference import judged_clips
+    from kokoro_ane.eval.verdict import REJECT, SHIP
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    bench = ProsodyBench(checkpoint, judged_clips(checkpoint, BOTH, arguments.clips))
+    rows = []
+    for verdict, makers in ((REJECT, controls(bench)), (SHIP, harmless(bench))):
+        for name, say in makers.items():
+            made = bench.judged(name, say).decision
+            print(f"{name}: {made.verdict}", file=sys.stderr)
+            rows.append({"name": name, "wanted": verdict, "verdict": made.verdict, "broken": list(made.broken)})
+    told = [(str(row["name"]), str(row["verdict"]), ", ".join(map(str, row["broken"])) or "-") for row in rows]
+    print_rows("controls of the encoder's gates", ("control", "", "broken gates"), told)
+    right = sum(row["verdict"] == row["wanted"] for row in rows)
+    print(f"{right} of {len(rows)} are judged as they should be")
+    print(json.dumps({"right": right, "controls": rows}))
+    return EXIT_GOOD if right == len(rows) else EXIT_REJECTED
+
+
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    if arguments.stage == "encoder":
+        return encoder_controls(arguments)
+    arguments.clips = CLIPS if arguments.clips is None else arguments.clips
     errors, changes = controls_of(arguments.only)
     from kokoro_ane.core.checkpoint import open_checkpoint
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC
+from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC, PADDED
 from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.framing import defect
@@ -59,15 +59,18 @@ class Judgement:
         return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in METRICS}
 
 
-def decided(method: str, results: Sequence[ClipResult], claim: str = NUMERIC) -> Judgement:
-    """The decision over measured clips."""
+def decided(
+    method: str, results: Sequence[ClipResult], claim: str = NUMERIC, layout: str = PADDED, defects: Sequence[str] = ()
+) -> Judgement:
+    """The decision over measured clips. `defects`: what is wrong with the package, whatever its clips sound like."""
     sound = [clip for clip in results if clip.defect is None]
-    defects = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
+    silent = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
     voices = len({clip.voice for clip in results})
     doubts = [f"voices judged: {voices}, needed: at least {FEWEST_VOICES}"] if voices < FEWEST_VOICES else []
     doubts += [DEVICE_DOUBT] if claim == DEVICE else []
     figures, seed_variation = [clip.figures for clip in sound], [clip.seed_variation for clip in sound]
-    return Judgement(method, tuple(results), decide(gates_for(method), figures, seed_variation, defects, doubts))
+    broken = (*defects, *silent)
+    return Judgement(method, tuple(results), decide(gates_for(method, layout), figures, seed_variation, broken, doubts))
 
 
 def judge_clip(

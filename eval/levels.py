@@ -8,17 +8,19 @@ forecasts are read off the package, never off its manifest; a manifest that says
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.checks import ProgramFacts
+from kokoro_ane.core.checks import ProgramFacts, open_functions
 from kokoro_ane.core.commands import quantize_command
-from kokoro_ane.core.contract import FEATURES, FRAMES_PER_SECOND
+from kokoro_ane.core.contract import DECODER, FEATURES, FRAMES_PER_SECOND, STREAMING, UTTERANCE, WINDOW
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import package_bytes
 from kokoro_ane.core.manifest import Manifest, level_name
+from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.gates import FEWEST_CLIPS
 from kokoro_ane.eval.judge import ClipResult, Judgement, check_record, decided
 from kokoro_ane.eval.provenance import commit, withheld
@@ -26,14 +28,18 @@ from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.verdict import UNDECIDED
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import built_package, find_package, missing
-from kokoro_ane.quantize.methods import Method
+from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
+from kokoro_ane.runtimes.registry import PACKAGE
 from kokoro_ane.runtimes.tvm import library
+from kokoro_ane.vocoder.streaming.windows import fixed_windows
+from kokoro_ane.vocoder.tiled import geometry
 from mlprogram.examine.cost import load_costs, times_of
 from mlprogram.examine.forecast import forecast_residency
-from mlprogram.examine.profile import OpProfile, Profile, open_program, profile_program
+from mlprogram.examine.profile import OpenProgram, OpProfile, Profile, profile_program
 from mlprogram.examine.rules import load_rules
+from mlprogram.examine.storage import Storage
 
 FORMAT = 3
 FORECAST_FRAMES = 80  # two seconds: the shape the forecast times are given for, where the package has it
@@ -42,16 +48,52 @@ CONVOLUTIONS = ("conv", "conv_transpose")
 SHARE_DIGITS = 5  # of int8_macs_share in a manifest
 
 
-def forecast_of(profile: Profile, frames: int) -> dict[str, dict[str, float]]:
+Runs = Sequence[tuple[Profile, int]]  # a function at its shapes, and how often it runs
+
+
+def forecast_of(runs: Runs, frames: int) -> dict[str, dict[str, float]]:
     """By chip: `ms` per second of audio with its 80 % interval `low_ms` to `high_ms`, optimistic reading; `fitted`, whether the interval is
     that of networks of this kind; `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in both readings."""
     rules, costs, seconds, found = load_rules(), load_costs(), frames / FRAMES_PER_SECOND, {}
+    macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
     for name, chip in rules.chips.items():
-        residency = forecast_residency(profile, rules, name)
-        time = times_of(residency, chip, costs).optimistic
-        times = {"ms": time.ms / seconds, "low_ms": time.low_ms / seconds, "high_ms": time.high_ms / seconds, "fitted": float(time.fitted)}
-        found[name] = times | {"engine_low": residency.lowest_share("macs"), "engine_high": residency.optimistic.share("macs")}
+        placed = [forecast_residency(profile, rules, name) for profile, _ in runs]
+        times = [(times_of(each, chip, costs).optimistic, count) for each, (_, count) in zip(placed, runs, strict=True)]
+        ms = {key: sum(count * getattr(time, key) for time, count in times) / seconds for key in ("ms", "low_ms", "high_ms")}
+        low, high = (
+            sum(share * part for share, part in zip(shares, macs, strict=True)) / sum(macs)
+            for shares in ([each.lowest_share("macs") for each in placed], [each.optimistic.share("macs") for each in placed])
+        )
+        found[name] = ms | {"fitted": float(all(time.fitted for time, _ in times)), "engine_low": low, "engine_high": high}
     return found
+
+
+def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> tuple[Runs, int]:
+    """What an utterance of about so many frames runs, and of how many: the shapes nearest to it; in the streaming layout, windows."""
+    if WINDOW not in programs:
+        (program,) = programs.values()
+        nearest = _nearest(program, frames)
+        return [(profile_program(program, nearest), 1)], frames_of(nearest)
+    decoder = _nearest(programs[DECODER], frames)
+    frames = frames_of(decoder)
+    sizes = tuple(choice[FEATURES][-1] - 1 for choice in programs[WINDOW].all_shapes())
+    measured = programs[UTTERANCE].all_shapes()[-1][FEATURES][-1] - 1
+    used = Counter(window.frames for window in fixed_windows(frames, sizes, early=False)) if frames > measured else Counter[int]()
+    found = [(profile_program(programs[DECODER], decoder), 1)]
+    if not used:
+        found.append((profile_program(programs[UTTERANCE], _nearest(programs[UTTERANCE], frames)), 1))
+    return found + [(profile_program(programs[WINDOW], _nearest(programs[WINDOW], size)), count) for size, count in used.items()], frames
+
+
+def _nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
+    choices = program.all_shapes() if any(len(spec.shapes) > 1 for spec in program.inputs.values()) else [program.shapes({})]
+    return min(choices, key=lambda choice: abs(frames_of(choice) - frames))
+
+
+def frames_of(choice: Mapping[str, tuple[int, ...]]) -> int:
+    """Frames of audio that a shape of `features` holds: a bucket, or the rows of the tiled layout, which has several always."""
+    *_, rows, columns = choice[FEATURES]
+    return columns - 1 if rows == 1 else rows * (columns - geometry.MARGIN_WIDTH) + 2 * geometry.EDGE
 
 
 @dataclass(frozen=True)
@@ -68,17 +110,19 @@ class PackageFacts:
     @classmethod
     def read(cls, package: Path, frames: int) -> "PackageFacts":
         """Of a package on disk; costs are counted at the shape nearest to `frames` frames, shares at the smallest."""
-        program = open_program(package)
-        choices = program.all_shapes() if any(len(spec.shapes) > 1 for spec in program.inputs.values()) else [program.shapes({})]
-        nearest = min(choices, key=lambda choice: abs(choice[FEATURES][-1] - 1 - frames))
-        version = program.package.spec.specificationVersion
+        programs = {program.function.name: program for program in open_functions(package)}
+        runs, counted = runs_of(programs, frames)
+        smallest = [profile for profile, _ in runs_of(programs, 0)[0]]
+        version = next(iter(programs.values())).package.spec.specificationVersion
+        operations = (op.op_type for program in programs.values() for op in program.function.body.walk())
+        stored = {f"{name}/{key}": weight for name, program in programs.items() for key, weight in program.storage.weights.items()}
         return cls(
             bytes=package_bytes(package),
-            int8_macs_share=int8_share(profile_program(program, choices[0])),
-            stored_bytes=program.storage.bytes_by_kind(),
-            operations=dict(sorted(Counter(op.op_type for op in program.function.body.walk() if op.op_type != "const").items())),
+            int8_macs_share=int8_share(smallest),
+            stored_bytes=Storage(stored).bytes_by_kind(),
+            operations=dict(sorted(Counter(name for name in operations if name != "const").items())),
             minimum_ios=IOS.get(version, f"specification {version}"),
-            forecast=forecast_of(profile_program(program, nearest), nearest[FEATURES][-1] - 1),
+            forecast=forecast_of(runs, counted),
         )
 
     @classmethod
@@ -106,11 +150,15 @@ class PackageFacts:
                 )
 
 
-def int8_share(profile: Profile) -> float:
+def int8_share(profiles: Sequence[Profile]) -> float:
     """Share of the convolutions' multiply-accumulates done on integer weights and integer inputs."""
-    makers = {tensor.name: op.op_type for op in profile.ops for tensor in op.outputs}
-    convolutions = [op for op in profile.ops if op.op_type in CONVOLUTIONS]
-    return round(sum(op.macs for op in convolutions if _is_int8(op, makers)) / sum(op.macs for op in convolutions), SHARE_DIGITS)
+    integer = whole = 0
+    for profile in profiles:
+        makers = {tensor.name: op.op_type for op in profile.ops for tensor in op.outputs}
+        convolutions = [op for op in profile.ops if op.op_type in CONVOLUTIONS]
+        integer += sum(op.macs for op in convolutions if _is_int8(op, makers))
+        whole += sum(op.macs for op in convolutions)
+    return round(integer / whole, SHARE_DIGITS)
 
 
 def _is_int8(op: OpProfile, makers: dict[str, str]) -> bool:
@@ -241,9 +289,23 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
     kept = context.store.figures(name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES)))
     facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
     facts.require_told(manifest)
-    judgement = decided(method.name, measured_clips(manifest, context), context.claim)
+    wrong = wrong_channels(method, manifest, context)
+    judgement = decided(method.name, measured_clips(manifest, context), context.claim, manifest.layout, wrong)
     record = full_record(judgement, manifest, facts, context)
     return JudgedLevel(manifest.level, method.title, method.unfit_for_engine, None, manifest, facts, record, judgement)
+
+
+def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
+    """Layers of a compressed package whose channels have another scale than its parent's (eval/channel_gains.py). InputError where the
+    parent is not in the build folder; nothing is read of the streaming layout's three functions and of files that are no packages."""
+    if method.parent is None or manifest.layout == STREAMING or manifest.package_path.suffix != PACKAGE:
+        return []
+    parent = find_package(context.build, context.checkpoint, method_named(method.parent), manifest.layout)
+    name, balanced = f"channels-{manifest.package_sha256[:16]}", method.balances
+    found = context.store.figures(
+        name, lambda: {"wrong": list(wrong_scales(parent.package_path, manifest.package_path, balanced))}, parent.package_sha256
+    )
+    return list(found["wrong"])
 
 
 def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult]:

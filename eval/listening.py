@@ -22,9 +22,8 @@ import numpy as np
 from kokoro_ane.core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged, strangers
-from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.reference import Reference, Subject
 from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.vocoder.render import VocoderPackage
 from mlprogram.scratch import scratch
 
 REFERENCE = "fp32 reference"
@@ -40,7 +39,7 @@ class Heard:
     signals: Mapping[str, np.ndarray]
 
 
-def audition(reference: Reference, packages: Mapping[str, Callable[[], VocoderPackage]], clips: Sequence[Utterance]) -> list[Heard]:
+def audition(reference: Reference, packages: Mapping[str, Callable[[], Subject]], clips: Sequence[Utterance]) -> list[Heard]:
     """Render each clip by the reference and by every package. One package is open at a time: fourteen took 6 GB."""
     inputs = {clip.id: reference.inputs(clip) for clip in clips}
     signals = {clip.id: {REFERENCE: reference.of(clip).reference.astype(np.float32)} for clip in clips}

@@ -1,6 +1,7 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
     python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--layout tiled] [--features package]
+    python eval/quality.py --method w8g --stage encoder        # durations, F0, energy, text features: docs/encoder.md
     python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
 
 A package that is not built yet is built first, another runtime's file is named with its command; clips that were measured before are
@@ -20,9 +21,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.errors import Parser, exit_of, run_cli
+from kokoro_ane.core.contract import PADDED
+from kokoro_ane.core.errors import InputError, Parser, exit_of, run_cli
 from kokoro_ane.eval.session import PYTORCH, session, session_arguments
-from kokoro_ane.quantize.methods import LEVELS
+from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane quality", __doc__)
-    parser.add_argument("--method", required=True, choices=LEVELS, help="level to judge")
+    levels = tuple(dict.fromkeys((*LEVELS, *STAGE_METHODS["encoder"])))
+    parser.add_argument("--method", required=True, choices=levels, help="level to judge")
+    parser.add_argument("--stage", choices=("vocoder", "encoder"), default="vocoder", help="whose level (default: %(default)s)")
     parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)")
     session_arguments(parser)
     parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
@@ -68,9 +72,40 @@ def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
     return level, out
 
 
+def judge_encoder(arguments: argparse.Namespace) -> int:
+    """The same of the encoder's level, on both judged sets."""
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core.staging import check_implied, json_of, write_json
+
+    method_named(arguments.method, "encoder")
+    own = {"layout": PADDED, "runtime": DEFAULT_RUNTIME, "features": PYTORCH, "precision": "declared"}
+    for flag, default in own.items():
+        if getattr(arguments, flag) != default:
+            raise InputError(f"--{flag} belongs to the vocoder's levels")
+    ours, out = json_of("clips", "provenance"), arguments.out or arguments.build / "quality" / f"encoder-{arguments.method}.json"
+    check_implied(out, ours)
+    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    with quiet_coremltools():
+        from kokoro_ane.eval.prosody_quality import judged_encoder, print_prosody, prosody_bench
+
+    with prosody_bench(checkpoint, arguments.seed, arguments.build / "release" / "cache", arguments.clips) as (bench, store):
+        record = judged_encoder(bench, store, arguments.method, arguments.checkpoint, arguments.build)
+    write_json(out, record, ours)
+    print_prosody(record)
+    short = {key: record[key] for key in ("stage", "method", "verdict", "releasable", "broken", "reasons", "summary")}
+    print(json.dumps(short | {"clips": len(record["clips"]), "file": str(out)}, allow_nan=False))
+    return exit_of(record["verdict"], record["releasable"])
+
+
 def run(argv: list[str] | None) -> int:
     """The command itself."""
-    level, out = judged(parse_arguments(argv))
+    arguments = parse_arguments(argv)
+    if arguments.stage == "encoder":
+        return judge_encoder(arguments)
+    if arguments.method not in LEVELS:
+        raise InputError(f"--method {arguments.method} is of the encoder: give --stage encoder")
+    level, out = judged(arguments)
     from kokoro_ane.eval.levels import short_record
     from kokoro_ane.eval.terminal import print_judgement
 

@@ -19,7 +19,7 @@ from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.vocoder.render import VocoderPackage
+    from kokoro_ane.eval.reference import Subject
 
 
 OURS = bytes_of(b'<script type="application/json" id="sounds">')  # in every page that this command wrote
@@ -35,21 +35,21 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, Callable[[], VocoderPackage]]":
+def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, Callable[[], Subject]]":
     """What opens each judged package; InputError when one has changed since, or the checkpoint is another."""
     from kokoro_ane.quantize.locator import find_package, parse_level
-    from kokoro_ane.vocoder.render import VocoderPackage
+    from kokoro_ane.vocoder.render import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
     if decided != checkpoint.content_sha256:
         told = f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is {checkpoint.content_sha256[:12]}"
         raise InputError(f"{told}: give --checkpoint, or run `kokoro-ane release` again")
-    packages: dict[str, Callable[[], VocoderPackage]] = {}
+    packages: dict[str, Callable[[], Subject]] = {}
     for level in (level for level in record["levels"] if level.get("clips")):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(f"{manifest.package} has changed since the decision: run `kokoro-ane release` again")
-        packages[level["method"]] = partial(VocoderPackage, manifest.path, record["provenance"]["precision"])
+        packages[level["method"]] = partial(open_package, manifest.path, record["provenance"]["precision"])
     return packages
 
 

@@ -177,7 +177,9 @@ def _problems(record: Any) -> Iterator[str]:
     for level in levels:
         parse_level(level["method"])
     yield from _leaves(record | {"provenance": made | {"seed": 0, "seed_variation_seed": 0}})
-    yield from (f"{what} {value!r:.60} is not one of {', '.join(known)}" for what, value, known in _words(record) if value not in known)
+    yield from (
+        f"{what} {value!r:.60} is not one of {', '.join(known):.1000}" for what, value, known in _words(record) if value not in known
+    )
     if len({level["method"] for level in levels}) < len(levels) or not judged:
         yield "levels: at least one that was judged, and none twice"
     if not all(0 <= made[name] <= MAX_SEED + 1 for name in ("seed", "seed_variation_seed")) or not made["limits"]:

@@ -74,7 +74,8 @@ def statistic(metric: str, kind: str, clips: Figures) -> float | None:
     values = [clip[name] if kind == WORST and name in clip else clip[metric] for clip in clips if metric in clip]
     if not values or len(values) != len(clips):
         return None
-    return float(METRICS[metric].worst(values)) if kind == WORST else float(sum(values) / len(values))
+    worst = METRICS[metric].worst if metric in METRICS else max  # of prosody: all are best when small
+    return float(worst(values)) if kind == WORST else float(sum(values) / len(values))
 
 
 def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float, float]:

@@ -51,6 +51,21 @@ def swaying(signal: np.ndarray, by_db: float = 2.0, hz: float = 5.0) -> np.ndarr
     return (signal * gain).astype(signal.dtype)
 
 
+def trembling(signal: np.ndarray, depth: float = 0.03, hz: float = 40.0) -> np.ndarray:
+    """The level 3 % up and down, 40 times a second. The signal's own dtype."""
+    return (signal * (1 + depth * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))).astype(signal.dtype)
+
+
+def rough(signal: np.ndarray) -> np.ndarray:
+    """The level 8 % up and down, 27 times a second."""
+    return trembling(signal, 0.08, 27.0)
+
+
+def haunted(signal: np.ndarray, down_db: float = 36.0) -> np.ndarray:
+    """The clip said backwards below itself: another voice at a level of its own, `down_db` under the clip's."""
+    return signal + np.float32(10 ** (-down_db / 20)) * signal[::-1]
+
+
 def late_from_the_middle(signal: np.ndarray) -> np.ndarray:
     """Two pieces joined with one sample too many: from the middle of the clip on, everything is a sample late."""
     middle = len(signal) // FRAME_SAMPLES // 2 * FRAME_SAMPLES

@@ -97,6 +97,11 @@ class Lexicon:
         forms = (word,) if is_plural_acronym(word) else (word, word.lower())  # NGOs is no form of the name Ngo
         return any(form in entries for entries, source, _ in self._all if source != "silver" for form in forms)
 
+    def edited(self, word: str) -> bool:
+        """Whether a list made by hand has `word` in small letters, or a form built from one: half of a compound."""
+        listed = any(word in entries for entries, _, _ in self._edited)
+        return listed or (len(word) > 4 and word.islower() and any(stem in self._edited[-1][0] for _, stem in stems(word) if len(stem) > 3))
+
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
         forms = _forms(word)

@@ -8,7 +8,7 @@
     [1,001](#&#)         number flags     [text](anything else)   a link: the text is said, the target is not
     [FBI](characters)    letter by letter     [2026](digits)   digit by digit     [pause 300ms], [pause 1.5s]   silence
 
-Number flags: g2p/overrides.py.
+Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">): g2p/ssml.py.
 What does not parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 """
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from kokoro_ane.g2p.alphabet import to_kokoro, unknown_symbol
 from kokoro_ane.g2p.normalize.number_words import ONES, SCALES, TENS
 from kokoro_ane.g2p.result import Kind, Token
+from kokoro_ane.g2p.ssml import PATTERN, Rates, asked, told
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
@@ -28,7 +29,7 @@ LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)"
 PAUSE = r"\[pause (?P<pause>\d{1,5}(?:\.\d{1,3})?)\s?(?P<of>ms|s)\]"
 MAX_PAUSE_S = 10.0
 SAY_AS = ("characters", "spell-out", "digits")
-_LINKED = rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|{PAUSE}|[\ue000-\uf8ff]"
+_LINKED = rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|{PAUSE}|[\ue000-\uf8ff]|{PATTERN}"
 _FIRST = re.compile(_LINKED, re.IGNORECASE)
 _STRESS = re.compile(r"[+-]?(?:[0-9]{1,3}|0\.5)")
 _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
@@ -78,6 +79,7 @@ class Marked:
     starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
     drops: tuple[tuple[int, int, str], ...] = ()  # what was dropped, by characters of the text as given
     sources: tuple[tuple[int, int], ...] = ((0, 0),)  # and where it stood; a piece of phonemes stands for more than one character
+    rates: Rates | None = None  # paces, by characters of the text as given
 
     @property
     def plain(self) -> bool:
@@ -88,8 +90,16 @@ class Marked:
         """Half-open offsets in the user's text for start:end of `text`."""
         first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, max(end - 1, start)) - 1
         begin, finish = self.sources[first], self.sources[last]
-        whole = self.text[self.starts[last]] == PLACEHOLDER
-        return begin[0] + start - self.starts[first], finish[1] if whole else finish[0] + end - self.starts[last]
+        return (
+            begin[0] if self._stands_for(first) else begin[0] + start - self.starts[first],
+            finish[1] if self._stands_for(last) else finish[0] + end - self.starts[last],
+        )
+
+    def _stands_for(self, piece: int) -> bool:
+        """Whether a piece is not the text's own: a placeholder, or the words of an alias."""
+        after = self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)
+        piece_length, length = after - self.starts[piece], self.sources[piece][1] - self.sources[piece][0]
+        return self.text[self.starts[piece] : after] == PLACEHOLDER or (not self.plain and piece_length != length)
 
 
 def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
@@ -105,6 +115,8 @@ def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
         elif match["pause"]:
             seconds = float(match["pause"]) * (0.001 if match["of"] == "ms" else 1.0)
             work.placeholder(Override(work.length, work.length + 1, pause_s=min(seconds, MAX_PAUSE_S)), *match.span())
+        elif match["element"] or match["break"] is not None or match["stray"]:
+            work.ssml(match)
         elif match.group(1) is None:
             work.drop(*match.span(), "private use")
         else:
@@ -144,6 +156,27 @@ class _Work:
     def placeholder(self, override: Override, start: int, end: int) -> None:
         self.overrides.append(override)
         self.add(PLACEHOLDER, start, end)
+
+    def ssml(self, match: re.Match[str]) -> None:
+        """An element as the override that it is; malformed, its words stay and its tags are named."""
+        element, content = (match["element"] or "break").lower(), match["content"] or ""
+        found = None if match["stray"] else asked(element, match["attributes"] or match["break"] or "", content)
+        start, end = match.span("content") if content else match.span()
+        if found is None:
+            self.drop(match.start(), start if content else end, told(match.string[match.start() : start if content else end]))
+            self.keep(match.string, start, end if content else start)
+        elif found.kind == "alias":
+            self.add(str(found.value), start, end)
+        elif found.kind == "stress":
+            begin = self.length
+            self.keep(match.string, start, end)
+            self.overrides.append(Override(begin, self.length, stress=float(found.value)))
+        elif found.kind == "pause" and found.value:
+            self.placeholder(Override(self.length, self.length + 1, pause_s=min(float(found.value), MAX_PAUSE_S)), start, end)
+        elif found.kind == "phonemes":
+            self.placeholder(Override(self.length, self.length + 1, phonemes=str(found.value)), start, end)
+        elif found.kind == "say_as":
+            self.placeholder(Override(self.length, self.length + 1, say_as=str(found.value)), start, end)
 
     def override(self, text: str, match: re.Match[str]) -> None:
         """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other target is counted as dropped."""

@@ -251,13 +251,17 @@ class Tagger:
         allowed = tags or self.heteronyms.get(lower) or possible(lower)
         known = lower in self.heteronyms and lower not in IRREGULAR
         found = [rows[key] for key in keys(words, at, self.classes, known) if key in rows]
-        scores = self.weights[found].sum(0, dtype=np.int32) * self.scale  # [T]
+        scores = self.scores(found)
         bonus = VERBLESS if self.lacks_verb(words, at) else 0.0
-        chosen = [float(scores[TAGS.index(tag)]) + bonus * (tag in FINITE) for tag in allowed]
+        chosen = [scores[TAGS.index(tag)] + bonus * (tag in FINITE) for tag in allowed]
         top = max(chosen)
         shares = [math.exp(score - top) for score in chosen]
         total = sum(shares)
         return {tag: share / total for tag, share in zip(allowed, shares, strict=True)}
+
+    def scores(self, found: Sequence[int]) -> list[float]:
+        """Log-odds of each of TAGS from these rows."""
+        return (self.weights[found].sum(0, dtype=np.int32) * self.scale).tolist()  # [T]
 
     def lacks_verb(self, words: Sequence[str], at: int) -> bool:
         """Is this a whole sentence (it ends with a mark) in which no other word can be its verb?"""

@@ -29,6 +29,7 @@ from kokoro_ane.g2p.overrides import Phrases, extract
 from kokoro_ane.g2p.reading import Neural, Reader
 from kokoro_ane.g2p.result import US, Dialect, Guess, Language, Normalized, Result, Source, SpokenToken, Word, tag_of_mark, tokens_of
 from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
+from kokoro_ane.g2p.ssml import rate_spans
 
 if TYPE_CHECKING:
     from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
@@ -227,13 +228,24 @@ class G2P:
     def _results(self, text: str | Iterable[str]) -> Iterator[tuple[int, Result]]:
         batch: list[Sentence] = []
         size = 1
+        outer: tuple[float, ...] = ()
         for offset, sentence in segments(text):
-            marked = extract(sentence, self._phrases)
-            batch.append(Sentence(offset, sentence, marked, self._normalizer(marked.text, dialect=self._dialect)))
+            batch.append(self._sentence(offset, sentence, outer))
+            rates = batch[-1].marked.rates
+            outer = rates.open if rates is not None else ()
             if len(batch) == size:
                 yield from self._read(batch)
                 batch, size = [], min(2 * size, BATCH)
         yield from self._read(batch)
+
+    def _sentence(self, offset: int, text: str, outer: tuple[float, ...] = ()) -> Sentence:
+        """Before its words are read; `outer`: the paces of elements that are still open."""
+        marked = extract(text, self._phrases)
+        if outer or "prosody" in text:
+            rates = rate_spans(text, outer, 0)
+            dropped = Counter(marked.dropped) + Counter(why for _, _, why in rates.wrong)
+            marked = replace(marked, rates=rates, dropped=dict(dropped), drops=tuple(sorted((*marked.drops, *rates.wrong))))
+        return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
 
     def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
         self._reader.prepare(token.text for sentence in batch for token in sentence.normalized.tokens if token.kind == "word")
@@ -244,6 +256,9 @@ class G2P:
                 words = tuple(
                     replace(word, phonemes=self._unk) if word.source == "spelled" and not word.confidence else word for word in words
                 )
+            rates = sentence.marked.rates
+            if rates is not None:
+                words = tuple(replace(word, rate=rates.at(word.start - offset)) for word in words)
             dropped = Counter(sentence.marked.dropped) + Counter(sentence.normalized.dropped) + Counter({"unpronounceable": unsaid})
             drops = tuple(sorted((*self._placed(sentence, words), *((a + offset, b + offset, why) for a, b, why in sentence.marked.drops))))
             yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped), drops)

@@ -8,13 +8,16 @@ reader.read("blorf")                     # Reading("blˈɔɹf", "neural", ...)
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from kokoro_ane.g2p.alphabet import MAX_LETTERS, PRIMARY, VOWELS, readable, restress, unknown_symbol, weight
 from kokoro_ane.g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from kokoro_ane.g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
-from kokoro_ane.g2p.result import GB, Guess, Source
+from kokoro_ane.g2p.result import GB, US, Guess, Source
 from kokoro_ane.g2p.weak_forms import weak_parts
+from kokoro_ane.g2p.word_lists import british
+from kokoro_ane.g2p.word_parts import Plan, by_origin, plan, with_accent, with_consonants
 
 CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
 ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
@@ -68,7 +71,7 @@ class Reader:
         asked: dict[str, None] = {}
         for word in words:
             if word not in self._readings:
-                found = self.lexicon.find(word)
+                found = self._find(word)
                 if found is not None:
                     self._readings[word] = _stressed(found, word)
                 else:
@@ -103,10 +106,40 @@ class Reader:
         if stem and (not clitic or is_clitic(clitic)):
             yield from self._unknown(stem)
         elif pronounceable(word):
-            yield fold(word)
+            planned = self._plan(word)
+            if planned is None:
+                yield fold(word)
+            else:
+                for part in planned.parts:
+                    yield from self._unknown(part)
+
+    def _plan(self, word: str) -> Plan | None:
+        """How the word is read by its parts; a user's own reader of unknown words is asked for whole ones."""
+        asked = getattr(self._neural, "source", "neural") != "neural"
+        return None if asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
+
+    def _find(self, word: str) -> Found | None:
+        """What the lists say; CMUdict guessed names of China and Japan by English spelling, and gold has letters of Greek (xi, Xi)."""
+        found = self.lexicon.find(word)
+        doubtful = found is not None and (found.source == "cmudict" or (found.source == "gold" and word in ("Xi", "Xu")))
+        origin = by_origin(word) if doubtful and word[:1].isupper() else None
+        if found is None or origin is None:
+            accents = found is not None and found.source == "cmudict" and not word.isascii()
+            return found.changed(partial(with_accent, word)) if found is not None and accents else found
+        return replace(found, phonemes=self._dialectal(word, origin), source="morphology")
+
+    def _dialectal(self, word: str, phonemes: str) -> str:
+        return british(phonemes, word) if self.lexicon.dialect == GB else phonemes
+
+    def _planned(self, planned: Plan) -> Reading:
+        readings = [self.read(part) for part in planned.parts]
+        phonemes = planned.said([reading.phonemes for reading in readings])
+        source: Source = min((reading.source for reading in readings), key=_ORDER.index, default="morphology")
+        source = source if _ORDER.index(source) < _ORDER.index("morphology") else "morphology"
+        return Reading(phonemes, source, planned.confidence, vowel=starts_with_vowel(phonemes))
 
     def _read(self, word: str) -> Reading:
-        found = self.lexicon.find(word)
+        found = self._find(word)
         if found is not None:
             return _stressed(found, word)
         parts = _parts(word)
@@ -117,11 +150,16 @@ class Reader:
             return _ended(self.read(stem), lambda phonemes: with_clitic(phonemes, clitic, self.lexicon.dialect) if clitic else phonemes)
         if is_plural_acronym(word):
             return _ended(self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect))
+        planned = self._plan(word) if pronounceable(word) else None
+        if planned is not None:
+            return self._planned(planned)
         guess = self._guesses.get(fold(word))
         if guess is not None and guess.phonemes and unknown_symbol(guess.phonemes) is None:
-            return Reading(
-                guess.phonemes, getattr(self._neural, "source", "neural"), guess.confidence, vowel=starts_with_vowel(guess.phonemes)
-            )
+            source: Source = getattr(self._neural, "source", "neural")
+            phonemes = guess.phonemes
+            if source == "neural":
+                phonemes = with_accent(word, with_consonants(fold(word), phonemes, self.lexicon.dialect == US))
+            return Reading(phonemes, source, guess.confidence, vowel=starts_with_vowel(phonemes))
         return self._spelled(word, 0.0)
 
     def _spelled(self, text: str, confidence: float) -> Reading:

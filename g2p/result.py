@@ -68,6 +68,7 @@ class Word:
     confidence: float = 1.0
     space: bool = True
     pause_s: float = 0.0  # silence asked for here: [pause 300ms]
+    rate: float = 1.0  # of the pace: <prosody rate="slow">
 
 
 @dataclass(frozen=True)

@@ -111,29 +111,23 @@ _OTHER = _VOWEL.replace("(?=", "(?!")
 _PLAIN = str.maketrans({"T": "t", "ᵻ": "ɪ", "æ": "a", "O": "Q"})
 
 
+_SOUNDS = [re.compile(pattern) for pattern in (
+    "ɜɹ", "əɹ" + _OTHER, "ɑɹ" + _VOWEL, "ɑɹ", "ɔɹ" + _VOWEL, "ɔɹ", "ɛɹ" + _VOWEL, "ɛɹ" + _OTHER, "ɪɹ", "ʊɹ", "ɹ" + _OTHER, "(?<=[ˈˌ])i",
+    "(?<=[ˈˌj])u", "u$", "ɔ(?!ː)", "ɑ(?!ː)",
+)]  # fmt: skip
+
+
 def british(phonemes: str, spelling: str) -> str:
     """The British form of American `phonemes` of a word spelled so."""
     text, letters = to_kokoro(phonemes).translate(_PLAIN), spelling.lower()
     rounded = "o" in letters
-    for pattern, new in (
-        ("ɜɹ", "ɜːɹ"),
-        ("əɹ" + _OTHER, "ə"),
-        ("ɑɹ" + _VOWEL, "ɒɹ" if rounded else "ɑːɹ"),
-        ("ɑɹ", "ɑːɹ"),
-        ("ɔɹ" + _VOWEL, "ɒɹ" if re.search("orr|or[aeiouy](?!$)", letters) else "ɔːɹ"),
-        ("ɔɹ", "ɔːɹ"),
-        ("ɛɹ" + _VOWEL, "ɛːɹ" if re.search("air|are$|ear|arah|ar[ai]$|ary$", letters) else "aɹ" if re.search("ar", letters) else "ɛɹ"),
-        ("ɛɹ" + _OTHER, "ɛː"),
-        ("ɪɹ", "ɪəɹ"),
-        ("ʊɹ", "ʊəɹ"),
-        ("ɹ" + _OTHER, ""),
-        ("(?<=[ˈˌ])i", "iː"),
-        ("(?<=[ˈˌj])u", "uː"),
-        ("u$", "uː"),
-        ("ɔ(?!ː)", "ɔː" if re.search("au|aw|al|ough|oa", letters) else "ɒ"),
-        ("ɑ(?!ː)", "ɒ" if rounded else "ɑː"),
-    ):
-        text = re.sub(pattern, new, text)
+    forms = (
+        "ɜːɹ", "ə", "ɒɹ" if rounded else "ɑːɹ", "ɑːɹ", "ɒɹ" if re.search("orr|or[aeiouy](?!$)", letters) else "ɔːɹ", "ɔːɹ",
+        "ɛːɹ" if re.search("air|are$|ear|arah|ar[ai]$|ary$", letters) else "aɹ" if re.search("ar", letters) else "ɛɹ", "ɛː", "ɪəɹ",
+        "ʊəɹ", "", "iː", "uː", "uː", "ɔː" if re.search("au|aw|al|ough|oa", letters) else "ɒ", "ɒ" if rounded else "ɑː",
+    )  # fmt: skip
+    for pattern, form in zip(_SOUNDS, forms, strict=True):
+        text = pattern.sub(form, text)
     return text
 
 

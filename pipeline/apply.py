@@ -2,6 +2,7 @@
 
     kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
     kokoro-ane quantize --method mixed --recipe my_recipe.json
+    kokoro-ane quantize --method w8g --stage encoder     # weights of the encoder; `lossless` where they stand on an 8-bit grid
     kokoro-ane quantize --method w8 --runtime onnx        # of ONNX Runtime's file
     kokoro-ane quantize --method w8a8 --layout tiled     # of the package that `pipeline.build vocoder --layout tiled` built
 
@@ -18,10 +19,11 @@ from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
-from kokoro_ane.quantize.methods import METHODS, method_named, with_settings
+from kokoro_ane.quantize.methods import STAGE_METHODS, method_named, with_settings
 
 if TYPE_CHECKING:
     from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.quantize.methods import Method
 
 
 PACKAGES = "coreml"
@@ -29,9 +31,10 @@ PACKAGES = "coreml"
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    choices = tuple(name for name, method in METHODS.items() if method.parent)
+    choices = tuple(dict.fromkeys(name for known in STAGE_METHODS.values() for name, method in known.items() if method.parent))
     parser = Parser("kokoro-ane quantize", __doc__)
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
+    parser.add_argument("--stage", choices=("vocoder", "encoder"), default="vocoder", help="whose package (default: %(default)s)")
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")
     layout_argument(parser)
@@ -43,23 +46,45 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     """Human table, then one JSON line."""
+    from kokoro_ane.core.checks import Check
+
     compression, share = manifest.compression, manifest.package_bytes / parent_bytes
     counts = f"{compression['compressed_ops']} compressed, {compression['kept_ops']} kept"
-    rows = [
-        ("weights of convolutions", counts, "as planned", "holds"),
-        ("int8 inputs", f"{compression['int8_inputs']}", "as planned", "holds"),
-        ("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""),
-    ]
+    rows = [("weights of layers", counts, "as planned", "holds")]
+    if "int8_inputs" in compression:  # the vocoder's
+        rows.append(("int8 inputs", f"{compression['int8_inputs']}", "as planned", "holds"))
+        rows.append(("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""))
+    else:
+        equal, weights = compression["equal_weights"], compression["weights"]
+        said = "lossless" if compression["lossless"] else ""
+        rows.append(
+            ("weights equal to the bit; largest change", f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}", said, "")
+        )
     for figure in manifest.checks["figures"]:
-        rows.append((figure["name"], f"{figure['value']:.1f} {figure['unit']}", f">= {figure['limit']:g} {figure['unit']}", "holds"))
+        rows.append((figure["name"], *Check(**figure).text(), "holds"))
     title = f"{manifest.package}  {manifest.package_bytes / 1e6:.2f} MB, {share:.3f} of its parent"
     print_table(title, ("check on the executed package", "figure", "limit", ""), rows)
-    if compression["unfit_for_engine"]:
+    if compression.get("unfit_for_engine"):
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
         print(not_releasable(manifest.checkpoint["name"]))
     fields = {"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "share_of_parent": round(share, 4)}
     print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
+
+
+def _stage_level(arguments: argparse.Namespace, method: "Method") -> int:
+    """A level of the encoder. Flags that only the vocoder has are an InputError."""
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.quantize.stage_levels import build_level
+
+    given = {"--layout": arguments.layout != PADDED, "--runtime": arguments.runtime != PACKAGES, "--recipe": arguments.recipe is not None}
+    for flag, found in given.items():
+        if found:
+            raise InputError(f"{flag} belongs to the vocoder: the {arguments.stage} has one layout and packages only")
+    parents, manifests = build_level(method, open_checkpoint(arguments.checkpoint), arguments.build)
+    for parent, manifest in zip(parents, manifests, strict=True):
+        print_report(manifest, parent.package_bytes)
+    return EXIT_GOOD
 
 
 def run(argv: list[str] | None) -> int:
@@ -71,7 +96,10 @@ def run(argv: list[str] | None) -> int:
     from kokoro_ane.quantize.recipe import recipe_for
 
     check_output(arguments.build / "x.json")
-    method, checkpoint = with_settings(method_named(arguments.method), arguments.settings), open_checkpoint(arguments.checkpoint)
+    method = with_settings(method_named(arguments.method, arguments.stage), arguments.settings)
+    if arguments.stage != "vocoder":
+        return _stage_level(arguments, method)
+    checkpoint = open_checkpoint(arguments.checkpoint)
     recipe = recipe_for(method, checkpoint, arguments.recipe)
     if arguments.runtime != PACKAGES:
         if arguments.layout != PADDED:

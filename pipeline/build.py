@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import buckets_argument, checkpoint_argument, layout_argument
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, TOKEN_BUCKETS
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, STREAMING, TOKEN_BUCKETS
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def _runtime_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", choices=(CORE_ML, *OTHERS), default=CORE_ML, help="who will run it (default: %(default)s)")
 
 
-def _shared_flags(parser: argparse.ArgumentParser, target: str) -> None:
-    parser.add_argument("--target", choices=("iOS17", "iOS18"), default=target, help="minimum deployment target (default: %(default)s)")
+def _shared_flags(parser: argparse.ArgumentParser, target: str | None) -> None:
+    told = "iOS17; iOS18 of the streaming layout" if target is None else target
+    parser.add_argument("--target", choices=("iOS17", "iOS18"), default=target, help=f"minimum deployment target (default: {told})")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for packages and manifests (default: %(default)s)")
 
 
@@ -53,7 +54,7 @@ def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
     layout_argument(parser)
     parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="tiled: chips to suit, m1,m2 ...; default: by name")
     parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; tiled: rows * pitch + 2")
-    _shared_flags(parser, "iOS17")
+    _shared_flags(parser, None)
 
 
 def _encoder_flags(parser: argparse.ArgumentParser) -> None:
@@ -103,10 +104,13 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
         check_portable(arguments)
         return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
     if arguments.stage == "vocoder":
+        if arguments.layout == STREAMING:
+            return streaming_stage(arguments)
         from kokoro_ane.vocoder.layouts import layout_named
 
         layout = layout_named(arguments.layout, arguments.chips)  # before seconds go into a checkpoint
-        return vocoder_stage(open_checkpoint(arguments.checkpoint), layout, arguments.buckets, arguments.precision, arguments.target)
+        target = arguments.target or "iOS17"
+        return vocoder_stage(open_checkpoint(arguments.checkpoint), layout, arguments.buckets, arguments.precision, target)
     with quiet_coremltools():
         from kokoro_ane.encoder.encoder_stage import EncoderStage
         from kokoro_ane.encoder.encoder_steps import Buckets
@@ -116,9 +120,10 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
 
 def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
     """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence, as packages are."""
-    from kokoro_ane.quantize.speech import check_speech, excerpt
+    from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.runtimes.exported import CHECKED_FRAMES, PortableEncoderStage, PortableVocoderStage
     from kokoro_ane.runtimes.registry import module_of
+    from kokoro_ane.vocoder.packing import excerpt
 
     if stage == "encoder":
         return PortableEncoderStage(checkpoint, module_of(runtime))
@@ -144,6 +149,22 @@ def vocoder_stage(
 
     lengths = layout.lengths(checkpoint.config, buckets)
     return VocoderStage(checkpoint, layout, lengths, precision, target, check_speech(checkpoint, layout.check_frames(lengths)))
+
+
+def streaming_stage(arguments: argparse.Namespace) -> "Stage":
+    """The vocoder in three functions, checked with four and a half seconds. Raises InputError."""
+    if arguments.target == "iOS17" or arguments.chips is not None:
+        given = "--chips" if arguments.chips else "--target iOS17"
+        raise InputError(f"{given} is not for --layout {STREAMING}: its three functions need iOS 18, and it is one for all chips")
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.quantize.speech import check_speech
+    from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
+    from kokoro_ane.vocoder.streaming.streaming_package import Lengths
+    from kokoro_ane.vocoder.streaming.streaming_stage import BUCKETS, CHECK_FRAMES, StreamingStage
+
+    lengths, checkpoint = Lengths.of(arguments.buckets or BUCKETS), open_checkpoint(arguments.checkpoint)
+    speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
+    return StreamingStage(checkpoint, predictor_of(checkpoint), lengths, arguments.precision, speech)
 
 
 def _g2p_stage(arguments: argparse.Namespace) -> "Stage":

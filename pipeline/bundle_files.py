@@ -23,7 +23,7 @@ from kokoro_ane.pipeline.assembly import LEXICON, NAME, TEXT, VECTORS, VOCABULAR
 from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, not_let_out
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
-from kokoro_ane.pipeline.text_tables import write_text_tables
+from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
@@ -69,7 +69,8 @@ def write_bundle(
         _write_voices(checkpoint, aside / VOICES)
         for dialect in dialects or dialects_for(checkpoint.voices):
             write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
-            write_text_tables(aside / TEXT, dialect)
+        for language in dialects or languages_for(checkpoint.voices):
+            write_text_tables(aside / TEXT, language)
         _write_licenses(checkpoint, aside)
         chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlprogram.examine.device import CoreML
     from mlprogram.examine.profile import OpenProgram
 
-FORMAT, LARGEST_DB = 1, 200.0
+FORMAT, LARGEST_DB = 2, 200.0  # 2: rows name their function
 JUDGED = "CPU_AND_NE"  # the compute units that the forecast is of
 
 
@@ -39,8 +39,9 @@ class Timed(TypedDict):
 
 
 class Row(TypedDict):
-    """One shape. Where Core ML `refused` it, nothing else was measured."""
+    """One shape of a function. Where Core ML `refused` it, nothing else was measured."""
 
+    function: str
     shapes: dict[str, list[int]]
     refused: str | None
     near_db: dict[str, float]
@@ -86,20 +87,24 @@ def measured_row(core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tu
     """What Core ML says of one shape."""
     import numpy as np
 
+    from kokoro_ane.core.builder import MAIN
     from kokoro_ane.core.checks import snr_db
     from mlprogram import MLModel
     from mlprogram.examine.device import measure
 
-    told = {name: list(shape) for name, shape in shapes.items()}
+    name = program.function.name
+    told = {tensor: list(shape) for tensor, shape in shapes.items()}
     try:
         facts = measure(core_ml, program, shapes)
     except ProgramError as problem:
-        return {"shapes": told, "refused": str(problem.__cause__ or problem)[:300], "near_db": {}, "placement": {}, "timings": {}}
-    wanted: Any = MLModel(str(program.package.path)).predict(dict(facts.inputs))
+        refused = str(problem.__cause__ or problem)[:300]
+        return {"function": name, "shapes": told, "refused": refused, "near_db": {}, "placement": {}, "timings": {}}
+    wanted: Any = MLModel(str(program.package.path), function_name=None if name == MAIN else name).predict(dict(facts.inputs))
     near = {name: snr_db(wanted[name], got) for name, got in facts.outputs.items()}
     near = {name: float(np.nan_to_num(db, nan=-LARGEST_DB).clip(-LARGEST_DB, LARGEST_DB)) for name, db in near.items()}
     timings: dict[str, Timed] = {u: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for u, t in facts.timings.items()}
-    return {"shapes": told, "refused": None, "near_db": near, "placement": dict(facts.placement), "timings": timings}
+    placed = dict(facts.placement)
+    return {"function": name, "shapes": told, "refused": None, "near_db": near, "placement": placed, "timings": timings}
 
 
 def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
@@ -107,13 +112,12 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
     import resource
     from importlib.metadata import version
 
+    from kokoro_ane.core.checks import open_functions
     from kokoro_ane.core.export import package_sha256
-    from mlprogram.examine.profile import open_program
 
     found: list[Measured] = []
     for package in packages:
-        program = open_program(package)
-        rows = [measured_row(core_ml, program, shapes) for shapes in shapes_of(program)]
+        rows = [measured_row(core_ml, program, shapes) for program in open_functions(package) for shapes in shapes_of(program)]
         found.append({"package": package.name, "sha256": package_sha256(package), "rows": rows})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
     return Report(
@@ -152,6 +156,7 @@ def chip_of(report: Report) -> str:
 
 def compared_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     """Each row beside its forecast; `ratio` is to the first package that has these shapes."""
+    from kokoro_ane.core.builder import MAIN
     from kokoro_ane.core.export import package_sha256
     from mlprogram.examine.cost import compared, load_costs, times_of
     from mlprogram.examine.forecast import forecast_residency
@@ -166,9 +171,10 @@ def compared_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
             raise InputError(
                 f"no package in {build} has the hash {package['sha256'][:12]} of {package['package']}: --build names its folder"
             )
-        program = open_program(at_hand[package["sha256"]])
         for row in package["rows"]:
+            program = open_program(at_hand[package["sha256"]], row["function"])
             told = " ".join(f"{name}={'x'.join(map(str, shape))}" for name, shape in sorted(row["shapes"].items()))
+            told = told if row["function"] == MAIN else f"{row['function']}: {told}"
             found: dict[str, Any] = {"package": package["package"], "shapes": told, "chip": chip, "verdict": "refused"}
             if row["refused"] is None:
                 shapes = program.shapes({name: tuple(shape) for name, shape in row["shapes"].items()})

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
-from kokoro_ane.core.contract import SPOKEN_LAYOUTS
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
@@ -49,15 +49,18 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=seed_argument, default=0, help="of the noise: the same seed gives the same samples")
     checkpoint_argument(parser)
     parser.add_argument(
-        "--runtime", help="torch; mlprogram: the packages, executed here (default); coreml: on a Mac; onnx (default without PyTorch)"
+        "--runtime",
+        help="torch; mlprogram: the packages, executed here (default where built); coreml: on a Mac; onnx (default without PyTorch)",
     )
     parser.add_argument("--method", default="", help="level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)")
-    layout_argument(parser, SPOKEN_LAYOUTS)
+    layout_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--phonemes", action="store_true", help="the text is phonemes of Kokoro's vocabulary already")
     parser.add_argument("--dialect", help="of g2p: us, gb, es, it, and misaki's and BCP 47 names (default: by the voice)")
     parser.add_argument("--lexicon", type=Path, help="your own pronunciations, before the lexicon's")
     parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as .json, or subtitles as .srt or .vtt")
+    parser.add_argument("--trim", action=argparse.BooleanOptionalAction,
+        help="cut silence above 0.1 s before the first sound and above 0.25 s behind the last (default: with --stream)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the chunks that an interrupted run left in OUT.parts/")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser.parse_args(argv)
@@ -84,9 +87,12 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         arguments.timestamps = check_output(arguments.timestamps, suffixes=TIMES, given=arguments)
     if arguments.dialect is not None:
         arguments.dialect = dialect_of(arguments.dialect)
-    arguments.runtime = arguments.runtime or default_runtime()
-    arguments.method = level_for(arguments.runtime, arguments.method)
-    check_runtime(arguments.runtime, arguments.method, layout=arguments.layout)
+    if arguments.trim and arguments.timestamps is not None:
+        raise InputError("--trim moves what --timestamps tells: give one of them")
+    arguments.trim = arguments.stream is not None and arguments.timestamps is None if arguments.trim is None else arguments.trim
+    if arguments.runtime or arguments.method:
+        arguments.runtime = arguments.runtime or default_runtime()
+        check_runtime(arguments.runtime, level_for(arguments.runtime, arguments.method), layout=arguments.layout)
     check_speed(arguments.speed)
 
 
@@ -105,10 +111,13 @@ def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, 
 def open_pipeline(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "tuple[Pipeline, np.ndarray, str, dict[str, str]]":
     """The pipeline, the voice [510, 1, 256], its name, and the hashes of what the pipeline is made of."""
     from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.pipeline.synthesis import Pipeline
+    from kokoro_ane.pipeline.synthesis import Pipeline, runtime_at_hand
     from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import open_runtime
+    from kokoro_ane.runtimes.registry import level_for, open_runtime
 
+    if not arguments.runtime:
+        arguments.runtime = runtime_at_hand(Request(checkpoint, arguments.build, "", arguments.layout, source=arguments.checkpoint))
+    arguments.method = level_for(arguments.runtime, arguments.method)
     name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)
     opened = open_runtime(arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout))
     opened.require_voice(name)
@@ -173,14 +182,17 @@ def spoken(
     from rich.progress import Progress
 
     from kokoro_ane.pipeline.audio import to_file, to_stream
+    from kokoro_ane.pipeline.polish import TrimmedSink
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
     from kokoro_ane.pipeline.timestamps import times_to
 
-    stats, options = SynthesisStats(), SpeechOptions(arguments.speed, arguments.seed)
+    stats, options = SynthesisStats(), SpeechOptions(arguments.speed, arguments.seed, fade_ticks=True)
     with ExitStack() as held:
         state = held.enter_context(resume_state_of(arguments, settings(arguments, text, voice, made_of)))
         stamps = held.enter_context(times_to(arguments.timestamps, text)) if arguments.timestamps else None
         sink = held.enter_context(to_file(arguments.out) if arguments.out else to_stream(sys.stdout.buffer, arguments.stream))
+        if arguments.trim:
+            sink = TrimmedSink(sink)
         console = Console(stderr=True)
         bar = held.enter_context(Progress(console=console, transient=True, disable=arguments.quiet or not console.is_terminal))
         task = bar.add_task("speaking", total=len(text))
@@ -195,6 +207,8 @@ def spoken(
                 state.keep(speech)
             words = speech.chunk.words  # none: the silence at the end
             bar.update(task, completed=words[-1].end if words else len(text))
+        if isinstance(sink, TrimmedSink):
+            sink.finish()
     return stats, sink
 
 
@@ -216,7 +230,7 @@ def run(argv: list[str] | None) -> int:
     made = {"checkpoint": checkpoint.name, "releasable": checkpoint.releasable, "voice": name, "runtime": arguments.runtime}
     made |= {"method": arguments.method, "layout": arguments.layout, "speed": arguments.speed, "seed": arguments.seed}
     report = made | stats.report() | {"samples_at_full_scale": sink.full_scale, "dropped": pipeline.dropped}
-    report["models"] = made_of
+    report |= {"models": made_of, "seconds_trimmed": round(getattr(sink, "cut", 0) / SAMPLE_RATE_HZ, 6)}
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
     if RUNTIMES[arguments.runtime].packages and not arguments.phonemes and "G2P" not in made_of:
         print(f"unknown words are read by NumPy: {arguments.build / 'G2P.json'} is not built; `make g2p` builds it", file=sys.stderr)

@@ -6,41 +6,46 @@
 Written down for other languages in docs/synthesis.md, step by step with test vectors (kokoro-ane vectors).
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.contract import FRAME_SAMPLES, PADDED, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.steps import Tensors, run_steps
 from kokoro_ane.core.voices import VoiceLibrary
-from kokoro_ane.encoder.encoder_steps import EncoderBackend, check_speed
+from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
 from kokoro_ane.g2p.alphabet import dialect_of, voice_language
 from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, join_db
 from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
+from kokoro_ane.pipeline.polish import without_tick
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Chunk, Pauses, Phonemizer, TextReader, asked_samples, chunks, halves
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.quantize.locator import Request, there
+from kokoro_ane.runtimes.registry import RUNTIMES, Opened, default_runtime, level_for, named, open_runtime
 from kokoro_ane.vocoder.packing import Array, as_array, require_finite
 from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
 
+WITHOUT_FILES = "torch"  # it needs no files
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """How a text is spoken. Chunk k draws its noise from seed + k."""
+    """How a text is spoken. Chunk k draws its noise from seed + k. `fade_ticks`: what clicks behind a chunk's last word (polish.py)."""
 
     speed: float = 1.0
     seed: int = 0
     pauses: Pauses = field(default_factory=Pauses)
+    fade_ticks: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class Pipeline:
             return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, seconds)
         chain, tensors = (
             Chain(self.vocab, as_array(voice), self.encoder, self.vocoder),
-            begin(chunk.phonemes, options.speed, options.seed + index),
+            begin(chunk.phonemes, min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED), options.seed + index),
         )
         if play and hasattr(self.vocoder, "pieces"):
             tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
@@ -154,6 +159,8 @@ class Pipeline:
             tensors |= self._played(tensors, play, seconds)
         else:
             tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
+            if options.fade_ticks:
+                tensors["samples"] = without_tick(tensors["samples"], tensors["durations"].tolist(), chunk.phonemes)
             if play:
                 play(np.concatenate([silence, tensors["samples"]]))
         durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())
@@ -179,26 +186,47 @@ def speak(
     voice: str | None = None,
     *,
     checkpoint: str | None = None,
-    runtime: str = "torch",
-    method: str = "fp16",
+    runtime: str | None = None,
+    method: str = "",
     layout: str = PADDED,
-    build: Path = Path("build"),
+    build: Path | str = Path("build"),
     speed: float = 1.0,
     seed: int = 0,
     dialect: str | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments as the flags of `kokoro-ane speak`.
+    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments, defaults and samples as `kokoro-ane speak`.
+
+    The model stays open for the next call that asks for the same, until a file in `build` changes.
 
     Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not built.
     """
-    opened_checkpoint = open_checkpoint(checkpoint)
+    build = Path(build)
+    stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json")))
+    opened_checkpoint, opened = _opened(checkpoint, runtime, method, layout, build.absolute(), stamp)
     name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
-    opened = open_runtime(runtime, Request(opened_checkpoint, build, method, layout))
     opened.require_voice(name)
     reader = TextReader.load(dialect_of(dialect) if dialect else voice_language(name), None)
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
-    spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed))
+    spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed, fade_ticks=True))
     return np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ
+
+
+@lru_cache(maxsize=1)
+def _opened(source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object) -> tuple[Checkpoint, Opened]:
+    """The last one asked for. `stamp`: the build folder's manifests and their times, so that a package built anew is opened anew."""
+    checkpoint = open_checkpoint(source)
+    request = Request(checkpoint, build, method, layout)
+    return checkpoint, open_runtime(runtime or runtime_at_hand(request), request)
+
+
+def runtime_at_hand(request: Request) -> str:
+    """The default runtime; PyTorch where that is installed, no level is asked for and the default has no files in the build folder."""
+    name = default_runtime()
+    wanted = named(name, replace(request, method=level_for(name, request.method)))
+    if request.method or not RUNTIMES[name].files or RUNTIMES[WITHOUT_FILES].missing or there(wanted.vocoder):
+        return name
+    print(f"{wanted.vocoder} is not built: PyTorch speaks; `{wanted.command(wanted.vocoder)}` builds it", file=sys.stderr)
+    return WITHOUT_FILES
 
 
 class SynthesisStats:

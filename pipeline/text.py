@@ -60,6 +60,11 @@ class Chunk:
     ending: Ending
     before_s: float | None = None
 
+    @property
+    def rate(self) -> float:
+        """Of the pace that was asked for: every word of a chunk has the same."""
+        return self.words[0].rate if self.words else 1.0
+
     @classmethod
     def of(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
         """Join the words; without `ending` the last mark decides."""
@@ -90,9 +95,13 @@ def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """`words` cut behind every pause that the text asks for. Its mark ends the part, so no space stands before it."""
+    """`words` cut behind every pause that the text asks for, and where their pace changes. A pause's mark ends the part, so no space stands
+    before it."""
     start = 0
     for place, word in enumerate(words):
+        if place > start and word.rate != words[start].rate and word.source != "punctuation":
+            yield words[start:place]
+            start = place
         if word.pause_s:
             part = words[start : place + 1]
             yield (*part[:-2], replace(part[-2], space=False), word) if len(part) > 1 else part

@@ -1,14 +1,13 @@
-"""What a port needs to read words: the G2P network, the tagger and the small rules around them, as raw tables; and words to check it by.
+"""What a port needs to read text: g2p's rules as a program, its word lists, its network and tagger as raw tables; and texts to check it by.
 
-    write_text_tables(Path("text"), "us")      # text/us.json, text/us.bin, and three .tsv
+    write_text_tables(Path("text"), "us")      # us.rules, us.lists.tsv, us.json, us.bin, us.texts.tsv
 
-NAME.json holds the rules, and of each array its dtype, shape and first byte in NAME.bin (little-endian, row-major, 64-byte borders). A
-matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no scale is float32. `tagger.features` rises.
-NAME.words.tsv: word, source, phonemes, confidence as g2p reads it alone; NAME.tags.tsv: a sentence's words, a place, its tag and its
-probability; NAME.sentences.tsv: a sentence and its phonemes. docs/synthesis.md says how they are used.
+NAME.rules is written by pipeline/rule_program.py. NAME.json says of each array in NAME.bin its dtype, shape and first byte (little-endian,
+row-major, 64-byte borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no scale is float32.
+`tagger.features` rises. NAME.texts.tsv: a text and its phonemes. A language that is read by rule alone has rules and texts only.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +15,54 @@ import numpy as np
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import write_json
-from kokoro_ane.g2p import alphabet, morphology, part_of_speech, weak_forms
-from kokoro_ane.g2p.chunks import BEFORE_NUMBER, OPEN, TITLES
+from kokoro_ane.g2p import alphabet
+from kokoro_ane.g2p.chunks import _whole_sentences
 from kokoro_ane.g2p.lexicon import Lexicon
-from kokoro_ane.g2p.neural import WEIGHTS_OF, NeuralG2P, confidence_of, load_arrays
+from kokoro_ane.g2p.neural import WEIGHTS_OF, confidence_of, load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.phonemizer import G2P
-from kokoro_ane.g2p.reading import ACRONYM, CAPITALISED, CAPITALS, PREFIX_SOUNDS, Reader
-from kokoro_ane.g2p.result import Dialect
+from kokoro_ane.g2p.reading import Reader
+from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
+from kokoro_ane.pipeline.rule_program import write_rules
 
-FORMAT, BORDER = 1, 64
+FORMAT, BORDER = 2, 64
 STEP, MADE_UP = 997, ["blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like", "Vroomfondel's"]
-SENTENCES = (
-    "They record a song every week .", "The record was broken yesterday .", "I will object to that object .", "He lives near the dam .",
-    "She read the book and wound the clock .", "Please present the present to her .", "Their lives depend on it !",
-    "A close friend will close the door .", "The wind began to wind down", "What a moderate man he is ?",
+TEXTS = (
+    "The ferry crossed the harbour, and the old man waved to an empty boat.", "“Where are you going?” she asked; he only laughed.",
+    "It's a well-known story: the dog's owner didn't call.", "I am here. Am I late? A plan B, IN THE US, and vitamin A.",
+    "They record a song every week. The record was broken yesterday.", "He read the book and wound the clock; the wind wound up.",
+    "Dr. Smith paid $3.50 on 3/15/2026 at 5:30 pm, i.e. €12,75.", "Call 555-0123 or +44 20 7946 0958, code 482913.",
+    "5 kg, 10-15 °C, 3½ cups, 20%", "See https://example.com/a_b?c=1 and mail me@site.org #today @someone",
+    "F-16, B2B, RTX 4090, iOS 17.2, C++, getUserName, snake_case", "**Bold** and `code`, [a link](https://x.org), <b>tag</b>, 😀 :-)",
+    "[Kokoro](/kˈOkəɹO/)'s voice [pause 300ms] is [not](2) slow.", "In 1999, Henry VIII and Chapter IV; World War II, the 1990s, '69.",
+    "x^2 + y^2 = z^2, H2O, Fe2O3, Nf3 Qxd5+", "u r gr8, c u 2nite, lol idk tbh", "El 3 de mayo costó 12,50 € en la calle Mayor, nº 5.",
+    "Il 3 maggio costava 12,50 € in via Roma n. 5.", "Zażółć gęślą jaźń, naïve café, Привет",
 )  # fmt: skip
 
 
-SPOKEN = (
-    "The ferry crossed the harbour, and the old man waved to an empty boat.", "Nobody in the apple trade wanted to answer.",
-    "“Where are you going?” she asked; he only laughed.", "It's a well-known story: the dog's owner didn't call.", "I am here. Am I late?",
-)  # fmt: skip
-
-
-def write_text_tables(folder: Path, dialect: Dialect) -> None:
-    """The five files of a dialect. InputError where g2p's data is missing or damaged."""
+def write_text_tables(folder: Path, language: Language) -> None:
+    """The files of a language. InputError where g2p's data is missing or damaged, or its code has no form in a file of rules."""
     folder.mkdir(parents=True, exist_ok=True)
+    g2p = G2P.load(language)
+    roots, natives = rule_roots(g2p)
+    refused = write_rules(folder / f"{language}.rules", roots, natives)
+    if refused:
+        raise InputError(f"a port could not run {', '.join(refused)}")
+    texts = [*TEXTS]
+    if language in (US, GB):
+        _write_arrays(folder, language)
+        (folder / f"{language}.lists.tsv").write_text("".join(list_lines(language)), encoding="utf-8")
+        texts += words_to_check(language)
+    rows = (f"{text}\t{g2p.phonemize(text).phonemes}\n" for text in texts)
+    (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
+
+
+def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
+    """The languages that voices of these names speak and g2p reads."""
+    return tuple(sorted({language for voice in voices if (language := alphabet.spoken_by(voice)) is not None}))
+
+
+def _write_arrays(folder: Path, dialect: Dialect) -> None:
     tagger = Tagger.load()
     order = np.argsort(np.fromiter(tagger.rows, np.uint32))
     arrays = network_arrays(dialect) | {
@@ -51,10 +71,32 @@ def write_text_tables(folder: Path, dialect: Dialect) -> None:
     }
     places, content = packed(arrays)
     (folder / f"{dialect}.bin").write_bytes(content)
-    described = {"format": FORMAT, "dialect": dialect, "arrays": places, "network": network_rules(dialect), "tagger": tagger_rules(tagger)}
-    write_json(folder / f"{dialect}.json", described | {"words": word_rules(dialect)})
-    for name, rows in (("words", word_rows(dialect)), ("tags", tag_rows(tagger)), ("sentences", sentence_rows(dialect))):
-        (folder / f"{dialect}.{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    described = {"format": FORMAT, "dialect": dialect, "arrays": places, "network": network_rules(dialect)}
+    write_json(folder / f"{dialect}.json", described | {"tagger": {"scale": tagger.scale}})
+
+
+def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
+    """Entrances of the rules, and what a port holds otherwise: word lists, network, the tagger's tables."""
+    roots: dict[str, Any] = {"cut": _whole_sentences, "sentence": g2p._sentence, "read": g2p._read}
+    if not isinstance(g2p._reader, Reader):
+        return roots, {}
+    tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
+    natives = {id(entries): f"list.{name}" for entries, name, _ in g2p._reader.lexicon._all if name != "user"}
+    natives |= {id(g2p._reader._neural): "neural", id(tagger.rows): "rows", id(tagger.weights): "weights", id(Tagger.scores): "scores"}
+    return roots | {"guess": Guess, "speakable": alphabet.speakable, "encode": alphabet.encode}, natives
+
+
+def list_lines(dialect: Dialect) -> Iterator[str]:
+    """Every word with what each list says of it, sorted by bytes: `gold=phonemes`, or `gold:TAG=phonemes`; `gold:TAG` letter by letter."""
+    lexicon = Lexicon.load(dialect)
+    for word in sorted(lexicon.words, key=str.encode):
+        columns = [word]
+        for entries, name, _ in lexicon._all:
+            entry = entries.get(word)
+            senses = entry.items() if isinstance(entry, Mapping) else ()
+            columns += [f"{name}={entry}"] if isinstance(entry, str) else []
+            columns += [f"{name}:{tag}" + (f"={said}" if said else "") for tag, said in senses]
+        yield "\t".join(columns) + "\n"
 
 
 def network_arrays(dialect: Dialect) -> dict[str, np.ndarray]:
@@ -75,7 +117,7 @@ def packed(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], bytes]:
 
 
 def network_rules(dialect: Dialect) -> dict[str, Any]:
-    """Sizes, symbols and limits."""
+    """Sizes and symbols."""
     _, config = load_arrays(WEIGHTS_OF[dialect])
     sounds = alphabet.ALPHABETS[dialect]
     slope, shift = confidence_of(WEIGHTS_OF[dialect])
@@ -83,51 +125,10 @@ def network_rules(dialect: Dialect) -> dict[str, Any]:
         "heads": config.heads,
         "blocks": config.blocks,
         "answers": list(config.answers),
-        "letters": alphabet.LETTERS,
-        "first_letter_id": 1 + alphabet.TAG_COUNT,
         "sounds": list(sounds.sounds),
         "vowels": list(sounds.vowels),
-        "most_letters": alphabet.MAX_LETTERS,
-        "longest_run": alphabet.MAX_RUN,
-        "longest_onset": alphabet.MAX_ONSET,
         "confidence": {"slope": slope, "shift": shift},
     }
-
-
-def tagger_rules(tagger: Tagger) -> dict[str, Any]:
-    """Word lists and forms that the features are made of."""
-    names = ("PRONOUNS", "CONTRACTIONS", "ENDINGS", "AUXILIARIES", "TIMES", "STOPS", "REACH", "TAGS", "FINITE", "FINITE_LETTERS",
-             "VERBLESS", "ENDS", "BASE", "PAST", "FORMS", "IRREGULAR")  # fmt: skip
-    rules = {name.lower(): plain(getattr(part_of_speech, name)) for name in names}
-    stored, heteronyms = tagger.classes.stored, tagger.heteronyms
-    return rules | {"scale": tagger.scale, "classes": plain(stored), "heteronyms": plain(heteronyms)}
-
-
-def word_rules(dialect: Dialect) -> dict[str, Any]:
-    """Endings, letters and small words."""
-    return {
-        "voiceless": plain(morphology.VOICELESS),
-        "sibilants": plain(morphology.SIBILANTS),
-        "flaps_after": plain(morphology.FLAPS_AFTER),
-        "clitics": morphology._CLITICS[dialect],
-        "letters": dict(Lexicon.load(dialect).letter_names),
-        "vowels": plain(alphabet.VOWELS),
-        "heavy": plain(alphabet.DIPHTHONGS | alphabet.AFFRICATES),
-        "pauses": plain(alphabet.PAUSES),
-        "weak": plain(weak_forms.WEAK),
-        "abbreviations": plain(TITLES | BEFORE_NUMBER | OPEN),
-        "after_particle": plain(weak_forms.AFTER_PARTICLE),
-        "prefixes": PREFIX_SOUNDS,
-        "stress": {"capitalised": CAPITALISED, "capitals": CAPITALS},
-        "acronym": ACRONYM,
-    }
-
-
-def plain(value: Any) -> Any:
-    """JSON-ready: sets sorted, tuples as lists."""
-    if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in sorted(value.items())}
-    return sorted(value) if isinstance(value, frozenset | set) else list(value) if isinstance(value, tuple) else value
 
 
 def words_to_check(dialect: Dialect) -> list[str]:
@@ -135,32 +136,3 @@ def words_to_check(dialect: Dialect) -> list[str]:
     listed = [word for word in sorted(Lexicon.load(dialect).words)[::STEP] if word.isascii() and word.isalpha()]
     made = [form for word in listed for form in (word, word.capitalize(), word.upper(), f"{word}'s", f"{word}ing", f"{word}s", f"un{word}")]
     return sorted({*made, *MADE_UP})
-
-
-def word_rows(dialect: Dialect) -> Iterator[tuple[str, ...]]:
-    """As g2p reads each word alone. A heteronym's first sense."""
-    words = words_to_check(dialect)
-    reader = Reader(Lexicon.load(dialect), NeuralG2P.load(dialect=dialect))
-    reader.prepare(words)
-    for word in words:
-        found = reader.read(word)
-        if "\t" in word or "\n" in word:
-            raise InputError(f"{word!r} cannot stand in a table")
-        yield word, found.source, found.phonemes, f"{found.confidence:.6f}"
-
-
-def tag_rows(tagger: Tagger) -> Iterator[tuple[str, ...]]:
-    """Every word of SENTENCES."""
-    for sentence in SENTENCES:
-        words = sentence.split()
-        for place in range(len(words)):
-            shares = tagger.probabilities(words, place)
-            tag = max(shares, key=lambda tag: shares[tag])
-            yield sentence, str(place), tag, f"{shares[tag]:.6f}"
-
-
-def sentence_rows(dialect: Dialect) -> Iterator[tuple[str, ...]]:
-    """Text that needs no normalizer, as g2p says it."""
-    g2p = G2P.load(dialect)
-    for sentence in SPOKEN:
-        yield sentence, g2p.phonemize(sentence).phonemes

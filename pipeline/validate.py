@@ -79,12 +79,12 @@ def all_runs(checkpoint: "Checkpoint", spoken: "UtteranceInputs", arguments: arg
     from kokoro_ane.pipeline.intermediates import executed_run, torch_run, upstream_run
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
-    from kokoro_ane.vocoder.render import VocoderPackage
+    from kokoro_ane.vocoder.render import open_package
 
     if arguments.vocoder_package and not arguments.encoder_package:
         raise InputError("--vocoder-package needs --encoder-package: its features come from there")
     encoder = EncoderPackage(tuple(arguments.encoder_package)) if arguments.encoder_package else None
-    vocoder = VocoderPackage(arguments.vocoder_package) if arguments.vocoder_package else None
+    vocoder = open_package(arguments.vocoder_package) if arguments.vocoder_package else None
     dtype = getattr(torch, arguments.arithmetic)
     reference = upstream_run(checkpoint, spoken, dtype)
     runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}

@@ -1,28 +1,31 @@
 """Int8 inputs: their ranges, measured on the executed package over the tuning set's sentences.
 
-    ranges = input_ranges(program, layout, layers, calibration_inputs(checkpoint, vocoder, 12), buckets, percentile=99.999)
+    ranges = input_ranges(observed(program, layout, buckets), layers, calibration_inputs(checkpoint, vocoder, 12), percentile=99.999)
 
 coremltools' calibration needs macOS and keeps only the last sample's range; its pass (quantize/passes.py) needs no more than the ranges.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import JUDGED, TUNING, bucket_for
+from kokoro_ane.core.contract import JUDGED, TUNING, UTTERANCE, WINDOW, bucket_for
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.quantize.balance import exceeded
 from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.layer_plan import Layer
-from kokoro_ane.quantize.speech import excerpt, own_speech, speakers, text_encoder, vocoder_inputs
+from kokoro_ane.quantize.speech import own_speech, speakers, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import Layout
-from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import run_program
+from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
 from mlprogram import Program
 
+Note = Callable[[str, torch.Tensor, float], None]  # name, value, share of it that is no padding
+Observe = Callable[[VocoderInputs, Note], None]  # run a clip and note every value
 FIRST_SEED = 1000  # calibration noise is never the evaluation's
 
 
@@ -44,28 +47,48 @@ def calibration_inputs(
         yield vocoder_inputs(checkpoint, vocoder, encoder, said, seed=first_seed + shift * len(sentences) + number)
 
 
-def input_ranges(
-    program: Program, layout: Layout, layers: Iterable[Layer], clips: Iterable[VocoderInputs], buckets: tuple[int, ...], percentile: float
-) -> dict[str, float]:
+def input_ranges(observe: Observe, layers: Iterable[Layer], clips: Iterable[VocoderInputs], percentile: float) -> dict[str, float]:
     """Percentile of the magnitudes of each value that one of `layers` reads, seen while the program runs: the largest of the clips.
 
     Padding does not count.
     """
     beyond, reads = 1 - percentile / 100, {layer.input for layer in layers}
     ranges = dict.fromkeys(reads, 0.0)
+
+    def note(name: str, value: torch.Tensor, share: float) -> None:
+        if name in ranges:
+            ranges[name] = max(ranges[name], exceeded(value.float(), beyond, share))
+
     for clip in clips:
-        fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
-        bucket = bucket_for(fitting.frames, buckets)
-        if not layout.holds(fitting.frames, bucket):  # a word alone, which the tiled layout does not take
-            continue
-        share = fitting.frames / bucket
-
-        def note(name: str, _: str, value: torch.Tensor, share: float = share) -> None:
-            if name in ranges:
-                ranges[name] = max(ranges[name], exceeded(value.float(), beyond, share))
-
-        run_program(program, layout, fitting, bucket, hook=note)
+        observe(clip, note)
     silent = [name for name, size in ranges.items() if not 0.0 < size < float("inf")]
     if silent:
         raise CheckFailed(f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in all); none can be set")
     return ranges
+
+
+def observed(program: Program, layout: Layout, buckets: tuple[int, ...]) -> Observe:
+    """Of a package of one function."""
+
+    def observe(clip: VocoderInputs, note: Note) -> None:
+        fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
+        bucket = bucket_for(fitting.frames, buckets)
+        if layout.holds(fitting.frames, bucket):  # the tiled layout takes no word alone
+            run_program(program, layout, fitting, bucket, hook=lambda name, _, value: note(name, value, fitting.frames / bucket))
+
+    return observe
+
+
+def observed_function(programs: Mapping[str, Program], name: str, lengths: Lengths) -> Observe:
+    """Of one function of the streaming layout: `utterance` sees as much of a sentence as it takes, `window` those that are longer."""
+    chain, longest = StreamingChain(programs, lengths), lengths.utterance[-1]
+
+    def observe(clip: VocoderInputs, note: Note) -> None:
+        frames = min(clip.frames, longest if name == UTTERANCE else lengths.decoder[-1])
+        if name == WINDOW and frames <= longest:
+            return
+        bucket = bucket_for(frames, lengths.decoder)
+        share = 1.0 if name == WINDOW else frames / bucket
+        chain.render(excerpt(clip, 0, frames), bucket, hooks={name: lambda value_name, _, value: note(value_name, value, share)})
+
+    return observe

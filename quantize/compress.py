@@ -5,20 +5,21 @@ parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.builder import all_held, converted
+from kokoro_ane.core.builder import MAIN, all_held, converted
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import FEATURES, PADDED, bucket_for
+from kokoro_ane.core.commands import build_command
+from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMING, STYLE, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import package_of_ours, save_package
-from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.export import package_of_ours, save_functions, save_package
+from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, described, tool_versions
 from kokoro_ane.core.staging import staged_together
-from kokoro_ane.quantize.activations import calibration_inputs, input_ranges
+from kokoro_ane.quantize.activations import calibration_inputs, input_ranges, observed, observed_function
 from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
 from kokoro_ane.quantize.layer_plan import Coverage, LayerPlan, int8_paths, is_fitted, plan_for, program_layers
 from kokoro_ane.quantize.locator import command_of, find_package, manifest_path
@@ -29,7 +30,10 @@ from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.weights import compressed
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import layout_recorded
-from kokoro_ane.vocoder.render import render_reference, run_program
+from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
+from kokoro_ane.vocoder.streaming.streaming_package import Lengths
+from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, StreamingStage
 from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 from mlprogram import Program
 from mlprogram.scratch import temporary_files_in
@@ -38,13 +42,20 @@ EXACT_DB = 100.0  # balanced channels change nothing but the rounding of fp32
 RIPPLE_DB = 20.0  # a scale that moves within a kernel's reach; the noise that it saves is louder
 
 
+Staged = VocoderStage | StreamingStage
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is compressed: an uncompressed package, its stage, and figures of how that differs from the checkpoint's."""
+    """What is compressed: uncompressed packages of one function each, their stage, figures of how that differs from the checkpoint."""
 
-    package: Path
-    stage: VocoderStage
+    packages: Mapping[str, Path]  # by function
+    stage: Staged
     figures: tuple[Check, ...] = ()
+
+    def programs(self) -> dict[str, Program]:
+        """Opened, by function."""
+        return {name: Program(path) for name, path in self.packages.items()}
 
 
 def build_compressed(
@@ -65,47 +76,78 @@ def build_compressed(
         recipe.require_fits(checkpoint)
     path = manifest_path(build, checkpoint, method, layout)
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
-    with staged_together(*targets) as (aside, described), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
+    with staged_together(*targets) as (aside, told), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
         stage = stage_of(checkpoint, parent)
         method = method.in_layout(layout)
         if recipe and method.by_recipe and not recipe.multiplies_integers:  # weights alone are compressed as they are
             method = replace(method, activations=None)
         source = source_of(method, stage, parent, Path(work), recipe)
-        before = Program(source.package)
-        layers = program_layers(before, source.stage.layers)
-        plan = plan_for(method, layers, recipe.levels if recipe else None)
-        peaks = ranges(method, before, plan, source.stage)
-        save_package(compressed(source.package, plan, peaks, fits(plan, source.stage)), aside)
-        after = Program(aside)
-        coverage = Coverage.of(plan, layers, after)
+        coverage = write_compressed(method, source, recipe, aside)
         coverage.require()
-        figures = checked(method, stage, Program(parent.package_path), after)
+        before, after = (
+            {name: Program(where, function=inside) for name, inside in parent.functions.items()} for where in (parent.package_path, aside)
+        )
+        figures = checked(method, stage, before, after)
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(described)
+        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(told)
     return parent, replace(child, path=path)
 
 
-def stage_of(checkpoint: Checkpoint, parent: Manifest) -> VocoderStage:
-    """The stage that the parent was built from."""
+def write_compressed(method: Method, source: Source, recipe: Recipe | None, aside: Path) -> Coverage:
+    """Every function as planned, saved as one package. The coverage of all; a window's arithmetic is counted as the utterance's."""
+    stage, programs, streaming = source.stage, source.programs(), len(source.packages) > 1
+    layers = {name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()}
+    levels = recipe.levels if recipe else None
+    plans = {name: plan_for(method, found, levels, streaming) for name, found in layers.items()}
+    fitted = fits([entry for plan in plans.values() for entry in plan], stage)
+    models = {}
+    for name, plan in plans.items():
+        peaks = ranges(method, programs, name, plan, stage)
+        models[name] = compressed(source.packages[name], plan, peaks, fitted)
+    save_functions(models, aside)
+    after = {name: Program(aside, function=name) for name in models}
+    return Coverage.together([Coverage.of(plans[name], layers[name], after[name], counted=name != WINDOW) for name in models])
+
+
+def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
+    """The stage that the parent was built from. InputError for statistics of another predictor."""
+    if parent.layout == STREAMING:
+        with described(parent.path):
+            own = [tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)]
+            told = parent.inputs[DECODER][STYLE]["statistics_sha256"]
+        predictor = predictor_of(checkpoint)
+        if told != predictor.sha256:
+            again = f"run `{build_command('vocoder', STREAMING)}` again"
+            differ = f"{str(told)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
+            raise InputError(f"{parent.path} has predicted statistics {differ}: {again}")
+        speech = check_speech(checkpoint, CHECK_FRAMES)
+        return StreamingStage(checkpoint, predictor, Lengths(parent.buckets, *own), parent.precision, speech, parent.target)
     layout = layout_recorded(parent.layout, parent.inputs[FEATURES], parent.outputs)
     speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
     return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)
 
 
-def source_of(method: Method, stage: VocoderStage, parent: Manifest, work: Path, recipe: Recipe | None) -> Source:
-    """The parent's package, or one converted anew into `work`: balanced channels, or a newer target."""
-    if not method.reconverts:
-        return Source(parent.package_path, stage)
+def source_of(method: Method, stage: Staged, parent: Manifest, work: Path, recipe: Recipe | None) -> Source:
+    """The parent's package, or one converted anew into `work`: balanced channels, a newer target, functions one by one."""
+    several = isinstance(stage, StreamingStage)
+    if not method.reconverts and not several:
+        return Source({MAIN: parent.package_path}, stage)
     figures: tuple[Check, ...] = ()
     if method.balances:
         vocoder, figures = balanced_vocoder(method, stage, recipe)
         stage = replace(stage, balanced=vocoder)
-    stage = replace(stage, target=method.target or parent.target)
-    save_package(converted(stage.function(), stage.precision, stage.target), work / "source.mlpackage")
-    return Source(work / "source.mlpackage", stage, figures)
+    if isinstance(stage, StreamingStage):
+        stage = replace(stage, apart=method.by_recipe)  # palettes are fitted to the vocoder's own weights
+    else:
+        stage = replace(stage, target=method.target or parent.target)
+    packages = {}
+    for name in parent.functions:
+        packages[name] = work / f"{name}.mlpackage"
+        save_package(converted(stage.function(name), stage.precision, stage.target), packages[name])
+    return Source(packages, stage, figures)
 
 
-def balanced_vocoder(method: Method, stage: VocoderStage, recipe: Recipe | None) -> tuple[Vocoder, tuple[Check, ...]]:
+def balanced_vocoder(method: Method, stage: Staged, recipe: Recipe | None) -> tuple[Vocoder, tuple[Check, ...]]:
     """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises CheckFailed when it does not."""
     settings = method.int8_activations()
     clips = list(calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
@@ -126,33 +168,36 @@ def balanced_vocoder(method: Method, stage: VocoderStage, recipe: Recipe | None)
     return copy, tuple(figures)
 
 
-def ranges(method: Method, program: Program, plan: tuple[LayerPlan, ...], stage: VocoderStage) -> dict[str, float]:
-    """Range of every value that becomes int8, measured on the executed source package; none when no input does.
+def ranges(method: Method, programs: Mapping[str, Program], name: str, plan: tuple[LayerPlan, ...], stage: Staged) -> dict[str, float]:
+    """Range of every value of a function that becomes int8, measured on the executed source; none when no input does.
 
     What has been divided by its envelope has the range 1.
     """
     chosen, settings = [entry.layer for entry in plan if entry.int8_input], method.activations
     if not chosen or settings is None:
         return {}
-    enveloped = {path for path, module in stage.layers.named_modules() if getattr(module, "envelope", None) is not None}
+    enveloped = stage.enveloped(name)
     fixed = {layer.input: 1.0 for layer in chosen if layer.name in enveloped}
     clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
     others = [layer for layer in chosen if layer.input not in fixed]
-    return input_ranges(program, stage.layout, others, clips, stage.buckets, settings.percentile) | fixed
+    if isinstance(stage, StreamingStage):
+        observe = observed_function(programs, name, stage.lengths)
+    else:
+        observe = observed(programs[name], stage.layout, stage.buckets)
+    return input_ranges(observe, others, clips, settings.percentile) | fixed
 
 
-def fits(plan: tuple[LayerPlan, ...], stage: VocoderStage) -> Mapping[str, Fit]:
+def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
     """What the plan's fitted palettes need. InputError where layers are not the vocoder's own convolutions."""
-    paths = [entry.layer.name for entry in plan if is_fitted(entry.weights)]
-    if paths and not isinstance(stage.layers, Vocoder):
-        raise InputError(f"recipe: palettes are fitted (gptq) in the padded layout only, not in {stage.layout.name}")
+    paths = sorted({entry.layer.name for entry in plan if is_fitted(entry.weights)})
+    if paths and not (isinstance(stage, StreamingStage) or isinstance(stage.layers_of(MAIN), Vocoder)):
+        raise InputError(f"recipe: palettes are fitted (gptq) in the padded and streaming layouts only, not in {stage.layout.name}")
     return fits_of(stage.checkpoint, stage.vocoder, paths)
 
 
-def checked(method: Method, stage: VocoderStage, before: Program, after: Program) -> Check:
+def checked(method: Method, stage: Staged, before: Mapping[str, Program], after: Mapping[str, Program]) -> Check:
     """SNR of a calibration sentence, compressed against parent. Raises CheckFailed below the method's limit."""
-    bucket = bucket_for(stage.speech.frames, stage.buckets)
-    value = snr_db(*(run_program(program, stage.layout, stage.speech, bucket) for program in (before, after)))
+    value = snr_db(*(stage.rendered(programs) for programs in (before, after)))
     name = f"SNR against {method.parent}, {stage.speech.frames} frames of a calibration sentence"
     return all_held([Check(name, value, method.check_snr_db, True, "dB")])[0]
 
@@ -172,12 +217,12 @@ def child_manifest(
     parent: Manifest,
     method: Method,
     package: Path,
-    program: Program,
+    programs: Mapping[str, Program],
     compression: dict[str, Any],
     checks: dict[str, Any],
 ) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
-    counts = Counter(op.op_type for op in program.operations if op.op_type != "const")
+    counts = Counter(op.op_type for program in programs.values() for op in program.operations if op.op_type != "const")
     own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
     shape: dict[str, Any] = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
     return replace(parent, **own, compression=compression, **shape, **describe_package(package))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import open_functions
 from kokoro_ane.core.commands import build_command, quantize_command
 from kokoro_ane.core.contract import FEATURES, HOST, PADDED, without_host_tail
 from kokoro_ane.core.errors import InputError
@@ -20,7 +21,6 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import layout_recorded
 from kokoro_ane.vocoder.vocoder_stage import source_contract
 from mlprogram.dtypes import BY_NAME
-from mlprogram.examine.profile import open_program
 
 INTEGERS = "linear int8"
 ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"  # a file of ONNX Runtime; the operation that multiplies integers, by its name there
@@ -41,11 +41,13 @@ class Kinds:
             return cls._of_onnx(path)
         if path.suffix != ".mlpackage":
             return None
-        program = open_program(path)
-        operations = list(program.function.body.walk())
-        makers = {value.name: op.op_type for op in operations for value in op.outputs}
-        read = {makers.get(op.inputs["x"][0]) for op in operations if op.op_type in CONVOLUTIONS}
-        return cls(frozenset(stored.kind for stored in program.storage.weights.values()), "dequantize" in read)
+        kinds, read = set(), set()
+        for program in open_functions(path):
+            operations = list(program.function.body.walk())
+            makers = {value.name: op.op_type for op in operations for value in op.outputs}
+            read |= {makers.get(op.inputs["x"][0]) for op in operations if op.op_type in CONVOLUTIONS}
+            kinds |= {stored.kind for stored in program.storage.weights.values()}
+        return cls(frozenset(kinds), "dequantize" in read)
 
     @classmethod
     def _of_onnx(cls, path: Path) -> "Kinds":

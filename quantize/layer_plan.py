@@ -9,18 +9,20 @@ tiled layout's weights are buffers of its own modules and its layers bear their 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 
-from kokoro_ane.core.contract import FEATURES, STYLE
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import StyleAffine
 from kokoro_ane.quantize.methods import SCHEMES, BlockWeights, LinearWeights, Method, PaletteWeights, Weights
 from kokoro_ane.vocoder.scaled_conv import Ramp, Repeat, TapSum
+from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator
 from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
 from mlprogram import Program
 from mlprogram.examine.profile import count_macs
@@ -28,7 +30,8 @@ from mlprogram.graph import Operation
 
 CONVOLUTIONS = ("conv", "conv_transpose")
 MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
-ALL_STYLES = "styles"  # the tiled layout's one product for the affines of all norms
+ALL_STYLES = "styles"  # the tiled and streaming layouts' one product for the affines of all norms
+PREDICTED = "outer"  # the streaming layout's product that gives all predicted statistics
 FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
 _INTEGERS = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")  # before iOS 18, from iOS 18 on
 STORAGE = {type(None): ("const",), LinearWeights: _INTEGERS, BlockWeights: _INTEGERS[1:], PaletteWeights: ("constexpr_lut_to_dense",)}
@@ -63,7 +66,11 @@ class _Names:
 
     @classmethod
     def of(cls, module: nn.Module) -> "_Names":
-        return _tiled_names(module) if isinstance(module, TiledVocoder) else _padded_names(module)
+        if isinstance(module, TiledVocoder):
+            return _tiled_names(module)
+        if isinstance(module, DecoderFunction):
+            return _decoder_names(module)
+        return _tiled_names(module) if isinstance(module, StreamingGenerator) else _padded_names(module)
 
 
 def _padded_names(vocoder: nn.Module) -> _Names:
@@ -72,21 +79,32 @@ def _padded_names(vocoder: nn.Module) -> _Names:
     return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, movers)
 
 
-def _tiled_names(tiled: TiledVocoder) -> _Names:
+def _decoder_names(decoder: DecoderFunction) -> _Names:
+    vocoder = _padded_names(decoder.vocoder)
+    own = {f"{name.replace('.', '_')}_": name for name in (ALL_STYLES, PREDICTED, "pooled.up", "pooled.low", "pooled.high")}
+    wanted = {name for name in vocoder.wanted if not name.startswith("generator.")} | set(own.values())
+    return _Names(vocoder.layers | own, wanted, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed)
+
+
+def _tiled_names(tiled: nn.Module) -> _Names:
+    """Of a module whose weights are buffers; a streaming generator stands in its function as `generator`."""
+    inside = "generator." if isinstance(tiled, StreamingGenerator) else ""
     kernels = {
-        name: tensor
+        f"{inside}{name}": tensor
         for name, tensor in tiled.named_buffers()
         if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".alpha", ".reciprocal"))
     }
     names = {name: name.removesuffix(".weight") for name in kernels}
+    if inside:  # by the vocoder's names, which recipes use
+        names = {name: layer.removesuffix(".conv") for name, layer in names.items()}
     fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
-    movers = {path for path, module in tiled.named_modules() if isinstance(module, MOVERS)}
+    movers = {names[f"{inside}{path}.weight"] for path, module in tiled.named_modules() if isinstance(module, MOVERS)}
     layers = {name.replace(".", "_"): layer for name, layer in names.items()}
     return _Names(layers, set(names.values()) - movers, {ALL_STYLES}, fixed | movers)
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
-    """Every convolution of an uncompressed package in program order; `module`: the Vocoder, or the TiledVocoder it was exported from.
+    """Every convolution of an uncompressed function in program order; `module`: the Vocoder, or what it was exported from (_Names.of).
 
     Raises CheckFailed when a layer of the module has none.
     """
@@ -120,14 +138,12 @@ def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
 
 def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:
     """Shape of every produced value and input when the program runs at its smallest shape."""
-    given = {name: torch.zeros(spec.shape) for name, spec in program.inputs.items()}
+    given = {name: torch.ones(spec.shape) for name, spec in program.inputs.items()}
     shapes = {name: tuple(value.shape) for name, value in given.items()}
 
     def note(name: str, _: str, value: torch.Tensor) -> None:
         shapes[name] = tuple(value.shape)
 
-    given[STYLE].fill_(1.0)
-    given[FEATURES].fill_(1.0)
     program(given, hook=note)
     return shapes
 
@@ -146,8 +162,18 @@ class LayerPlan:
         return self.int8_input and isinstance(self.weights, LinearWeights)
 
 
-def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None) -> tuple[LayerPlan, ...]:
-    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level by layer name, where needed.
+def in_streaming(recipe: Mapping[str, str], layers: Set[str]) -> dict[str, str]:
+    """A recipe of the vocoder's layers for one function of the streaming layout: what has no layer of its own there takes its kin's level,
+    products for all norms int8 weights."""
+    kin = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
+    kin |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
+    weights_only = {name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found] for name, found in kin.items()}
+    return {name: recipe[name] for name in layers & set(recipe)} | {name: weights_only[name] for name in layers & set(kin)}
+
+
+def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None, streaming: bool = False) -> tuple[LayerPlan, ...]:
+    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level by layer name, where needed;
+    `streaming`: the layers are one function's, see in_streaming.
 
     Raises InputError for a recipe that names other layers than the program has, an unknown level or a level a layer cannot take.
     """
@@ -156,6 +182,7 @@ def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str
         return tuple(_uniform(method, layer) for layer in planned)
     if recipe is None:
         raise InputError(f"method {method.name!r} needs a recipe: `kokoro-ane sensitivity` finds one")
+    recipe = in_streaming(recipe, {layer.name for layer in planned}) if streaming else recipe
     _require_same({layer.name for layer in planned}, set(recipe))
     return tuple(_by_level(layer, recipe[layer.name]) for layer in planned)
 
@@ -192,7 +219,7 @@ def pays(layer: Layer, weights: Weights) -> bool:
 def _uniform(method: Method, layer: Layer) -> LayerPlan:
     int8_input = method.activations is not None and can_be_int8(layer) and method.activations.takes(layer.name)
     weights = method.weights if method.weights is not None and (int8_input or pays(layer, method.weights)) else None
-    if layer.name == ALL_STYLES and isinstance(weights, PaletteWeights):
+    if layer.name in (ALL_STYLES, PREDICTED) and isinstance(weights, PaletteWeights):
         weights = LinearWeights()  # rows of 60 norms: one table of 64 values for all is none for most (SNR -1 dB on real Kokoro)
     return LayerPlan(layer, weights, int8_input)
 
@@ -215,10 +242,10 @@ def _require_same(program: set[str], recipe: set[str]) -> None:
             raise InputError(f"recipe {what}: {min(names)} ({len(names)} in all); run `kokoro-ane sensitivity` again")
 
 
-def int8_share(plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...]) -> float:
-    """Share of the vocoder's multiply-accumulates, the inverse STFT's included, done on integer weights and integer inputs."""
+def int8_macs(plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...]) -> tuple[int, int]:
+    """Multiply-accumulates done on integer weights and integer inputs; all, the inverse STFT's included."""
     whole = {entry.layer.name for entry in plan if entry.int8}
-    return sum(layer.macs for layer in layers if layer.name in whole) / sum(layer.macs for layer in layers)
+    return sum(layer.macs for layer in layers if layer.name in whole), sum(layer.macs for layer in layers)
 
 
 @dataclass(frozen=True)
@@ -228,13 +255,13 @@ class Coverage:
     compressed_ops: int
     kept_ops: int  # convolutions whose weights stay in float by plan
     int8_inputs: int
-    int8_macs_share: float
+    macs: tuple[int, int]  # on integer weights and integer inputs; all, the inverse STFT's included
     skipped: tuple[str, ...]  # layers whose weights are stored otherwise than planned
     misplaced: tuple[str, ...]  # layers whose input is quantized against the plan, or not quantized though planned
 
     @classmethod
-    def of(cls, plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...], child: Program) -> "Coverage":
-        """Hold the package against the plan."""
+    def of(cls, plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...], child: Program, counted: bool = True) -> "Coverage":
+        """Hold the package against the plan. `counted`: its multiply-accumulates are some of the whole."""
         convolutions = {op.name: op for op in child.operations if op.op_type in CONVOLUTIONS}
         kinds = {value.name: op.op_type for op in child.operations for value in op.outputs}
         lost = [entry.layer.name for entry in plan if entry.layer.op_name not in convolutions]
@@ -246,10 +273,18 @@ class Coverage:
             compressed_ops=sum(kind.startswith("constexpr_") for kind in stored.values()),
             kept_ops=sum(entry.weights is None for entry in plan),
             int8_inputs=sum(kind == "dequantize" for kind in read.values()),
-            int8_macs_share=round(int8_share(plan, layers), 5),
+            macs=int8_macs(plan, layers) if counted else (0, 0),
             skipped=tuple(e.layer.name for e in plan if stored[e.layer.name] not in STORAGE[type(e.weights)]),
             misplaced=tuple(e.layer.name for e in plan if (read[e.layer.name] == "dequantize") != e.int8_input),
         )
+
+    @classmethod
+    def together(cls, parts: Sequence["Coverage"]) -> "Coverage":
+        """Of several functions of one package."""
+        compressed, kept, inputs = (sum(getattr(part, name) for part in parts) for name in ("compressed_ops", "kept_ops", "int8_inputs"))
+        integer, whole = (sum(part.macs[place] for part in parts) for place in (0, 1))
+        skipped, misplaced = (tuple(chain.from_iterable(getattr(part, name) for part in parts)) for name in ("skipped", "misplaced"))
+        return cls(compressed, kept, inputs, (integer, whole), skipped, misplaced)
 
     def require(self) -> None:
         """Raise CheckFailed when the package differs from the plan or nothing was compressed."""
@@ -261,4 +296,7 @@ class Coverage:
 
     def as_dict(self) -> dict[str, Any]:
         """For the manifest."""
-        return asdict(self)
+        integer, whole = self.macs
+        found = asdict(self) | {"int8_macs_share": round(integer / whole, 5)}
+        del found["macs"]
+        return found

@@ -23,7 +23,7 @@ from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
 
-FLOAT, HALF = CONVERTED[::-1]  # the level of exported files; the encoder's, which is never compressed
+FLOAT, HALF = CONVERTED[::-1]  # the level of exported files; what levels are made from
 ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, PROSODY)}
 
 
@@ -32,7 +32,7 @@ class Request:
     """What is to be opened or built: packages of `checkpoint` in `build`, the vocoder's at that level and layout.
 
     `method`: "" is the runtime's own level. `files`: the runtime whose files are meant, "" for packages. `source`: as --checkpoint was
-    given, where that is known.
+    given, where that is known. `encoder`: the encoder's level, "" for the one that goes with `method`.
     """
 
     checkpoint: "Checkpoint"
@@ -41,6 +41,7 @@ class Request:
     layout: str = PADDED
     files: str = ""
     source: str | None = None
+    encoder: str = ""
 
     def path(self, stage: str) -> Path:
         """Where a stage's manifest stands, or would: build/KokoroVocoder-demo-tiled-fp16.json, with a name that may never be released."""
@@ -49,7 +50,7 @@ class Request:
         elif stage == VOCODER_NAME:
             level = level_name(self.method, self.layout)
         else:
-            level = FLOAT if self.method == FLOAT else HALF
+            level = self.encoder or (FLOAT if self.method == FLOAT else HALF)
         return self.build / f"{package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)}.json"
 
     @property
@@ -67,6 +68,8 @@ class Request:
         """What builds the package or file of that manifest, for the user to type."""
         source, runtime = self.source or source_name(self.checkpoint), self.files or None
         if path.stem.startswith(ENCODER_NAME):
+            if self.encoder not in ("", *CONVERTED):
+                return quantize_command(self.encoder, checkpoint=source, build=self.build, stage="encoder")
             precision = FLOAT if self.method == FLOAT and not runtime else HALF
             return build_command("encoder", precision=precision, checkpoint=source, out=self.build, runtime=runtime)
         if self.method in CONVERTED:
@@ -154,6 +157,8 @@ def built_package(method: Method, layout: str, checkpoint: "Checkpoint", source:
 def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
     """The encoder's manifests, after building them where they are missing and may be built. Raises as `built`."""
     lacking = [path for path in request.encoders if not there(path)]
+    if may_build and lacking and request.encoder not in ("", *CONVERTED):
+        encoder_built(replace(request, encoder=""))
     if may_build and lacking and (request.files or len(lacking) == len(request.encoders)):
         print(f"{lacking[0].stem} is not built yet: building it", file=sys.stderr)
         run_command(request.command(lacking[0]))
@@ -162,9 +167,9 @@ def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
     return request.encoders
 
 
-def built_encoder(checkpoint: "Checkpoint", source: str | None, build: Path, may_build: bool) -> tuple[Path, ...]:
-    """The fp16 encoder's manifests. Raises as encoder_built."""
-    return encoder_built(Request(checkpoint, build, HALF, source=source), may_build)
+def built_encoder(checkpoint: "Checkpoint", source: str | None, build: Path, may_build: bool, level: str = "") -> tuple[Path, ...]:
+    """The encoder's manifests at that level ("": fp16). Raises as encoder_built."""
+    return encoder_built(Request(checkpoint, build, HALF, source=source, encoder=level), may_build)
 
 
 def run_command(command: str) -> None:

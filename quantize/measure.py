@@ -24,9 +24,8 @@ from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, can_be_int8, is
 from kokoro_ane.quantize.methods import SCHEMES, Activations
 from kokoro_ane.quantize.palettes import Fit, fits_of
 from kokoro_ane.quantize.simulate import input_sizes, simulated
-from kokoro_ane.quantize.speech import excerpt
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 
 N_FFT, HOP_SAMPLES = 1024, 256

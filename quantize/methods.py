@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core.contract import PADDED, without_host_tail
+from kokoro_ane.core.contract import PADDED, STREAMING, without_host_tail
 from kokoro_ane.core.errors import InputError
 
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
@@ -36,7 +36,7 @@ class LinearWeights:
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """Weights as 4-bit integers with one scale per block of at most `block` input channels of an output channel.
+    """Weights as integers of 4 bits (8: the encoder only) with one scale per block of at most `block` input channels of an output channel.
 
     The block is the largest divisor of a layer's input channels within `block`; a layer with no divisor of 8 or more gets one scale per
     output channel. Needs iOS 18.
@@ -47,7 +47,7 @@ class BlockWeights:
     keep_up_to: int = SMALL
 
     def __post_init__(self) -> None:
-        _require(self.bits == 4, f"block weights of {self.bits} bits: only 4 is supported")
+        _require(self.bits in (4, 8), f"block weights of {self.bits} bits: 4 or 8 is needed")
         _require(self.block >= 8, f"block is {self.block}: 8 input channels or more are needed")
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
@@ -60,24 +60,35 @@ class BlockWeights:
 class PaletteWeights:
     """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palettes.py).
 
-    gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only.
+    gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only. rows: output channels that
+    share a table (0 = all; iOS 18; the encoder only).
     """
 
     bits: int
     keep_up_to: int = SMALL
     gptq: bool = False
+    rows: int = 0
 
     def __post_init__(self) -> None:
         _require(self.bits in (4, 6, 8), f"palette of {self.bits} bits: 4, 6 or 8 is needed")
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
 
+@dataclass(frozen=True)
+class OwnGrid:
+    """The 8-bit grid that a weight stands on already, found from its values: nothing is lost. A weight without one stays in float."""
+
+    bits: int = 8
+    keep_up_to: int = SMALL
+
+
 # Names of both layouts: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
-# decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler.
-FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv")
-# In the padded layout the first upsampler too, 0.8 % of the arithmetic: with it in int8 a gate is undecided (docs/quantization.md).
+# decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler; what is pooled.
+FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv", "pooled.*")
+# In the padded layout, and so in the streaming one, the first upsampler too, 0.8 % of the arithmetic: with it in int8 a gate is undecided
+# (docs/quantization.md).
 PADDED_FLOAT = ("generator.ups.0",)
-Weights = LinearWeights | BlockWeights | PaletteWeights
+Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ class Activations:
 
     def in_layout(self, layout: str) -> "Activations":
         """As a package of this layout is built: its own exceptions among `float_inputs`."""
-        own = self.padded_float if without_host_tail(layout) == PADDED else ()
+        own = self.padded_float if without_host_tail(layout) in (PADDED, STREAMING) else ()
         return dataclasses.replace(self, float_inputs=(*self.float_inputs, *own), padded_float=())
 
     def takes(self, layer: str) -> bool:
@@ -156,6 +167,16 @@ class Method:
     target: str | None = None
     unfit_for_engine: str | None = None
     check_snr_db: float = 15.0  # one clip against the parent; below this the package is broken, not merely coarse
+    parts: tuple[tuple[str, Weights], ...] = ()  # of the encoder: the first pattern that a weight's name fits, else `weights`
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every weight is what it was."""
+        return isinstance(self.weights, OwnGrid)
+
+    def weights_of(self, name: str) -> Weights | None:
+        """What is done to the encoder's weight of that name."""
+        return next((weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights)
 
     @property
     def reconverts(self) -> bool:
@@ -197,16 +218,34 @@ _ALL = (
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
+# Of the encoder, which runs on CPU and GPU: weights only, any grouping.
+GROUPS, ROWS = 32, 16  # inputs that share a scale; outputs that share a table
+_GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
+_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=ROWS), target="iOS18")
+# ALBERT decides most durations (docs/encoder.md, what one block in fp16 changes): it keeps 8 bits.
+_ALBERT = (("duration.duration_predictor_bert*", BlockWeights(8, GROUPS)),)
+_MIXED = dataclasses.replace(_TABLES, name="mixed", title="ALBERT as w8g, the rest as p6g", parts=_ALBERT)
+_EXACT = Method("lossless", "8 bits, the checkpoint's own grid", parent="fp16", weights=OwnGrid(), check_snr_db=100.0)
+_BROKEN_DB = 5.0  # random symbols against the parent's: p6 of real Kokoro has 15, noise 0
+_FEW = tuple(dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB) for name in ("fp16", "w8", "p8", "p6"))
+STAGE_METHODS = MappingProxyType(
+    {
+        "vocoder": METHODS,
+        "encoder": MappingProxyType({method.name: method for method in (*_FEW, _GROUPED, _TABLES, _MIXED, _EXACT)}),
+    }
+)
+
 
 CONVERTED = ("fp16", "fp32")  # made by the converter; every other level is made from fp16
 LEVELS = (*CONVERTED, *(name for name in METHODS if name not in CONVERTED))
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str, stage: str = "vocoder") -> Method:
     """The method of that name, or InputError with the list."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
-    return METHODS[name]
+    known = STAGE_METHODS[stage]
+    if name not in known:
+        raise InputError(f"unknown method {name!r}; there are: {', '.join(known)}")
+    return known[name]
 
 
 def with_settings(method: Method, settings: list[str]) -> Method:

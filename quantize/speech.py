@@ -20,7 +20,7 @@ from torch import Tensor
 from kokoro_ane.core import STARTED_NS
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, JUDGED, PROSODY_PER_FRAME, SECOND, TUNING
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
@@ -33,7 +33,7 @@ from kokoro_ane.encoder.prosody import TextEncoder
 from kokoro_ane.quantize.corpus import Line, Utterance, calibration, speech_file, speech_lines
 from kokoro_ane.quantize.sources import ROOT, changed_since, files_behind, sha256_of_files
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
@@ -207,16 +207,6 @@ def _by_the_steps(checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance
 def _tensor(array: np.ndarray) -> Tensor:
     """A contiguous tensor with one axis more in front."""
     return torch.from_numpy(np.ascontiguousarray(array))[None]
-
-
-def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
-    """`frames` frames from `start` on, as an utterance of its own."""
-    stop = start + frames
-    pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
-    columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
-    return VocoderInputs(
-        inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns]
-    )
 
 
 def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:

@@ -19,7 +19,8 @@ from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend, program_functions
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import Opened, hashes_of
-from kokoro_ane.vocoder.render import VocoderPackage
+from kokoro_ane.vocoder.render import VocoderPackage, open_package
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram.dtypes import BY_NAME
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
@@ -84,9 +85,9 @@ def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     programs = {name: CoreMLProgram(where, inside, units) for name, (where, inside) in places.items()}
     encoder = EncoderBackend(program_functions(programs), package.limits, package.buckets)
     vocoder = open_vocoder(path)
-    return Opened(encoder, vocoder, hashes_of((*package.manifests, vocoder.manifest)))
+    return Opened(encoder, vocoder, hashes_of((*package.manifests, vocoder.manifest)), vocoder.voices)
 
 
-def open_vocoder(path: Path) -> VocoderPackage:
+def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:
     """The vocoder alone, on the Neural Engine where that can take it."""
-    return VocoderPackage(path, opened=lambda where: CoreMLProgram(where, "main", "CPU_AND_NE"))
+    return open_package(path, opened=lambda where, function: CoreMLProgram(where, function, "CPU_AND_NE"))

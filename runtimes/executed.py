@@ -8,7 +8,8 @@ from pathlib import Path
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened, hashes_of
-from kokoro_ane.vocoder.render import VocoderPackage
+from kokoro_ane.vocoder.render import VocoderPackage, open_package
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
 
 def open_chain(request: Request) -> Opened:
@@ -19,15 +20,16 @@ def open_chain(request: Request) -> Opened:
 
     manifest = request.found(request.vocoder)
     made_of = {manifest.path.stem: manifest.package_sha256, ENCODER_BY_PYTORCH: request.checkpoint.sha256}
-    return Opened(torch_encoder(request.checkpoint), VocoderPackage(manifest.path), made_of)
+    vocoder = open_package(manifest.path)
+    return Opened(torch_encoder(request.checkpoint), vocoder, made_of, vocoder.voices)
 
 
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
-    encoder, vocoder = EncoderPackage(encoders), VocoderPackage(path)
-    return Opened(encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)))
+    encoder, vocoder = EncoderPackage(encoders), open_package(path)
+    return Opened(encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)), vocoder.voices)
 
 
-def open_vocoder(path: Path, precision: str = "declared") -> VocoderPackage:
+def open_vocoder(path: Path, precision: str = "declared") -> VocoderPackage | StreamingPackage:
     """The vocoder alone. `precision`: of the executor's arithmetic."""
-    return VocoderPackage(path, precision)
+    return open_package(path, precision)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.contract import LAYOUTS, PADDED, SPOKEN_LAYOUTS, STREAMING
+from kokoro_ane.core.contract import LAYOUTS, PADDED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.voices import parse_blend
 from kokoro_ane.quantize.methods import CONVERTED, LEVELS, METHODS, Method, method_named
@@ -88,7 +88,7 @@ class Runtime:
 
 RUNTIMES = MappingProxyType(
     {
-        "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1], layouts=SPOKEN_LAYOUTS),
+        "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1]),
         "mlprogram": Runtime("the packages, executed on any machine", "kokoro_ane.runtimes.executed", files=PACKAGE),
         "coreml": Runtime("the packages, run by Core ML", "kokoro_ane.runtimes.coreml", platform="darwin", files=PACKAGE),
         "onnx": Runtime(
@@ -211,14 +211,12 @@ def check_names(name: str, method: str, layout: str) -> None:
     """InputError for names that do not exist, and a level or layout that the runtime has not."""
     _require_known("runtime", name, RUNTIMES)
     _require_known("method", method, LEVELS)
-    _require_known("layout", layout, SPOKEN_LAYOUTS)
+    _require_known("layout", layout, LAYOUTS)
     runtime = RUNTIMES[name]
     if method not in runtime.levels:
         raise InputError(f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)}; use --runtime mlprogram")
     if layout not in runtime.layouts:
-        other = "torch" if layout == STREAMING else "mlprogram"
-        what = "is no package yet" if layout == STREAMING else "is a package"
-        raise InputError(f"--layout {layout} {what}: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime {other}")
+        raise InputError(f"--layout {layout} is a package: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime mlprogram")
 
 
 def _require_known(what: str, name: str, known: Collection[str]) -> None:

@@ -6,7 +6,6 @@ In the streaming layout (vocoder/streaming) the vocoder gives its samples window
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,11 +17,13 @@ from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
-from kokoro_ane.vocoder.decoder import Vocoder, unpack
+from kokoro_ane.vocoder.decoder import Vocoder, unpack, unpack_frames
 from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
-from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, pack
+from kokoro_ane.vocoder.packing import Array, VocoderInputs, pack
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
-from kokoro_ane.vocoder.streaming.streaming_model import StreamingDecoder, WindowGenerator
+from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator, Told
+from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance, unpacked_spectrum
 from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windows
 
 
@@ -46,17 +47,24 @@ class EagerBackend:
         return self.eager(asr, f0, energy, style, spectrum).flatten()
 
 
-class StreamingBackend(EagerBackend):
+class StreamingBackend:
     """A VocoderBackend that computes the utterance's frames at once and its samples window by window; any cut gives the same samples.
 
     Up to `measured` frames the statistics are not told but measured: there a prediction errs most, and there is least to wait for.
     """
 
+    arrays = False
+    buckets: tuple[int, ...] | None = None
+
     def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, measured: int = MEASURED) -> None:
-        super().__init__(vocoder, hidden_dim)
-        self.measured = measured
-        self.decoder = StreamingDecoder(vocoder, predictor).eval()
-        self.generator = WindowGenerator(vocoder, predictor).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.source, self.eager, self.measured = vocoder.generator.m_source.host, EagerVocoder(vocoder), measured
+        self.decoder = DecoderFunction(vocoder, predictor, hidden_dim).eval()
+        generator = StreamingGenerator(vocoder, predictor.centres).eval()
+        self.generator = generator.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def pack(self, inputs: VocoderInputs) -> Tensor:
+        """features [1, channels, 1, F + 1]."""
+        return torch.from_numpy(pack_utterance(inputs, inputs.frames))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
         """Waveform [600F], in the windows that are the least work."""
@@ -64,22 +72,22 @@ class StreamingBackend(EagerBackend):
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of features, for a judge."""
-        tensors = replace(inputs, **{name: torch.as_tensor(getattr(inputs, name)) for name in FIELDS})
-        return self.run(self.pack(tensors), tensors.style[:, :, None, None], inputs.frames).numpy()
+        return self.run(self.pack(inputs), torch.as_tensor(inputs.style)[:, :, None, None], inputs.frames).numpy()
 
     @torch.no_grad()
     def pieces(self, features: Array, style: Array, frames: int, first: int | None = FIRST, longest: int = LONGEST) -> Iterator[Tensor]:
         """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of windows (vocoder.streaming.windows)."""
         features, style = torch.as_tensor(features), torch.as_tensor(style)
+        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))[:, :, None, : COLUMNS_PER_FRAME * frames + 1]
         if frames <= self.measured:
-            yield super().run(features, style, frames)
+            asr, f0, energy, _ = unpack_frames(*features.split(self.decoder.sizes, dim=1)[:-1])
+            yield self.eager(asr, f0, energy, style, spectrum).flatten()
             return
-        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
-        mixed, affine = self.decoder(asr, f0, energy, style, spectrum)
+        mixed, affine, _ = self.decoder(features, style)
         for window in windows(frames, first, longest):
             shown = mixed[..., PROSODY_PER_FRAME * window.start : PROSODY_PER_FRAME * (window.start + window.frames)]
             columns = spectrum[..., COLUMNS_PER_FRAME * window.start : COLUMNS_PER_FRAME * (window.start + window.frames) + 1]
-            found = self.generator(last_channels(shown), last_channels(columns), affine).flatten()
+            found = self.generator(last_channels(shown), last_channels(columns), Told(affine, self.generator.sizes)).flatten()
             yield found[FRAME_SAMPLES * (window.begin - window.start) : FRAME_SAMPLES * (window.end - window.start)]
 
 

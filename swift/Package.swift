@@ -21,7 +21,7 @@ let package = Package(
         .target(name: "KokoroVectors", dependencies: ["KokoroSteps"]),
         .target(name: "COnnxRuntime"),
         .target(name: "KokoroONNX", dependencies: ["Kokoro", "KokoroSteps", "COnnxRuntime"]),
-        .executableTarget(name: "kokoro-speak", dependencies: ["Kokoro", "KokoroONNX"]),
+        .executableTarget(name: "kokoro-speak", dependencies: ["Kokoro", "KokoroONNX", "KokoroText"]),
         .testTarget(name: "KokoroStepsTests", dependencies: ["KokoroSteps", "KokoroVectors"]),
         .testTarget(name: "KokoroTextTests", dependencies: ["KokoroText"]),
         .testTarget(name: "KokoroTests", dependencies: ["Kokoro", "KokoroONNX", "KokoroVectors"]),

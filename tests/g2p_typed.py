@@ -26,7 +26,7 @@ FOLDER = Path(__file__).resolve().parent / "data" / "g2p"
 PAUSES = frozenset(".,;:!?—…")
 _ENGLISH, _SPANISH, _ITALIAN = "zero|oh|one|two|three|four|five|six|seven|eight|nine", "cero|uno|dos|tres|cuatro|cinco", "due|tre|quattro"
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
-FIRST_FRAGMENTS = 194  # what follows was written later
+FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
 UNHEARD = str.maketrans("", "", "ˌ")
 
 
@@ -60,7 +60,10 @@ def read_lines() -> Iterator[Line]:
         Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
         for place, (word, sound, text) in enumerate(rows("typed_fragments"))
     )
-    yield from (Line("name", "us", word, accepted) for word, accepted in rows("typed_names"))
+    yield from (
+        Line("name" if place < FIRST_NAMES else "name later", "us", word, accepted)
+        for place, (word, accepted) in enumerate(rows("typed_names"))
+    )
 
 
 def judged_hash() -> str:
@@ -75,7 +78,7 @@ def spoken(tokens: tuple[Token, ...]) -> str:
         if token.kind == "letters":
             said += re.sub(r"([^\W\d_])(?=[^\W\d_'])", r"\1 ", re.sub(r"(?<=[A-Z])s$", "'s", token.text)).split()
         elif token.kind == "word":
-            said += token.text.lower().replace("-", " ").split()
+            said += re.sub(r"(?<=[a-z])(?=[A-Z])|-", " ", token.text).lower().split()
         elif token.text in PAUSES and said and said[-1] != "/":
             said.append("/")
     return "".join(f"{piece} " for piece in (said[:-1] if said[-1:] == ["/"] else said))
@@ -97,7 +100,7 @@ def reader() -> G2P:
 
 def answer(line: Line) -> tuple[bool, str]:
     """Whether a line is read as wanted, and how it is read."""
-    if line.group == "name":
+    if line.group.startswith("name"):
         said = reader().phonemize(line.text).phonemes
         return any(alike(said, form) for form in line.wanted.split()), said
     if line.group.startswith("fragment"):

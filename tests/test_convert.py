@@ -24,11 +24,11 @@ from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_we
 from kokoro_ane.g2p.neural import Config, NeuralG2P
 from kokoro_ane.pipeline.build import main
 from kokoro_ane.quantize.corpus import heldout
-from kokoro_ane.quantize.speech import excerpt, text_encoder, vocoder_inputs
+from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder import vocoder_stage
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
-from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program

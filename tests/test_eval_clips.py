@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, TUNING
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
@@ -24,6 +24,7 @@ from kokoro_ane.eval.metrics.listeners import distillmos_of, dnsmos_of, recogniz
 from kokoro_ane.eval.metrics.local import ALLOWED_DB, click_db, gain_variation_db, local_level_db, local_pitch_cents, local_spectrum_db
 from kokoro_ane.eval.metrics.trial import Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.metrics.whole_clip import (
+    MOST_WORDS,
     distillmos_loss,
     dnsmos_loss,
     lag_samples,
@@ -149,6 +150,9 @@ class TestListeners:
     def test_words_lost_are_counted(self, known: Baseline) -> None:
         same = Trial(known.reference, known.reference, text=known.text, known=known)
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
+        lost = Trial(known.reference, known.reference, text=known.text, known=known)
+        lost.__dict__["heard"] = Heard.read({**known.heard.plain(), "words": "nothing of it " * 9})
+        assert words_changed(lost) == MOST_WORDS  # a recognizer that is lost in one clip does not decide for all
         gone = known.reference.copy()
         gone[len(gone) // 3 : 2 * len(gone) // 3] *= 1e-3
         muted = Trial(known.reference, gone, text=known.text, known=known)
@@ -241,6 +245,14 @@ class TestWorstWindow:
         start = int(at * len(spoken.reference))
         late = np.concatenate([spoken.reference[:start], delayed(spoken.reference[start:], 1)])
         assert lag_samples(trial(spoken, late)) == 1 and lag_samples(trial(spoken, spoken.other_seeds[0])) == 0
+
+    def test_turned_low_harmonics_are_no_lag(self, spoken: Baseline) -> None:
+        """What noise and other statistics do to the loudest harmonics, where a sample is three degrees: the waves then fit best a sample
+        late, but the phases of all bins say that nothing is. A sample more is still one."""
+        spectrum, hz = np.fft.rfft(spoken.reference), np.fft.rfftfreq(len(spoken.reference), 1 / SAMPLE_RATE_HZ)
+        turned = np.fft.irfft(spectrum * np.exp(-1j * np.where(hz < 700, np.radians(9), 0)), len(spoken.reference))
+        assert trial(spoken, turned).alignment[0] > 0 and lag_samples(trial(spoken, turned)) == 0
+        assert lag_samples(trial(spoken, delayed(turned, 1))) == 1
 
     def test_lag_of_features_of_its_own(self, spoken: Baseline) -> None:
         """Another F0 turns phases: no delay by the render of the same features. A sample late is one by that render too."""

@@ -20,6 +20,7 @@ from kokoro_ane.g2p.morphology import SUFFIXES, stems
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import CMUDICT, OURS, BritishList, ListFile, extra_senses, read
+from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent, with_consonants
 from tests.g2p_names import alike, heard, read_words, wrong
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,3 +236,32 @@ class TestHeteronyms:
             spoken = [word.phonemes for word in g2p.phonemize(case.sentence).words if word.text.lower() == case.word]
             right += spoken[sum(word.lower() == case.word for word in case.words[: case.at])] == case.senses[case.key]
         assert right / len(cases) >= FLOORS["held_out"]
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        ("voicenote", ("voice", "note")),
+        ("DoorDash", ("Door", "Dash")),
+        ("Polestar", ("pole", "star")),
+        ("Kaufman", None),
+        ("namespaces", ("name", "spaces")),
+        ("merchantability", None),
+    ],
+)
+def test_new_compounds_are_two_words(word: str, wanted: tuple[str, str] | None) -> None:
+    assert halves(word, lexicon().edited) == wanted
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("Xiaoping", "ʃWpˈɪŋ"), ("Zheng", "ʤˈʌŋ"), ("Takahashi", "tˌɑkəhˈɑʃi"), ("Ximena", None), ("Segura", None), ("Quito", None)],
+)
+def test_names_of_china_and_japan_go_by_their_own_spelling(word: str, said: str | None) -> None:
+    assert by_origin(word) == said
+
+
+def test_a_lost_consonant_comes_back_and_a_silent_one_does_not() -> None:
+    pairs = {"okonjo": "OkˈɑnO", "leqembi": "ləˈɛmbˌI", "knighthood": "nˈIthˌʊd", "lamb": "lˈæm"}
+    assert [with_consonants(*pair) for pair in pairs.items()] == ["OkˈɑnʤO", "ləˈkɛmbˌI", "nˈIthˌʊd", "lˈæm"]
+    assert with_accent("Almodóvar", "ˌɑlmOdOvˈɑɹ") == "ɑlmOdˈOvɑɹ"

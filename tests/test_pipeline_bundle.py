@@ -15,6 +15,8 @@ from kokoro_ane.core.commit import short
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import sha256_of
+from kokoro_ane.g2p.chunks import segments
+from kokoro_ane.g2p.lexicon import read_user_lexicon
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.pipeline.assembly import Assembly
@@ -22,6 +24,7 @@ from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
 from kokoro_ane.pipeline.lexicon_file import LEXICON_BYTES, lexicon_lines
+from kokoro_ane.pipeline.rule_program import write_rules
 
 NAME = "bundle-tiny-fp16"
 
@@ -73,16 +76,25 @@ def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
     for name, wanted in load_arrays()[0].items():
         assert np.array_equal(found[f"network.{name}"] * found.get(f"network.{name}.scale", np.float32(1)), wanted), name
     tagger, features = Tagger.load(), found["tagger.features"]
-    assert (np.diff(features.astype(np.int64)) > 0).all() and rules["tagger"]["classes"] == tagger.classes.stored
+    assert (np.diff(features.astype(np.int64)) > 0).all()
     assert all(
         np.array_equal(found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]]) for row in range(0, 24000, 500)
     )
-    words = [line.split("\t") for line in (bundled / "text" / "us.words.tsv").read_text(encoding="utf-8").splitlines()]
-    assert ["zorbify", "neural"] in [row[:2] for row in words] and len(words) > 1000
+    texts = [line.split("\t") for line in (bundled / "text" / "us.texts.tsv").read_text(encoding="utf-8").splitlines()]
+    assert ["zorbify", "zˈɔɹbəfˌI"] in texts and len(texts) > 1000 and all(len(row) == 2 for row in texts)
+
+
+def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
+    """And the same rules are the same bytes."""
+    found = [write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {}) for name in ("one", "other")]
+    assert found[0] == found[1] and [told.split(" in ")[0] for told in found[0]] == ["read_user_lexicon: Try"]
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    with pytest.raises(InputError, match="a PosixPath"):
+        write_rules(tmp_path / "third", {"path": tmp_path}, {})
 
 
 @pytest.mark.parametrize(
-    "name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "text/us.bin", "MODEL_CARD.md", "vectors/short/ids.npy"]
+    "name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "text/us.rules", "MODEL_CARD.md", "vectors/short/ids.npy"]
 )
 def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))

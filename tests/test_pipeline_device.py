@@ -1,11 +1,13 @@
 """A device report: made with a stand-in of Core ML that executes by mlprogram, read back, damaged, compared with the forecast."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import coremltools as ct
 import pytest
 
 from bench.ane_graph import Graph, save_program
@@ -24,7 +26,8 @@ class StandIn:
         self.now, self.ms, self.refuses = 0.0, ms, refuses
 
     def open(self, path: str, compute_units: str, function_name: str | None) -> "StandIn":
-        self.path, self.model, self.now = path, MLModel(path), self.now + 0.1
+        self.path, self.model, self.now = path, MLModel(path, function_name=function_name), self.now + 0.1
+        self.function = function_name or "main"
         return self
 
     def predict(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +41,7 @@ class StandIn:
 
     def load_from_path(self, path: str, compute_units: str) -> "StandIn":
         block = SimpleNamespace(operations=[SimpleNamespace(outputs=[SimpleNamespace(name="conv_0")], blocks=[])])
-        self.model_structure = SimpleNamespace(program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)}))
+        self.model_structure = SimpleNamespace(program=SimpleNamespace(functions={self.function: SimpleNamespace(block=block)}))
         return self
 
     def get_compute_device_usage_for_mlprogram_operation(self, op: Any) -> Any:
@@ -97,6 +100,20 @@ def test_what_lies_outside_is_told(ms: float, refuses: bool, verdict: str, said:
     assert code == 1 and {row["verdict"] for row in json.loads(out.splitlines()[-1])["rows"]} == {verdict}
 
 
+def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: Path) -> None:
+    both, path = ct.utils.MultiFunctionDescriptor(), build / "two.mlpackage"
+    for depth in (1, 4):
+        both.add_function(str(build / f"net{depth}.mlpackage"), src_function_name="main", target_function_name=f"net{depth}")
+    both.default_function_name = "net1"
+    ct.utils.save_multifunction(both, str(path))
+    try:
+        _, out, _ = said(StandIn(0.045))
+    finally:
+        shutil.rmtree(path)
+    rows = [row for row in json.loads(out.splitlines()[-1])["rows"] if row["package"] == "two.mlpackage"]
+    assert [row["shapes"].partition(":")[0] for row in rows] == ["net1", "net4"] and rows[0]["forecast_ms"] < rows[1]["forecast_ms"]
+
+
 @pytest.mark.parametrize(("damage", "message"), [
     (lambda r: r["packages"][0]["rows"][0].pop("placement"), "has no key 'placement'"),
     (lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"]["predict_ms"].append(float("nan")), "not a finite number"),
@@ -105,7 +122,8 @@ def test_what_lies_outside_is_told(ms: float, refuses: bool, verdict: str, said:
     (lambda r: r["packages"][0]["rows"][0].update(shapes={"x": [1, 8, 16, 17]}), "17"),
     (lambda r: r["packages"][0].update(sha256="0" * 64), "has the hash"),
     (lambda r: r.update(chip="Intel(R)"), "none that the forecast knows"),
-    (lambda r: r.update(format=2), "no device report of format 1"),
+    (lambda r: r.update(format=1), "no device report of format 2"),
+    (lambda r: r["packages"][0]["rows"][0].update(function="other"), "other"),
 ])  # fmt: skip
 def test_a_damaged_report_is_one_line(damage: Callable[[Any], Any], message: str, said: Callable[..., Any]) -> None:
     code, _, error = said(StandIn(0.045), damage)

@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.pipeline import synthesis
+from kokoro_ane.pipeline.audio import to_file
+from kokoro_ane.pipeline.polish import TrimmedSink, without_tick
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Speech
@@ -167,6 +170,70 @@ class TestCommand:
         error = capsys.readouterr().err
         assert "error: cannot write a.wav: no room for it" in error and "1 finished chunks are kept" in error and "Traceback" not in error
         assert [path.name for path in tmp_path.iterdir()] == ["a.wav.parts"]
+
+
+def test_the_runtime_that_is_there(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without packages PyTorch speaks, and a line says so, unless a runtime or a level is asked for; the call in Python does the same and
+    keeps its model until the build folder changes."""
+    given = ["hello.", "--phonemes", "--checkpoint", folder, "--build", str(tmp_path), "-o", str(tmp_path / "a.wav")]
+    assert main(given) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1])["runtime"] == "torch" and "is not built: PyTorch speaks" in said.err
+    assert main([*given, "--method", "fp16"]) == 2 and "does not exist" in capsys.readouterr().err
+    monkeypatch.setattr(synthesis.TextReader, "load", lambda *_: PhonemeReader())
+    opened = []
+    open_runtime = synthesis.open_runtime
+    monkeypatch.setattr(synthesis, "open_runtime", lambda name, request: opened.append(name) or open_runtime(name, request))
+    for change in ("", "", "new.json"):
+        (tmp_path / change).touch() if change else None
+        synthesis.speak("hello", checkpoint=folder, build=tmp_path)
+    assert opened == ["torch", "torch"]
+
+
+SPEECH = np.sin(np.arange(7200) / 9).astype(np.float32)  # 12 frames of it: a word
+BACK = np.zeros(6000, np.float32)
+TICK = np.array([0.2, -0.1], np.float32)
+
+
+def placed(sound: np.ndarray, at: int) -> np.ndarray:
+    found = BACK.copy()
+    found[at : at + len(sound)] = sound
+    return found
+
+
+class TestPolish:
+    @pytest.mark.parametrize("at", [300, 1000, 3000, 5000])
+    def test_a_tick_behind_the_word_is_silenced_and_the_word_is_whole(self, at: int) -> None:
+        found = without_tick(np.concatenate([SPEECH, placed(TICK, at)]), (2, 10, 10), "a")
+        assert np.array_equal(found[:7200], SPEECH) and np.abs(found[7200 + 240 :]).max() < 0.01
+
+    @pytest.mark.parametrize(("phonemes", "behind"), [("a", SPEECH[:2400]), ("a", placed(SPEECH[:1200], 600)), ("at", placed(TICK, 1200)),
+        ("a", placed(np.full(720, 0.2, np.float32), 2400) + placed(np.full(2400, 0.2, np.float32), 2640)), ("...", placed(TICK, 1000))],
+        ids=["rings out", "goes on", "a late release", "long", "no phone"])  # fmt: skip
+    def test_no_word_loses_sound(self, phonemes: str, behind: np.ndarray) -> None:
+        given = np.concatenate([SPEECH, behind])
+        durations = (2, *[10 // len(phonemes)] * len(phonemes), 10)
+        assert np.array_equal(without_tick(given, durations, phonemes), given)
+
+    @pytest.mark.parametrize("pieces", [1, 7, 100])
+    def test_silence_at_both_ends_is_cut_and_inside_it_stays(self, pieces: int, tmp_path: Path) -> None:
+        whole = np.concatenate([BACK, SPEECH, BACK, BACK, SPEECH, BACK, BACK])
+        with to_file(tmp_path / "a.wav") as inner:
+            sink = TrimmedSink(inner)
+            for piece in np.array_split(whole, pieces):
+                sink.write(piece)
+            sink.finish()
+        pcm = soundfile.read(tmp_path / "a.wav", dtype="int16")[0]
+        heard = np.flatnonzero(np.abs(pcm) > 200)
+        assert abs(heard[0] - 2400) < 9 and abs(len(pcm) - heard[-1] - 6000) < 9 and len(pcm) + sink.cut == len(whole)
+        assert heard[-1] - heard[0] > 2 * 7200 + 12_000 - 20
+
+    def test_a_stream_is_trimmed_and_a_file_where_asked(self, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        assert main([*flags(folder, tmp_path / "a.wav"), "--trim", "--timestamps", str(tmp_path / "t.json")]) == 2
+        assert "give one of them" in capsys.readouterr().err
+        whole, cut = (say(folder, tmp_path / "a.wav", *more, text="abc.")["pcm"] for more in ((), ("--trim",)))
+        trimmed_s = json.loads(capsys.readouterr().out.splitlines()[-1])["seconds_trimmed"]
+        assert len(whole) - len(cut) == round(trimmed_s * SAMPLE_RATE_HZ)
 
 
 SETTINGS = {"text": "1", "seed": 0}

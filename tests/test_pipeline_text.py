@@ -255,6 +255,12 @@ def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(g2p: G2P, text: str, ch
     assert not any(" ." in speech.chunk.phonemes or " ," in speech.chunk.phonemes for speech in found)
 
 
+def test_a_change_of_pace_begins_a_chunk(g2p: G2P) -> None:
+    text = 'hello <prosody rate="slow">hello hello</prosody>, hello'
+    found = list(chunks(g2p.sentences(text), text))
+    assert [(len([word for word in chunk.words if word.text.isalpha()]), chunk.rate) for chunk in found] == [(1, 1.0), (2, 0.8), (1, 1.0)]
+
+
 def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p: G2P) -> None:
     speeches = spoken(g2p, "One [pause 2s]")
     last = stamp(speeches[-1], len(speeches[0].audio))

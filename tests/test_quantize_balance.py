@@ -264,10 +264,12 @@ class TestPackage:
     def test_other_forms_are_refused(self) -> None:
         class Other:
             layout = METHODS["w8"]  # anything with a name
-            layers = nn.Identity()
+
+            def layers_of(self, _: str) -> nn.Module:
+                return nn.Identity()
 
         layer = dataclasses.make_dataclass("Layer", ["name"])("decode.0.conv1")
-        with pytest.raises(InputError, match="fitted \\(gptq\\) in the padded layout only, not in w8"):
+        with pytest.raises(InputError, match="fitted \\(gptq\\) in the padded and streaming layouts only, not in w8"):
             fits((LayerPlan(layer, PaletteWeights(4, gptq=True), False),), Other())  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.layer_plan import Layer, int8_share, plan_for
+from kokoro_ane.quantize.layer_plan import Layer, int8_macs, plan_for
 from kokoro_ane.quantize.locator import manifest_path
 from kokoro_ane.quantize.measure import read_log
 from kokoro_ane.quantize.methods import (
@@ -49,7 +49,7 @@ def test_names_agree_and_an_unknown_one_lists_them() -> None:
 
 
 @pytest.mark.parametrize(("kind", "options", "message"), [(LinearWeights, {"bits": 3}, "linear weights of 3 bits"),
-    (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"), (BlockWeights, {"bits": 8}, "block weights of 8 bits"),
+    (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"), (BlockWeights, {"bits": 5}, "block weights of 5 bits"),
     (BlockWeights, {"block": 4}, "block is 4"), (PaletteWeights, {"bits": 5}, "palette of 5 bits: 4, 6 or 8"),
     (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"), (Activations, {"clips": 0}, "clips is 0"),
     (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
@@ -109,7 +109,8 @@ class TestPlan:
         assert {name for name, (_, int8_input) in plan.items() if int8_input} == {LARGE.name, SMALL.name}
         assert plan[SMALL.name][0] == LinearWeights()  # small, but an int8 product needs both sides
         assert plan[UPS.name] == (LinearWeights(), False)
-        share = int8_share(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
+        integer, whole = int8_macs(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
+        share = integer / whole
         assert share == pytest.approx(0.96)
         recipe = {LARGE.name: "p4", SMALL.name: "w8", STYLE.name: "w8", UPS.name: "w8a8"}
         plan = self.planned("mixed", recipe)

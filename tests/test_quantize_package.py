@@ -11,8 +11,9 @@ import pytest
 from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.manifest import Manifest, describe_package
 from kokoro_ane.eval import execution
+from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
@@ -32,6 +33,7 @@ from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
 from mlprogram import Program
+from mlprogram.examine.profile import open_program
 from mlprogram.graph import Operation
 from tests.builds import (
     COMPRESSED,
@@ -91,7 +93,7 @@ class TestStructure:
         coverage = Coverage.of(plan, layers, program_of(built, "mixed"))
         coverage.require()
         assert {"constexpr_affine_dequantize", "constexpr_lut_to_dense", "const"} == set(storage(program_of(built, "mixed")).values())
-        assert 0 < coverage.int8_macs_share < manifest_of(built, "w8a8").compression["int8_macs_share"]
+        assert 0 < coverage.as_dict()["int8_macs_share"] < manifest_of(built, "w8a8").compression["int8_macs_share"]
 
     def test_a_package_that_differs_from_its_plan_is_refused(self, built: tuple[Checkpoint, Path]) -> None:
         layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
@@ -355,6 +357,28 @@ class TestQualityCommand:
         assert self.run(copied) == 1
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert data["verdict"] == "REJECT" and "the package's output is silent" in data["reasons"][0]
+
+    def test_five_wrong_scales_are_found_without_ears(
+        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        """The scales of five channels a tenth too large in the file itself, the manifest sealed again, every clip perfect."""
+        parent = manifest_of(copied, "fp16").package_path
+        for name in COMPRESSED:
+            assert wrong_scales(parent, manifest_of(copied, name).package_path, METHODS[name].balances) == (), name
+        manifest = manifest_of(copied, "w8")
+        places = [stored.places for stored in open_program(manifest.package_path).storage.weights.values() if stored.kind == "linear int8"]
+        offset = sorted(places[0], key=lambda place: place[2])[-2][1]  # weights, scales of two bytes, zero points of one
+        blob = manifest.package_path / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+        data = bytearray(blob.read_bytes())
+        start = int.from_bytes(data[offset + 16 : offset + 24], "little")  # of the values, behind their header
+        scales = np.frombuffer(data, np.float16, count=5, offset=start) * np.float16(1.1)
+        data[start : start + scales.nbytes] = scales.tobytes()
+        blob.write_bytes(data)
+        dataclasses.replace(manifest, **describe_package(manifest.package_path)).save(manifest.path)
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        assert self.run(copied) == 1
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["verdict"] == "REJECT" and "5 of" in data["reasons"][0] and "another scale than the parent's" in data["reasons"][0]
 
     def test_what_is_missing_is_built_first(
         self, built: tuple[Checkpoint, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

@@ -22,7 +22,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d
 from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
 from kokoro_ane.pipeline.speak import main as speak
-from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
+from kokoro_ane.pipeline.synthesis import Player, SynthesisStats
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.runtimes.torch_runtime import StreamingBackend
@@ -30,8 +30,10 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, load_predictor, predictor_of, predictor_path, save_predictor
-from kokoro_ane.vocoder.streaming.streaming_model import StreamingDecoder, generator_norms
-from kokoro_ane.vocoder.streaming.windows import HALO, windows
+from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
+from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance
+from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
 from training.fit_statistics import main as fit
 
 TEXT = "Hello from a stream. It is said in windows."
@@ -100,14 +102,14 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
 def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_the_file_tells(
     vocoder: Vocoder, speech: VocoderInputs, predictor: StatisticsPredictor, measured: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    decoder, inputs = StreamingDecoder(vocoder, predictor).eval(), speech
+    decoder, seen = DecoderFunction(vocoder, predictor, speech.asr.shape[1]).eval(), []
+    for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):  # what the predictor is given, and what it gives
+        module.register_forward_hook(lambda _, given, made, place=place: seen.append((given[0], made)[place].flatten().double().numpy()))
     with torch.no_grad():
-        arguments = inputs.asr[:, :, None], inputs.f0_hz[:, None, None], inputs.energy[:, None, None], inputs.style[..., None, None]
-        frames = torch.nn.functional.leaky_relu(vocoder.decoded(*arguments, inputs.spectrum[:, :, None], None)[0], 0.1)
-        pooled = decoder.pooled(frames, inputs.spectrum[:, :, None])
-        found = torch.cat(decoder.affines.statistics(pooled, arguments[3]), dim=1).flatten().numpy()
-    by_numpy = predictor(torch.cat([pooled, arguments[3]], dim=1).flatten()[None].double().numpy())[0]
-    assert snr_db(by_numpy, found) > 90
+        decoder(torch.from_numpy(pack_utterance(speech, speech.frames)), speech.style[..., None, None])
+    inputs, product = seen
+    found = product + predictor.bias
+    assert snr_db(predictor(inputs[None])[0], found) > 90
     log_variances = np.split(found - measured[1], 2)[1]
     assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["error"]  # one sentence of 2 s; the file's are longer
 
@@ -131,6 +133,17 @@ def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(frames: 
     assert [cut[0].begin, cut[-1].end] == [0, frames] and all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
     for window in cut:
         assert window.begin < window.end and window.frames <= longest
+        assert window.start == 0 or window.begin - window.start >= HALO
+        assert window.start + window.frames == frames or window.start + window.frames - window.end >= HALO
+
+
+@given(st.integers(SIZES[-1] + 1, 3000), st.booleans())
+def test_windows_of_a_package_have_its_lengths_only(frames: int, early: bool) -> None:
+    cut = fixed_windows(frames, SIZES, early)
+    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
+    assert cut[0].frames == (SIZES[0] if early else SIZES[-1]) and {window.frames for window in cut} <= set(SIZES)
+    for window in cut:
+        assert 0 <= window.start <= window.begin < window.end <= window.start + window.frames <= frames
         assert window.start == 0 or window.begin - window.start >= HALO
         assert window.start + window.frames == frames or window.start + window.frames - window.end >= HALO
 
@@ -181,11 +194,6 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     with wave.open(io.BytesIO((tmp_path / "a.wav").read_bytes())) as stored:
         kept = np.frombuffer(stored.readframes(stored.getnframes()), "<i2").astype(np.float64)
     assert len(heard) > 4 and sum(heard) == len(streamed) == len(kept) and np.abs(streamed - kept).max() <= 2
-
-
-def test_other_runtimes_say_who_has_the_layout(capsys: pytest.CaptureFixture[str]) -> None:
-    assert speak([TEXT, "--checkpoint", "demo", "--runtime", "mlprogram", "--layout", "streaming", "--stream"]) == 2
-    assert capsys.readouterr().err.startswith("error: --layout streaming is no package yet: ") and SpeechOptions().seed == 0
 
 
 def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None:

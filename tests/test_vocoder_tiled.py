@@ -15,16 +15,18 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.commands import build_command
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import LAYOUTS, PackedLayout
+from kokoro_ane.core.contract import ONE_FUNCTION, PackedLayout
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import AdaIN1d, Conv, Snake
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.levels import frames_of
 from kokoro_ane.pipeline.build import main, parse_arguments
 from kokoro_ane.quantize.corpus import heldout
 from kokoro_ane.quantize.layer_plan import _tiled_names
-from kokoro_ane.quantize.speech import excerpt, text_encoder, vocoder_inputs
+from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import TiledLayout, chips_without_sine, layout_named, layout_recorded
+from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.tiled.geometry import (
     HALO,
@@ -166,6 +168,12 @@ def test_what_lies_outside_the_windows_does_not_matter(vocoder: Vocoder, engine:
     assert snr_db(render_reference(vocoder, x), render(engine, x, 62, features)) >= EXACT_DB
 
 
+def test_a_forecast_counts_the_frames_of_every_shape() -> None:
+    """Rows share the last axis: read as the padded layout's it would be a third of the audio, or an eighth."""
+    assert [frames_of({"features": features_shape(bucket, 512)}) for bucket in default_row_buckets()] == list(default_row_buckets())
+    assert frames_of({"features": (1, 3157, 1, 81)}) == 80
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), bucket=st.sampled_from(default_row_buckets()))
 def test_windows_hold_the_utterance_once(data: st.DataObject, bucket: int) -> None:
@@ -235,7 +243,7 @@ class TestBuild:
         for profile in profiles:
             assert forecast_residency(profile, load_rules(), chip).optimistic.cut.engine_segments == 1
 
-    @pytest.mark.parametrize("name", LAYOUTS)
+    @pytest.mark.parametrize("name", ONE_FUNCTION)
     def test_a_layout_is_asked_for_by_the_name_of_its_package(self, name: str) -> None:
         """By the command that a message names, which is the one that the judge runs."""
         arguments = parse_arguments(build_command("vocoder", name).split()[2:])

@@ -13,7 +13,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -108,7 +108,7 @@ class Teacher:
         from kokoro_ane.runtimes.torch_runtime import torch_encoder
         from kokoro_ane.vocoder.decoder import Vocoder
         from kokoro_ane.vocoder.eager import EagerVocoder, moments
-        from kokoro_ane.vocoder.streaming.streaming_model import PooledMoments, centres_of, generator_norms
+        from kokoro_ane.vocoder.streaming.streaming_functions import EntryMoments, PooledMoments
 
         vocoder = Vocoder.of(checkpoint)
         self.checkpoint, self.encoder, self.source = checkpoint, torch_encoder(checkpoint), vocoder.generator.m_source.host
@@ -116,9 +116,8 @@ class Teacher:
         self.fast = EagerVocoder(vocoder)
         self.seen: list[Any] = []
         self.entered: dict[str, Any] = {}
-        channels = sum(norm.channels for norm in generator_norms(vocoder.generator))
-        self.pooled = PooledMoments(vocoder.generator, centres_of(vocoder.generator, np.zeros(channels))).eval()
-        self.fast.generator.register_forward_pre_hook(lambda _, given: self.entered.update(frames=given[0], spectrum=given[2]))
+        self.pooled, self.moments = PooledMoments(vocoder.generator).eval(), EntryMoments(vocoder.generator)
+        self.fast.generator.register_forward_pre_hook(lambda _, given: self.entered.update(frames=given[0]))
         for norm in self._norms():
             norm.register_forward_pre_hook(lambda _, given: self.seen.append(moments(given[0])))
 
@@ -151,16 +150,20 @@ class Teacher:
         import torch
         import torch.nn.functional as F
 
-        from kokoro_ane.core.layers import NORM_EPSILON
+        from kokoro_ane.core.layers import NORM_EPSILON, Mask
         from kokoro_ane.vocoder.decoder import STAGE_SLOPE
         from kokoro_ane.vocoder.packing import VocoderInputs
         from kokoro_ane.vocoder.render import reference_arguments
+        from kokoro_ane.vocoder.streaming.streaming_package import SPECTRUM_ROWS, pack_utterance
 
         inputs = VocoderInputs(*(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in given))
         self.seen.clear()
         with torch.no_grad():
             self.fast(*reference_arguments(inputs))
-            pooled = self.pooled(F.leaky_relu(self.entered["frames"], STAGE_SLOPE), self.entered["spectrum"]).flatten()
+            frames = F.leaky_relu(self.entered["frames"], STAGE_SLOPE)
+            spectrum = torch.from_numpy(pack_utterance(inputs, inputs.frames)[:, -SPECTRUM_ROWS:])
+            whole = torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 1), inputs.frames / (inputs.frames + 1))
+            pooled = self.moments(self.pooled(frames, spectrum, Mask.of(torch.ones_like(frames[:, :1]))), whole).flatten()
         means = torch.cat([mean for mean, _ in self.seen])
         variances = torch.cat([variance for _, variance in self.seen])
         targets = torch.cat([means, torch.log(variances + NORM_EPSILON)])
@@ -220,15 +223,6 @@ def deviations(targets: np.ndarray) -> np.ndarray:
     return np.concatenate([np.exp(targets[:, channels:].mean(0) / 2), np.ones(channels)])
 
 
-def centred(predictor: "StatisticsPredictor", sizes: tuple[int, ...], places: Mapping[int, int]) -> "StatisticsPredictor":
-    """For a graph whose source convolutions have their usual mean taken off. `places`: group -> where its norm's channels begin."""
-    mean = predictor.mean.copy()
-    for group, place in places.items():
-        begin, channels = sum(sizes[:group]), sizes[group] // 2
-        mean[begin : begin + channels] -= predictor.centres[place : place + channels]
-    return replace(predictor, mean=mean)
-
-
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = Parser("training.fit_statistics", __doc__)
@@ -253,7 +247,6 @@ def run(argv: list[str] | None) -> int:
     out = check_output(arguments.out or predictor_path(checkpoint), suffixes=(".npz",), given=arguments)
     inputs, targets = recorded(checkpoint, arguments.count, arguments.seed, arguments.data)
     norms = generator_norms(Vocoder.of(checkpoint).generator)
-    begins = dict(zip((norm.path for norm in norms), np.cumsum([0, *(norm.channels for norm in norms)]), strict=False))
     widths = [next(norm.channels for norm in norms if norm.path == f"noise_res.{stage}.adain1.0") for stage in (0, 1)]
     sizes = (2 * widths[0], 2 * widths[0], 2 * widths[1], inputs.shape[1] - 4 * widths[0] - 2 * widths[1])
     held = np.arange(len(inputs)) % HELD_OUT == 0
@@ -267,8 +260,7 @@ def run(argv: list[str] | None) -> int:
         "error": round(float(np.sqrt(np.square(error).mean())), 4),
         "error_of_the_average": round(float(np.sqrt(np.square(average).mean())), 4),
     }
-    places = {1: int(begins["noise_res.0.adain1.0"]), 2: int(begins["noise_res.1.adain1.0"])}
-    whole = replace(centred(predictor, sizes, places), checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=told)
+    whole = replace(predictor, checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=told)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_predictor(whole, out)
     rows = [("predicted", f"{told['error']:.4f}"), ("the average of all", f"{told['error_of_the_average']:.4f}")]

@@ -234,11 +234,16 @@ def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
 
     The spectrum is [1, 22, 1, 120B + 1].
     """
-    asr, f0, energy, mask, spectrum = features.split(sizes, dim=1)
+    *parts, spectrum = features.split(sizes, dim=1)
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
+    return *unpack_frames(*parts), spectrum
+
+
+def unpack_frames(asr: Tensor, f0: Tensor, energy: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The packed rows of B + 1 columns -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask [1, 1, 1, B]."""
     f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
     energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]
-    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
-    return asr[..., :-1], f0, energy, mask[..., :-1], spectrum
+    return asr[..., :-1], f0, energy, mask[..., :-1]
 
 
 class PackedVocoder(nn.Module):

@@ -20,7 +20,7 @@ from kokoro_ane.core.contract import (
     COLUMNS_PER_FRAME,
     DEFAULT_BUCKETS,
     FRAME_SAMPLES,
-    LAYOUTS,
+    ONE_FUNCTION,
     PADDED,
     TILED,
     TILED_POLYNOMIAL,
@@ -56,7 +56,7 @@ class Layout(ABC):
 
     @property
     def name(self) -> str:
-        """One of LAYOUTS; part of the package's name unless padded."""
+        """One of ONE_FUNCTION; part of the package's name unless padded."""
         return with_host_tail(self.base) if self.host_tail else self.base
 
     @property
@@ -292,8 +292,8 @@ def layout_named(name: str, chips: tuple[str, ...] | None = None) -> Layout:
     Without chips the name decides: `tiled` for every chip that has a sine, `tiled-poly` for every chip. InputError: unknown, or
     chips given to the padded layout.
     """
-    if name not in LAYOUTS:
-        raise InputError(f"unknown layout {name!r}; there are: {', '.join(LAYOUTS)}")
+    if name not in ONE_FUNCTION:
+        raise InputError(f"unknown layout {name!r}; of one function there are: {', '.join(ONE_FUNCTION)}")
     base = without_host_tail(name)
     if base == PADDED:
         if chips is not None:

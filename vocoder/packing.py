@@ -66,6 +66,16 @@ class VocoderInputs:
         return int(self.asr.shape[-1])
 
 
+def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
+    """`frames` frames from `start` on, as an utterance of its own."""
+    stop = start + frames
+    pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
+    columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
+    return VocoderInputs(
+        inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns]
+    )
+
+
 def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     """Lay the tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype, zeros in the padding."""
     if inputs.frames > bucket:
@@ -74,10 +84,11 @@ def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     mask = np.ones((1, 1, inputs.frames), asr.dtype)
     parts = (asr, f0_hz[:, None], energy[:, None], mask, spectrum)
     per_frame = (1, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, COLUMNS_PER_FRAME)
-    rows = [_rows(part, rate * (bucket + 1), bucket + 1) for part, rate in zip(parts, per_frame, strict=True)]
+    rows = [packed_rows(part, rate, bucket) for part, rate in zip(parts, per_frame, strict=True)]
     return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
 
 
-def _rows(part: np.ndarray, length: int, width: int) -> np.ndarray:
-    # [1, R, n] -> [1, R, length] -> [1, R * length / width, width]
-    return np.pad(part, ((0, 0), (0, 0), (0, length - part.shape[-1]))).reshape(1, -1, width)
+def packed_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
+    """A tensor [1, R, n] of so many columns a frame, zeros behind it, laid down row after row: [1, R * per_frame, bucket + 1]."""
+    missing = per_frame * (bucket + 1) - part.shape[-1]
+    return np.pad(part, ((0, 0), (0, 0), (0, missing))).reshape(1, -1, bucket + 1)

@@ -1,19 +1,19 @@
 """Features to samples: by a built vocoder package, executed on any machine, and by PyTorch in fp32, which it is held against.
 
-package = VocoderPackage(Path("build/KokoroVocoder-demo-fp16.json"))
+package = open_package(Path("build/KokoroVocoder-demo-fp16.json"))
 samples = package.render(inputs)             # [600 F] float32 at 24 kHz
 reference = render_reference(vocoder, inputs)
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.contract import FEATURES, STYLE, bucket_for
+from kokoro_ane.core.builder import MAIN
+from kokoro_ane.core.contract import FEATURES, STREAMING, STYLE, bucket_for
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -21,6 +21,7 @@ from kokoro_ane.vocoder.eager import EagerVocoder
 from kokoro_ane.vocoder.layouts import Layout, layout_recorded
 from kokoro_ane.vocoder.packing import VocoderInputs, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource
+from kokoro_ane.vocoder.streaming.streaming_package import Opener, StreamingPackage
 from mlprogram import Program, ProgramError
 
 
@@ -38,9 +39,10 @@ class VocoderPackage:
     """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. pack, execute, join: a VocoderBackend."""
 
     arrays = False
+    voices: tuple[str, ...] | None = None  # any
 
-    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Callable[[Path], Any] | None = None) -> None:
-        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open the package, Core ML's own."""
+    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None) -> None:
+        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a function, Core ML's own."""
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = self.manifest.buckets
@@ -49,7 +51,7 @@ class VocoderPackage:
             self.source = HarmonicSource.recorded(self.manifest.source)
         try:
             path = self.manifest.package_path
-            self.program = opened(path) if opened else Program(path, precision=precision)
+            self.program = opened(path, MAIN) if opened else Program(path, precision=precision)
         except ProgramError as problem:
             raise InputError(str(problem)) from None
 
@@ -67,6 +69,12 @@ class VocoderPackage:
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
         return self.run(self.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
+
+
+def open_package(manifest_path: Path, precision: str = "declared", opened: Opener | None = None) -> VocoderPackage | StreamingPackage:
+    """By the layout that the manifest names; arguments as VocoderPackage's."""
+    kind = StreamingPackage if Manifest.load(manifest_path).layout == STREAMING else VocoderPackage
+    return kind(manifest_path, precision, opened)
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ with the bucket.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import torch
 from kokoro_ane.core.builder import MAIN, Function, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
-from kokoro_ane.core.contract import FEATURES, FRAME_SAMPLES, HOP_SAMPLES, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM
+from kokoro_ane.core.contract import FEATURES, FRAME_SAMPLES, HOP_SAMPLES, SAMPLE_RATE_HZ, STYLE, VOCODER_NAME, WAVEFORM, bucket_for
 from kokoro_ane.core.export import TensorType, flexible
 from kokoro_ane.core.manifest import level_name, package_name
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
@@ -58,18 +58,27 @@ def check_figures(
     """The figures of the speech at several fills of the buckets that hold it."""
     holding = tuple(bucket for bucket in buckets if layout.holds(speech.frames, bucket))
     exact = Program(program.path, precision="exact")
-    return fill_figures(program, exact, layout, vocoder, speech, check_buckets_of(speech.frames, holding), precision)
+    reference = render_reference(vocoder, speech)
+    return fill_figures(
+        lambda bucket: run_program(program, layout, speech, bucket),
+        lambda bucket: run_program(exact, layout, speech, bucket, half=False),
+        reference, check_buckets_of(speech.frames, holding), precision,
+    )  # fmt: skip
 
 
 def fill_figures(
-    program: Program, exact: Program, layout: Layout, vocoder: Vocoder, inputs: VocoderInputs, buckets: tuple[int, ...], precision: str
+    found_in: Callable[[int], np.ndarray],
+    exact_in: Callable[[int], np.ndarray],
+    reference: np.ndarray,
+    buckets: tuple[int, ...],
+    precision: str,
 ) -> list[Check]:
-    """The module's three figures on `inputs` in `buckets`, the tightest first. `exact`: the same program in exact arithmetic."""
-    reference, figures = render_reference(vocoder, inputs), []
+    """The module's three figures of an utterance in `buckets`, the tightest first. `exact_in`: rendered there in exact arithmetic."""
+    figures, frames = [], len(reference) // FRAME_SAMPLES
     tight = tight_noise = np.zeros(0)
     for bucket in buckets:
-        where = f"{inputs.frames} frames in bucket {bucket} ({inputs.frames / bucket:.0%} full)"
-        found, plain = run_program(program, layout, inputs, bucket), run_program(exact, layout, inputs, bucket, half=False)
+        where = f"{frames} frames in bucket {bucket} ({frames / bucket:.0%} full)"
+        found, plain = found_in(bucket), exact_in(bucket)
         noise = noise_levels_db(found - plain)
         figures.append(Check(f"SNR against PyTorch, {where}", snr_db(reference, found), LIMIT_SNR_DB[precision], at_least=True))
         if not len(tight):
@@ -171,9 +180,16 @@ class VocoderStage:
         """What is traced."""
         return self.layout.module(self.vocoder, self.checkpoint.config.hidden_dim, int8_inputs=self.balanced is not None).eval()
 
-    @property
-    def layers(self) -> torch.nn.Module:
-        """The module whose convolutions the program has, under the names that recipes use."""
+    def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
+        """The speech by a package's functions."""
+        return run_program(programs[MAIN], self.layout, self.speech, bucket_for(self.speech.frames, self.buckets))
+
+    def enveloped(self, name: str) -> set[str]:
+        """Layers that divide their input by an envelope."""
+        return {path for path, module in self.layers_of(name).named_modules() if getattr(module, "envelope", None) is not None}
+
+    def layers_of(self, _: str) -> torch.nn.Module:
+        """The module whose convolutions a function has, under the names that recipes use."""
         layers = self.module.vocoder if isinstance(self.module, PackedVocoder) else self.module
         return layers if self.layout.output == WAVEFORM else without_tail(layers)
 

@@ -1,4 +1,4 @@
-"""Where a clip is worst: spectrum, level and pitch of 60 ms, a click of 5 ms, less what other seeds do there; how far the gain varies.
+"""Where a clip is worst: spectrum, level and pitch of 60 ms, a click, a pause, less what other seeds do there; how the gain varies.
 
     local_spectrum_db(Trial(reference, test, other_seeds))
 
@@ -8,7 +8,8 @@ largest distance at a place is allowed there, but never more than ALLOWED: a noi
 
 import numpy as np
 
-from kokoro_ane.eval.metrics.framing import PITCH_HOP, WINDOW, PitchTrack, Windows, decibels, frames, running_mean
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.eval.metrics.framing import FRAME_HOP, PITCH_HOP, WINDOW, PitchTrack, Windows, decibels, frames, running_mean
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.metrics.whole_clip import GROSS_SHARE
 
@@ -21,6 +22,9 @@ SURE_STRENGTH = 0.65  # periodicity from which a step's pitch is beyond doubt
 CLICK_FRAME, CLICK_HOP = 120, 60  # 5 ms, 2.5 ms
 CLICK_FLOOR_DB = -30.0  # of the power of the reference's loudest 5 ms
 CLICK_ALLOWED_DB = 6.0  # what another seed does to the same 5 ms is no jump, up to this
+ROUGH_HZ = np.arange(10.0, 101.0)  # modulation that is heard as roughness, not as loudness
+ROUGH_FRAME = 240  # 10 ms, Hann: shorter frames take a deep voice's pitch periods for modulation
+PAUSE_WINDOW, PAUSE_RANGE_DB, PAUSE_FLOOR_DB = 6, -30.0, -55.0  # of 5 ms: 30 ms; both of the loudest window
 
 
 def local_spectrum_db(trial: Trial) -> float:
@@ -65,6 +69,30 @@ def click_db(trial: Trial) -> float:
     jumps = [np.abs(decibels((power + floor) / (reference + floor))) for power in (test, *seeds)]
     allowed = np.minimum(np.max(jumps[1:], axis=0), CLICK_ALLOWED_DB) if seeds else 0.0
     return float(max(0.0, (jumps[0] - allowed).max()))
+
+
+def roughness_percent(trial: Trial) -> float:
+    """Depth of the strongest steady modulation of the level between 10 and 100 Hz, in percent of the level: 100 times the largest
+    |2 sum g_k exp(-2 pi i f t_k)| / K of the ratio g_k of test to reference, over the K steps of 2.5 ms within 25 dB of the loudest."""
+    window, signals = np.hanning(ROUGH_FRAME), (trial.reference, trial.test)
+    reference, test = (np.square(frames(signal, ROUGH_FRAME, CLICK_HOP)) @ window for signal in signals)
+    heard = np.flatnonzero(reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10))
+    ratio = np.minimum(np.sqrt(test[heard] / reference[heard]), 10.0)  # a click is not a modulation
+    turns = np.exp(-2j * np.pi * ROUGH_HZ[:, None] * heard * CLICK_HOP / SAMPLE_RATE_HZ)  # [91, steps]
+    return float(200 * np.abs(turns @ (ratio - ratio.mean())).max() / len(heard))
+
+
+def pause_peak_db(trial: Trial) -> float:
+    """Largest level of the test over that of the reference and of every other seed in any 30 ms of a pause between words, at least 0: a
+    pause is where all of those are 30 dB below the reference's loudest 30 ms. Powers have a floor 55 dB below it. 0 without a pause."""
+    signals = (trial.reference, *trial.other_seeds, trial.test)
+    levels = [running_mean(np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1), PAUSE_WINDOW) for signal in signals]
+    loudest, allowed = levels[0].max(), np.max(levels[:-1], axis=0)
+    loud = np.flatnonzero(levels[0] >= loudest * 10 ** (SWAY_RANGE_DB / 10))
+    inner = slice(loud[0], loud[-1])  # what is before the first word and behind the last is pause_floor_db's
+    pauses, floor = allowed[inner] < loudest * 10 ** (PAUSE_RANGE_DB / 10), loudest * 10 ** (PAUSE_FLOOR_DB / 10)
+    rises = decibels((levels[-1][inner] + floor) / (allowed[inner] + floor))
+    return float(np.max(rises, where=pauses, initial=0.0))
 
 
 def local_pitch_cents(trial: Trial) -> float:

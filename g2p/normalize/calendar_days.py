@@ -17,7 +17,12 @@ DATA = read("calendar")
 STRONG = frozenset(DATA["before"].split()) - frozenset(DATA["weak"].split())
 CHANGE = frozenset(DATA["change"].split())
 BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
-DAY_BEFORE = re.compile(rf"\b(?:{alternation(tuple(WEEKDAYS))})\.?,?\s+$")
+DAY_BEFORE = re.compile(
+    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:week of|w/[ec]|day is|see (?:yo)?u|ya|(?:last )?seen|EO[DB]|COB|flight|night,?))\s+$"
+)
+HOUR_AFTER = re.compile(r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)", re.IGNORECASE)
+SCORED = re.compile(r"\b(?:got|scored?|grade|quiz|exam|result|won|lost|beat)\b[^\d]{0,12}$", re.IGNORECASE)
+PARTS = frozenset((15, 16, 20, 24, 25, 30))  # denominators beyond 12 that are not rare
 MEASURED = re.compile(rf"[\s-]*(?:{alternation(tuple(DATA['measured'].split()))})\b|\s*[\"%]")
 RANGE = re.compile(r"\s?[-–—]\s?(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 JOINT = re.compile(r"\s*(?:[-–—,&]|to|through|thru|until|and|or)\s*")
@@ -36,9 +41,11 @@ def is_day(scan: Scan, match: "re.Match[str]") -> bool:
     if scan.dated and JOINT.fullmatch(text, scan.dated, position):
         return True
     low = max(0, position - LOOK_BACK)
-    if DAY_BEFORE.search(text, low, position):
+    if DAY_BEFORE.search(text, low, position) or HOUR_AFTER.match(text, match.end()):
         return True
     top, bottom = int(match[1]), int(match[2])
+    if bottom > 12 and bottom not in PARTS and not SCORED.search(text, low, position):
+        return True
     fraction = top < bottom and bottom in COMMON
     cue = BEFORE.search(text, low, position)
     if cue and (cue[1].lower() in STRONG or not fraction):
@@ -73,6 +80,5 @@ def short_date(scan: Scan, position: int) -> int:
     scan.dated = scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
     following = RANGE.match(scan.text, scan.dated)
     if following and ordered(int(following[1]), int(following[2]), "/", scan.dialect):
-        dash = following.start(1)
-        scan.dated = scan.say("to", scan.dated, dash, True)
+        return scan.say("to", scan.dated, following.start(1), True)  # the second day looks back at where the first ended
     return scan.dated

@@ -8,7 +8,7 @@ Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and th
 import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
-from kokoro_ane.g2p.normalize.number_words import cardinal
+from kokoro_ane.g2p.normalize.number_words import cardinal, digits
 from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from kokoro_ane.g2p.normalize.state import (
     AMBIGUOUS,
@@ -26,6 +26,7 @@ from kokoro_ane.g2p.normalize.state import (
     Scan,
 )
 from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_parts import CAMEL
 
 RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
 PLAIN_PART = (
@@ -78,7 +79,8 @@ def word_range(scan: Scan, position: int) -> int:
     return match.end()
 
 
-TIMES = re.compile(r"x(\d{1,3})(?=\s|[.,;!?)]|$)")
+PHONE_BEFORE = re.compile(r"[-. ]\d{4}\s$")  # 555-0132 x204
+TIMES = re.compile(r"x(\d{1,5})(?=\s|[.,;!?)]|$)")
 WEEKLY = re.compile(r"(M|Mo|Tu|W|We|Th|F|Fr|Sa|Su)([-–/])(Tu|W|We|Th|F|Fr|Sa|Su)(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
 WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
 
@@ -86,9 +88,45 @@ WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", 
 def times(scan: Scan, position: int) -> int:
     """x2 behind what is done twice."""
     match = TIMES.match(scan.text, position)
+    if match and PHONE_BEFORE.search(scan.text, max(0, position - 8), position):
+        return scan.say(f"extension {digits(match[1])}", position, match.end())
     if not match or not scan.previous_word() or not scan.space_before(position):
         return position
     return scan.say(f"times {cardinal(int(match[1]), scan.dialect)}", position, match.end())
+
+
+CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")
+FOR_NEXT = word_set("u you ya me us him her them a the ur your my now real free sure dinner lunch breakfast everyone all")
+TO_BEFORE = word_set(
+    "want wanted wants going have had has need needed needs able like love used supposed talk listen nice good easy hard time how"
+)
+TO_NEXT = word_set(
+    "be go come do see get u you me know say eat make take help talk meet call leave sleep work play watch hear have find ask tell"
+)
+
+
+def chat_number(scan: Scan, position: int) -> int:
+    """want 2 go, thanks 4 the ride: to and for."""
+    match = CHAT_NUMBER.match(scan.text, position)
+    if not match or not scan.space_before(position) or not scan.previous_word():
+        return position
+    is_to = match[1] == "2" and scan.previous_word() in TO_BEFORE and match[2] in TO_NEXT
+    is_for = (
+        match[1] == "4" and match[2] in FOR_NEXT and scan.previous_word() not in ("at", "by", "before", "after", "until", "till", "around")
+    )
+    return scan.say("to" if is_to else "for", position, position + 1) if is_to or is_for else position
+
+
+EPISODE = re.compile(r"S(\d{1,2})[ .]?E(\d{1,3})(?!\w)")
+
+
+def episode(scan: Scan, position: int) -> int:
+    """S2E5: season and episode."""
+    match = EPISODE.match(scan.text, position)
+    if not match:
+        return position
+    numbers = [cardinal(int(group), scan.dialect) for group in match.groups()]
+    return scan.say(f"season {numbers[0]} episode {numbers[1]}", position, match.end())
 
 
 def weekly(scan: Scan, position: int) -> int:
@@ -178,8 +216,8 @@ def word(scan: Scan, position: int) -> int:
             scan.letters(text.upper(), position, end)
         else:
             scan.word(text, position, end)
-    elif scan.known is not None and text.isalpha() and not text.isupper() and scan.known(text):
-        scan.word(text, position, end)
+    elif scan.known is not None and text.isalpha() and not text.isupper() and (scan.known(text) or CAMEL.fullmatch(text)):
+        scan.word(text, position, end)  # the reader stresses DoorDash as one word
     elif not capitals(scan, position, end) and not loud_compound(scan, text, position, end):
         parts(scan, position, end)
     return end

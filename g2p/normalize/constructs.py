@@ -113,7 +113,8 @@ def rating(scan: Scan, position: int) -> int:
     match = RATED.match(scan.text, position)
     if not match or float(match[1]) > int(match[2]):
         return position
-    if "." not in match[1] and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position]):
+    full = match[1] == match[2] != "100"  # 10/10
+    if "." not in match[1] and not full and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position]):
         return position
     return scan.say(f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}", position, match.end())
 

@@ -14,7 +14,7 @@ from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import word_set
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
-HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])")
+HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=:\d\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
 HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$))")
 AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
@@ -27,9 +27,9 @@ def half_day(scan: Scan, position: int) -> int:
     match = HALF_DAY.match(scan.text, position)
     if not match:
         return position
-    start, end = match.start(1), match.end()
+    start, end = match.start(match.lastindex or 1), match.end()
     stops = scan.text[end - 1] == "." and TEXT_END.match(scan.text, end) is not None
-    scan.letters(f"{match[1].upper()}M", start, end - stops, False if stops else None)
+    scan.letters(f"{(match[1] or match[2]).upper()}M", start, end - stops, False if stops else None)
     if stops:
         scan.mark(".", end - 1, end)
     return end
@@ -94,7 +94,12 @@ TIME_OF_DAY = re.compile(r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9}
 SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d/%]|[.,:]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
-NAMED = re.compile(rf"(\d{{1,2}})-({FORMS})-(\d{{4}}|\d{{2}})(?![\w-])")  # 04-Jul-1999
+# 04-Jul-1999, 5 Nov 24
+NAMED = re.compile(rf"(\d{{1,2}})(?:-({FORMS})-(\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.? (\d{{2}})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))")
+DATED = re.compile(r"\b(?:dated?|dob|born|before|by|due|on|until|exp(?:ires|iry)?)[:.]?\s*$", re.IGNORECASE)
+MONTH_YEAR = re.compile(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\d/])")
+SEASON = re.compile(r"((?:19|20)\d\d)/(\d\d)(?![\d/])")  # 2020/21
+DASH = re.compile(r"\s?[-–—]\s?")
 MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$")
 MONTH_AFTER = re.compile(rf"\s+(?:of\s+)?(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
 MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
@@ -148,12 +153,33 @@ def numeric_date(scan: Scan, position: int) -> int:
             return time_of_day(scan, say_date(scan, (number, month, day), position, match.end()))
     match = NAMED.match(scan.text, position)
     if match and 1 <= int(match[1]) <= 31:
-        return say_date(scan, (full_year(match[3]), MONTHS.index(MONTH_FORMS[match[2]]) + 1, int(match[1])), position, match.end())
+        name, short = match[2] or match[4], match[3] or match[5]
+        return say_date(scan, (full_year(short), MONTHS.index(MONTH_FORMS[name]) + 1, int(match[1])), position, match.end())
     match = SLASHED.match(scan.text, position)
-    if match and not (match[2] in ".-" and len(match[4]) == 2):
+    told = DATED.search(scan.text, max(0, position - LOOK_BACK), position)
+    if match and (told or not (match[2] in ".-" and len(match[4]) == 2)):
         pair = ordered(int(match[1]), int(match[3]), match[2], scan.dialect)
         if pair:
-            return say_date(scan, (full_year(match[4]), *pair), position, match.end())
+            return ranged(scan, say_date(scan, (full_year(match[4]), *pair), position, match.end()), SLASHED)
+    return year_after_slash(scan, position)
+
+
+def ranged(scan: Scan, end: int, other: "re.Pattern[str]") -> int:
+    """`to` for the dash behind a day where another day follows."""
+    dash = DASH.match(scan.text, end)
+    return scan.say("to", end, dash.end(), True) if dash and other.match(scan.text, dash.end()) else end
+
+
+def year_after_slash(scan: Scan, position: int) -> int:
+    """05/2024 is May, 2020/21 a season."""
+    match = MONTH_YEAR.match(scan.text, position)
+    if match:
+        return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(int(match[2]), scan.dialect)}", position, match.end())
+    match = SEASON.match(scan.text, position)
+    if match and (int(match[1]) + 1) % 100 == int(match[2]):
+        return scan.say(
+            f"{year(int(match[1]), scan.dialect)} {year(int(match[1]) + 1, scan.dialect).split(' ', 1)[-1]}", position, match.end()
+        )
     return position
 
 
@@ -179,7 +205,7 @@ def day(scan: Scan, position: int) -> int:
         return position
     nth, end = ordinal(int(match[1]), scan.dialect), match.end()
     if MONTH_BEFORE.search(scan.text[max(0, position - LOOK_BACK) : position]):
-        return scan.say(nth, position, end)
+        return ranged(scan, scan.say(nth, position, end), MONTH)
     if MONTH_AFTER.match(scan.text, end) or (not match[2] and MONTH_AFTER_RANGE.match(scan.text, end)):
         article = "" if scan.previous_word() in ("the", "to", "and") and scan.previous() != "to" else "the "
         joint = "" if re.match(r"\s+of\b", scan.text[end : end + 8]) or MONTH_AFTER_RANGE.match(scan.text, end) else " of"
@@ -233,5 +259,6 @@ def decade(scan: Scan, position: int) -> int:
     match = APOSTROPHE_YEAR.match(scan.text, position)
     if match:
         number = int(match[1])
-        return scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
+        end = scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
+        return ranged(scan, end, APOSTROPHE_YEAR)
     return position

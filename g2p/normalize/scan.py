@@ -46,14 +46,14 @@ TRIGGERS = (
 )
 
 LETTER: tuple[Handler, ...] = (
-    short_forms.dollar_letter, compounds.times, compounds.weekly, identifiers.mixed, identifiers.state,
+    short_forms.dollar_letter, compounds.times, compounds.episode, compounds.weekly, identifiers.mixed, identifiers.state,
     constructs.local_host, constructs.enumerated, constructs.chess, constructs.castling, constructs.formula, compounds.chat,
     constructs.compared, quantities.unit, quantities.side, constructs.noon, constructs.zone, constructs.verse, constructs.direction,
     constructs.cups, constructs.party, constructs.genus, web.address, web.path, compounds.word_range, short_forms.abbreviation,
     dates.month, dates.weekday, numbers.roman, compounds.sharp, compounds.initial, money.amount, compounds.word,
 )  # fmt: skip
 DIGIT: tuple[Handler, ...] = (
-    web.address, web.path, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
+    web.address, web.path, compounds.chat_number, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
     quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, constructs.letter,
     constructs.lasting, constructs.century, constructs.nths, constructs.rating, constructs.rounded, dates.clock, quantities.fraction,
     dates.decade, quantities.feet, dates.day, quantities.stone, quantities.nth, money.with_comma, money.amount_after,

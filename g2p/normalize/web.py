@@ -44,7 +44,8 @@ EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
 HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
 IS_LATIN = re.compile(f"[{LATIN}]")
 HANDLE = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})")
-NUMBER_SIGN = re.compile(r"#(?=\d)")
+NUMBER_SIGN = re.compile(r"#(?=\d|[A-Z]{1,4}-?\d{2})")
+AFTER_WORD = re.compile(r"#(?=:?\s?[A-Z]*\d)")  # Conf# QX7T2L, Acct#: 4482
 
 
 def word_of(text: str, scan: Scan) -> str:
@@ -168,8 +169,12 @@ def say_name(scan: Scan, start: int, end: int) -> None:
 def hashtag(scan: Scan, position: int) -> int:
     """#ThrowbackThursday, #1, @JaneDoe."""
     text = scan.text
+    if position > 1 and text[position - 2].isalpha() and AFTER_WORD.match(text, position):
+        return scan.say("number", position, position + 1)
     if position and text[position - 1].isalnum():
         return position
+    if NUMBER_SIGN.match(text, position):
+        return scan.say("number", position, position + 1, True)
     for pattern, name in ((HASHTAG, "hashtag"), (HANDLE, "at")):
         match = pattern.match(text, position)
         if match:
@@ -177,8 +182,6 @@ def hashtag(scan: Scan, position: int) -> int:
             scan.say(name, position, position + 1, True)
             say_name(scan, position + 1, end)
             return end
-    if NUMBER_SIGN.match(text, position):
-        return scan.say("number", position, position + 1, True)
     return position
 
 

@@ -1,7 +1,7 @@
 """What the generator's norms would measure, told before any sample is computed: a predictor fitted to a checkpoint, kept as arrays.
 
     predictor = predictor_of(checkpoint)
-    mean, log_variance = predictor.module()(pooled, style)      # [1, R, 1, 1] each; pooled: of PooledMoments
+    statistics = predictor(inputs)      # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
 
 AdaIN normalizes every channel over the utterance, so no sample is there before all of it is rendered. But the 48 means and variances of
 the generator hang on what is known before: the moments of what its upsampler and its two source convolutions read, which are convolutions
@@ -24,19 +24,12 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.core.staging import parse_json, staged
 
-FORMAT = 1
+FORMAT = 2  # 2: inputs as the moments are, nothing taken off
 ARRAYS = ("mean", "scale", "landmarks", "width", "hidden", "outer", "bias", "centres")
 HALF = ("landmarks", "outer")  # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
 DATA = Path(__file__).resolve().parents[1] / "data"
-
-
-def moments(x: Tensor) -> Tensor:
-    """Mean over time and log of the variance, as a norm sees it: x [1, C, 1, S] -> [1, 2C, 1, 1]."""
-    variance, mean = torch.var_mean(x, dim=3, keepdim=True, unbiased=False)
-    return torch.cat([mean, torch.log(variance + NORM_EPSILON)], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,40 +67,31 @@ class StatisticsPredictor:
             digest.update(np.ascontiguousarray(getattr(self, name), np.float32).tobytes())
         return digest.hexdigest()
 
-    def module(self) -> "PredictedStatistics":
-        """The same in a graph."""
-        return PredictedStatistics(self)
 
-
-class PredictedStatistics(nn.Module):
-    """StatisticsPredictor as 1x1 convolutions, in float32."""
+class HiddenStatistics(nn.Module):
+    """The predictor up to its last product, as 1x1 convolutions in float32: how near the utterance is to each landmark."""
 
     mean: Tensor
     scale: Tensor
     landmarks: Tensor
     squares: Tensor
     hidden: Tensor
-    outer: Tensor
-    bias: Tensor
 
     def __init__(self, predictor: StatisticsPredictor) -> None:
         super().__init__()
         for name in ("mean", "scale"):
             self.register_buffer(name, torch.from_numpy(getattr(predictor, name)).float().view(1, -1, 1, 1))
-        for name in ("landmarks", "hidden", "outer"):
+        for name in ("landmarks", "hidden"):
             self.register_buffer(name, torch.from_numpy(getattr(predictor, name)).float()[:, :, None, None])
         squares = np.square(predictor.landmarks.astype(np.float64)).sum(1)
         self.register_buffer("squares", torch.from_numpy(squares).float())
-        self.register_buffer("bias", torch.from_numpy(predictor.bias).float())
         self.width = float(predictor.width)
 
-    def forward(self, pooled: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-        """pooled [1, D - style_dim, 1, 1], style [1, style_dim, 1, 1] -> mean and log variance of every norm's input, [1, R, 1, 1]."""
-        z = (torch.cat([pooled, style], dim=1) - self.mean) * self.scale
+    def forward(self, inputs: Tensor) -> Tensor:
+        """inputs [1, D, 1, 1]: pooled moments, then the style -> [1, r, 1, 1]."""
+        z = (inputs - self.mean) * self.scale
         distance = F.conv2d(z, -2 * self.landmarks, self.squares) + z.square().sum(dim=1, keepdim=True)  # [1, m, 1, 1]
-        near = torch.exp(distance * (-1 / self.width))
-        mean, log_variance = F.conv2d(F.conv2d(near, self.hidden), self.outer, self.bias).chunk(2, dim=1)
-        return mean, log_variance
+        return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
 
 
 def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:

@@ -1,25 +1,25 @@
-"""The vocoder as two functions: one whole utterance to frames and affines, one window of frames to samples without any statistics.
+"""The generator on constants of the utterance: what AdaIN needs is handed to it, so no operation reads beyond its receptive field.
 
-    frames, affine = StreamingDecoder(vocoder, predictor)(asr, f0, energy, style, spectrum)     # once an utterance
-    waveform = WindowGenerator(vocoder, predictor)(frames[...], spectrum[...], affine)          # [1, 1, 1, 600 W], window by window
+    generator = StreamingGenerator(vocoder, predictor.centres)
+    waveform = generator(frames, spectrum, Told(affine, generator.sizes))       # [1, 1, 1, 600 W], of any window of the utterance
 
-AdaIN is gain (x - mean) / deviation + shift. Upstream measures mean and deviation over the utterance, 48 times; here the decoder's output
-tells them (vocoder/streaming/norm_statistics.py), so AdaIN is one product and one sum with constants of the utterance. What a norm reads
-has its usual mean, `centres`, taken off by the bias of the convolution before it: fp16 would round the rest against it.
+AdaIN is gain (x - mean) / deviation + shift. Upstream measures mean and deviation over the utterance, 48 times; `Told` has both in one
+gain and one shift, `Measured` measures them where the utterance is short enough to be there as a whole. What a norm reads has its usual
+mean, `centres`, taken off by the bias of the convolution before it: fp16 would round the rest against it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import AdaIN1d, Conv, ConvTranspose, Modules, Snake
+from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Mask, Modules, Snake, masked
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
-from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, moments
-from kokoro_ane.vocoder.tiled.tiled_layers import small_or_apart
+from kokoro_ane.vocoder.tiled.tiled_layers import FoldedConv, small_or_apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,68 +61,6 @@ def _norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm]:
         yield GeneratorNorm(f"{path}.adain2.{pair}", block.adain2[pair], block.alpha2[pair])
 
 
-class Affines(nn.Module):
-    """Gains and shifts of all norms, in float32: the style's, with the predicted statistics and Snake's alpha in them."""
-
-    weight: Tensor
-    bias: Tensor
-    centres: Tensor
-
-    def __init__(self, generator: Generator, predictor: StatisticsPredictor) -> None:
-        super().__init__()
-        norms = generator_norms(generator)
-        weights = [norm.norm.fc.weight.detach().flatten(1).double() * norm.factor.repeat(2)[:, None] for norm in norms]  # [2C, style_dim]
-        biases = [norm.norm.fc.bias.detach().double() * norm.factor.repeat(2) for norm in norms]
-        self.register_buffer("weight", _gains_first(weights)[:, :, None, None].float())  # [2R, style_dim, 1, 1]
-        self.register_buffer("bias", _gains_first(biases).float())
-        self.register_buffer("centres", torch.from_numpy(predictor.centres)[None, :, None, None].float())  # [1, R, 1, 1]
-        self.statistics = predictor.module()
-
-    def forward(self, pooled: Tensor, style: Tensor) -> Tensor:
-        """pooled: of PooledMoments; style [1, style_dim, 1, 1] -> [1, 2R, 1, 1]."""
-        return self.of(style, *self.statistics(pooled, style))
-
-    def of(self, style: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-        """mean and log variance of what every norm reads, [1, R, 1, 1] each -> gains and shifts [1, 2R, 1, 1]."""
-        gain, shift = F.conv2d(style, self.weight, self.bias).chunk(2, dim=1)
-        gain = gain * torch.exp(log_variance * -0.5)
-        return torch.cat([gain, shift - (mean - self.centres) * gain], dim=1)
-
-
-def _gains_first(parts: list[Tensor]) -> Tensor:
-    """Gains and shifts of each norm, [2C, ...] -> all gains, then all shifts."""
-    halves = [part.chunk(2) for part in parts]
-    return torch.cat([*(gain for gain, _ in halves), *(shift for _, shift in halves)])
-
-
-class PooledMoments(nn.Module):
-    """Moments of what enters the generator: the first upsampler's result and what both source convolutions make of the spectrum."""
-
-    def __init__(self, generator: Generator, centres: dict[str, Tensor]) -> None:
-        super().__init__()
-        self.up = ShiftedUp(generator.ups[0], 1.0)
-        self.sources = Modules(source_conv(generator, stage, centres) for stage in range(len(generator.ups)))
-
-    def forward(self, frames: Tensor, spectrum: Tensor) -> Tensor:
-        """frames [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> [1, D, 1, 1]."""
-        return torch.cat([moments(x) for x in (self.up(frames), *(conv(spectrum) for conv in self.sources))], dim=1)
-
-
-class StreamingDecoder(nn.Module):
-    """The frame decoder, and behind it the affines of all the generator's norms."""
-
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor) -> None:
-        super().__init__()
-        self.vocoder = vocoder
-        self.pooled = PooledMoments(vocoder.generator, centres_of(vocoder.generator, predictor.centres))
-        self.affines = Affines(vocoder.generator, predictor)
-
-    def forward(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
-        """Arguments as Vocoder's, at exact length -> frames [1, C, 1, 2F]; affine [1, 2R, 1, 1], gains before shifts."""
-        frames = F.leaky_relu(self.vocoder.decoded(asr, f0, energy, style, spectrum, None)[0], STAGE_SLOPE)
-        return frames, self.affines(self.pooled(frames, spectrum), style)
-
-
 def centres_of(generator: Generator, centres: np.ndarray) -> dict[str, Tensor]:
     """The usual mean of what each norm reads, [C] float64 by its path."""
     norms = generator_norms(generator)
@@ -130,54 +68,93 @@ def centres_of(generator: Generator, centres: np.ndarray) -> dict[str, Tensor]:
     return {norm.path: part for norm, part in zip(norms, parts, strict=True)}
 
 
-def source_conv(generator: Generator, stage: int, centres: dict[str, Tensor]) -> "ShiftedConv":
-    """A stage's convolution of the spectrum, its usual mean taken off."""
-    conv = generator.noise_convs[stage]
-    return ShiftedConv(conv, bias_of(conv) - centres[f"noise_res.{stage}.adain1.0"])
+class Affines(Protocol):
+    """Gives every norm, in the order of the rows, its gain and shift, and knows where the utterance is: `mask`, None for everywhere."""
+
+    mask: Mask | None
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x [1, C, 1, S], what the next norm reads -> gain and shift [1, C, 1, 1]."""
+
+    def inside(self, x: Tensor) -> Tensor:
+        """x with zeros beyond the utterance, where a convolution is to see them."""
+
+    def rise(self, rate: int, columns: int = 0) -> None:
+        """What follows has `rate` times as many columns, and so many more in front."""
 
 
-class Affine(nn.Module):
-    """AdaIN with its statistics given, then Snake and the convolution; see tiled_layers.SnakeConv for `apart` and small alphas."""
+class Told:
+    """Constants of the utterance: affine [1, 2R, 1, 1], all gains before all shifts. The columns given are all of the utterance."""
+
+    mask: Mask | None = None
+
+    def __init__(self, affine: Tensor, sizes: list[int]) -> None:
+        parts = affine.split([*sizes, *sizes], dim=1)
+        self._pairs = iter(zip(parts[: len(sizes)], parts[len(sizes) :], strict=True))
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See Affines."""
+        return next(self._pairs)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """See Affines."""
+        return masked(x, self.mask)
+
+    def rise(self, rate: int, columns: int = 0) -> None:
+        """See Affines."""
+
+
+class Measured(Told):
+    """Statistics of the columns themselves, as upstream; `affine`: the style's gains and shifts; `scales`: AdaIN1d's, of each norm."""
+
+    def __init__(self, affine: Tensor, sizes: list[int], scales: list[float], mask: Mask) -> None:
+        super().__init__(affine, sizes)
+        self._scales, self.mask = iter(scales), mask
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See AdaIN1d, whose arithmetic it is; x has its usual mean taken off, so that a product and a sum lose nothing of it."""
+        (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
+        assert mask is not None
+        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
+        centred = (x - mean) * (mask.values * scale)
+        rest = centred.mean(dim=3, keepdim=True) / mask.mean
+        power = (centred * centred).mean(dim=3, keepdim=True) / mask.mean
+        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2) * scale * gain
+        return factor, shift - (mean + rest * (1 / scale)) * factor
+
+    def rise(self, rate: int, columns: int = 0) -> None:
+        """See Affines."""
+        assert self.mask is not None
+        mask = self.mask.upsampled(rate)
+        self.mask = Mask.of(torch.cat([mask.values[..., :columns], mask.values], dim=3)) if columns else mask
+
+
+class AffineConv(nn.Module):
+    """AdaIN with its constants given, then Snake and the convolution; see tiled_layers.SnakeConv for `apart` and small alphas."""
 
     alpha: Tensor | None
     scale: Tensor | None
 
-    def __init__(self, norm: GeneratorNorm, conv: Conv, bias: Tensor) -> None:
-        """`bias` [out]: what the convolution adds."""
+    def __init__(self, norm: GeneratorNorm, conv: Conv, bias: Tensor, apart: bool) -> None:
+        """`bias` [out]: what the convolution adds. `apart`: it reads Snake's own values, ready for an int8 input."""
         super().__init__()
         alpha = norm.snake.alpha.detach().flatten().double()
-        small, apart = small_or_apart(alpha)
+        small, spread = small_or_apart(alpha)
+        apart = apart or spread
         self.register_buffer("alpha", alpha.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / alpha).float().view(1, -1, 1, 1) if apart else None)
-        self.conv = ShiftedConv(conv, bias, None if apart else alpha)
+        self.conv = FoldedConv(conv, None if apart else alpha, bias)
 
-    def forward(self, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+    def forward(self, x: Tensor, affines: Affines) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
+        gain, shift = affines(x)
         u = x * gain + shift
         if self.alpha is not None and self.scale is not None:
             wave = torch.sin(u * self.alpha)
-            return self.conv(u + wave * self.scale * wave)
+            return self.conv(affines.inside(u + wave * self.scale * wave))
         wave = torch.sin(u)
         u = u + wave * wave
-        return self.conv(u if self.scale is None else u * self.scale)
-
-
-class ShiftedConv(nn.Module):
-    """A convolution with another bias [out]; `inner` [in] divides its input."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, conv: Conv, bias: Tensor, inner: Tensor | None = None) -> None:
-        super().__init__()
-        weight = conv.weight.detach().double()  # [out, in, 1, k]
-        self.register_buffer("weight", (weight if inner is None else weight / inner.view(1, -1, 1, 1)).float())
-        self.register_buffer("bias", bias.float())
-        self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, in, 1, S] -> [1, out, 1, S / stride]."""
-        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
+        return self.conv(affines.inside(u if self.scale is None else u * self.scale))
 
 
 def bias_of(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
@@ -188,73 +165,81 @@ def bias_of(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
 class AffineBlock(nn.Module):
     """AdaINResBlock1 on a value less its centre; its result is a whole one less `left`."""
 
-    def __init__(self, path: str, block: AdaINResBlock1, centres: dict[str, Tensor], left: Tensor | float = 0.0) -> None:
+    def __init__(self, path: str, block: AdaINResBlock1, centres: dict[str, Tensor], apart: bool, left: Tensor | float = 0.0) -> None:
         super().__init__()
-        first, second = [], []
+        self.convs1: Modules[AffineConv] = Modules()
+        self.convs2: Modules[AffineConv] = Modules()
         norms = list(_norms(path, block))
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
             after = centres[norms[2 * pair + 2].path] if 2 * pair + 2 < len(norms) else left
-            first.append(Affine(before, block.convs1[pair], bias_of(block.convs1[pair]) - centres[between.path]))
-            second.append(Affine(between, block.convs2[pair], bias_of(block.convs2[pair]) - after + centres[before.path]))
-        self.first, self.second = Modules(first), Modules(second)
+            first, second = block.convs1[pair], block.convs2[pair]
+            self.convs1.append(AffineConv(before, first, bias_of(first) - centres[between.path], apart))
+            self.convs2.append(AffineConv(between, second, bias_of(second) - after + centres[before.path], apart))
 
-    def forward(self, x: Tensor, affines: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """x [1, C, 1, S] -> the same shape; takes its six affines off the front of the list."""
-        for first, second in zip(self.first, self.second, strict=True):
-            x = second(first(x, *affines.pop(0)), *affines.pop(0)) + x
+    def forward(self, x: Tensor, affines: Affines) -> Tensor:
+        """x [1, C, 1, S] -> the same shape."""
+        for first, second in zip(self.convs1, self.convs2, strict=True):
+            change = second(first(x, affines), affines)  # a name of its own: coremltools finds no operation that it calls var_N itself
+            x = change + x
         return x
 
 
-class WindowGenerator(nn.Module):
-    """The generator of one window: no operation reads beyond its receptive field, none reduces over time."""
+class StreamingGenerator(nn.Module):
+    """The generator of one window. Its modules bear the names of Generator's. `apart`: see AffineConv."""
 
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor) -> None:
+    def __init__(self, vocoder: Vocoder, centres: np.ndarray, apart: bool = False) -> None:
         super().__init__()
         generator, count = vocoder.generator, vocoder.generator.blocks_per_stage
-        norms = generator_norms(generator)
-        self.sizes = [norm.channels for norm in norms]
-        centres = centres_of(generator, predictor.centres)
-        self.ups: Modules[ShiftedUp] = Modules()
-        self.noise_convs: Modules[ShiftedConv] = Modules()
+        norms, usual = generator_norms(generator), centres_of(generator, centres)
+        self.sizes, self.scales = [norm.channels for norm in norms], [norm.norm.scale for norm in norms]
+        self.rates, self.blocks_per_stage, self.channels = generator.rates, count, generator.ups[0].in_channels
+        self.ups: Modules[FoldedUp] = Modules()
+        self.noise_convs: Modules[FoldedConv] = Modules()
         self.noise_res: Modules[AffineBlock] = Modules()
-        self.stages: Modules[Modules[AffineBlock]] = Modules()
-        for stage, up in enumerate(generator.ups):
-            own = [(f"resblocks.{n}", generator.resblocks[n]) for n in range(stage * count, (stage + 1) * count)]
-            read, source = centres[f"{own[0][0]}.adain1.0"], f"noise_res.{stage}"
-            self.ups.append(ShiftedUp(up, count if stage else 1.0))
-            self.noise_convs.append(source_conv(generator, stage, centres))
-            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], centres, read))  # the sum with `up` is less `read`
-            self.stages.append(Modules(AffineBlock(path, block, centres) for path, block in own))
-        self.conv_post, self.stft = ShiftedConv(generator.conv_post, bias_of(generator.conv_post)), generator.stft
-        self.conv_post.weight = self.conv_post.weight / count
+        for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
+            read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
+            self.ups.append(FoldedUp(up, count if stage else 1.0))
+            self.noise_convs.append(FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"]))
+            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], usual, apart, read))  # the sum with `up`: less `read`
+        paths = (f"resblocks.{number}" for number in range(len(generator.resblocks)))
+        self.resblocks = Modules(AffineBlock(path, block, usual, apart) for path, block in zip(paths, generator.resblocks, strict=True))
+        post = generator.conv_post
+        self.conv_post = FoldedConv(post, torch.full((post.in_channels,), float(count)))  # the mean over parallel blocks is left a sum
+        self.stft = generator.stft
 
-    def forward(self, frames: Tensor, spectrum: Tensor, affine: Tensor) -> Tensor:
+    def forward(self, frames: Tensor, spectrum: Tensor, affines: Affines) -> Tensor:
         """frames [1, C, 1, 2W], spectrum [1, 22, 1, 120W + 1] -> waveform [1, 1, 1, 600 W]."""
-        parts = affine.split([*self.sizes, *self.sizes], dim=1)
-        affines, x = list(zip(parts[: len(self.sizes)], parts[len(self.sizes) :], strict=True)), frames
-        for stage, blocks in enumerate(self.stages):
-            x = self.ups[stage](x if stage == 0 else F.leaky_relu(x, STAGE_SLOPE))  # [1, C / 2, 1, rate * S]
-            if stage + 1 == len(self.stages):
+        x = frames
+        for stage, rate in enumerate(self.rates):
+            last = stage + 1 == len(self.rates)
+            x = self.ups[stage](x if stage == 0 else affines.inside(F.leaky_relu(x, STAGE_SLOPE)))  # [1, C / 2, 1, rate * S]
+            if last:
                 x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120W + 1]
-            x = x + self.noise_res[stage](self.noise_convs[stage](spectrum), affines)
-            total = blocks[0](x, affines)
-            for block in blocks[1:]:
-                total = total + block(x, affines)
-            x = total
-        x = F.leaky_relu(x, POST_SLOPE).to(self.conv_post.weight.dtype)
-        return self.stft(self.conv_post(x), None)
+            affines.rise(rate, int(last))
+            source = self.noise_res[stage](self.noise_convs[stage](spectrum), affines)
+            x = self._blocks(stage, x + source, affines)
+        x = affines.inside(F.leaky_relu(x, POST_SLOPE)).to(self.conv_post.weight.dtype)
+        return self.stft(self.conv_post(x), affines.mask)
+
+    def _blocks(self, stage: int, x: Tensor, affines: Affines) -> Tensor:
+        """The sum of the stage's parallel blocks."""
+        first, *others = self.resblocks[stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage]
+        total = first(x, affines)
+        for block in others:
+            total = total + block(x, affines)
+        return total
 
 
-class ShiftedUp(nn.Module):
-    """A transposed convolution with frozen weights; `inner` divides its input."""
+class FoldedUp(nn.Module):
+    """A transposed convolution with frozen weights; `inner` divides its input, `bias` [out] stands for its own."""
 
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, conv: ConvTranspose, inner: float) -> None:
+    def __init__(self, conv: ConvTranspose, inner: float, bias: Tensor | None = None) -> None:
         super().__init__()
         self.register_buffer("weight", conv.weight.detach() / inner)
-        self.register_buffer("bias", bias_of(conv).float())
+        self.register_buffer("bias", (bias_of(conv) if bias is None else bias).float())
         self.stride, self.padding = conv.stride, conv.padding
 
     def forward(self, x: Tensor) -> Tensor:

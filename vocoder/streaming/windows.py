@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from kokoro_ane.core.errors import InputError
 
 HALO = 7  # frames a side: the first stage spoils 118 columns of 20 a frame, the last 124 of 120 a frame, the inverse STFT two more
-MEASURED = 136  # frames: what is no longer is rendered at once with its own statistics, in less time than its sound lasts
-FIRST, LONGEST = 20, 160  # frames: an early first sound, 0.3 s of it; throughput, with a tenth of halo
+FIRST, LONGEST = 20, 160  # frames, at any length: an early first sound, 0.3 s of it; throughput, with a tenth of halo
+SIZES = (24, 64, 128)  # frames, of a package: the same two and one between; 120 columns a frame stay within the 16,384 that an engine takes
+MEASURED = 180  # frames: what is no longer is rendered at once with its own statistics, in less time than its sound lasts
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,21 @@ def _growing(first: int, longest: int) -> Iterator[int]:
     while size < longest - end:
         end, size = end + size - 2 * HALO, 2 * size
         yield end
+
+
+def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Window, ...]:
+    """The same of these lengths only, rising; the utterance is longer than the longest. `early`: each length in turn before the longest is
+    used throughout; the last window may be shorter. InputError as `windows`, and for an utterance that is no longer than the longest."""
+    if sizes[0] <= 2 * HALO or frames <= sizes[-1]:
+        raise InputError(f"windows of {', '.join(map(str, sizes))} frames for an utterance of {frames}: {2 * HALO} are spoiled by edges")
+    found: list[Window] = []
+    begin, used = 0, 0 if early else len(sizes) - 1
+    while begin < frames:
+        halo = HALO if begin else 0
+        last = next((size for size in sizes[: used + 1] if size - halo >= frames - begin), None)
+        size = last or sizes[used]
+        start = frames - size if last else begin - halo
+        end = frames if last else start + size - HALO
+        found.append(Window(start, size, begin, end))
+        begin, used = end, min(used + 1, len(sizes) - 1)
+    return tuple(found)

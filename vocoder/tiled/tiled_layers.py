@@ -111,18 +111,19 @@ class Norm(nn.Module):
 
 
 class FoldedConv(nn.Module):
-    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input."""
+    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input, `bias` [out] stands for its own."""
 
     weight: Tensor
     bias: Tensor | None
     reciprocal: Tensor | None
 
-    def __init__(self, conv: Conv, inner: Tensor | None = None) -> None:
+    def __init__(self, conv: Conv, inner: Tensor | None = None, bias: Tensor | None = None) -> None:
         super().__init__()
         weight = conv.weight.detach().double()  # [out, in, 1, k]
         if inner is not None:
             weight = weight / inner.double().view(1, -1, 1, 1)
-        bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
+        if bias is None:
+            bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
         self.register_buffer("weight", weight.float())
         self.register_buffer("bias", bias.float() if bias.any() else None)  # equal constants would be one, and layers lose their names
         self.register_buffer("reciprocal", reciprocal_of(conv))

@@ -13,7 +13,7 @@ import KokoroText
 public actor Speaker {
     private let bundle: SpeechBundle, synthesis: ChunkSynthesis
     private var tables: [String: VoiceTable] = [:]
-    private var reader: WordReader?
+    private var readers: [String: RuleReader] = [:]
 
     /// Throws `badFile` where the vocoder's manifest has no harmonic source.
     public init(bundle: SpeechBundle, backend: any SpeechBackend) throws(KokoroError) {
@@ -24,8 +24,7 @@ public actor Speaker {
             source: try HarmonicSource(weights: source.weights, bias: source.bias), backend: backend)
     }
 
-    /// Audio of American English that is written in words. Digits, symbols and abbreviations end it with `needsNormalization`, which says
-    /// where; a voice of another dialect with `unsupported`.
+    /// Audio of a text as people write it, read in the language that the voice speaks; `unsupported` where the bundle has no rules for it.
     ///
     /// `speed`, `seed` and errors as of `speak(phonemes:)`.
     public nonisolated func speak(_ text: String, voice: String, speed: Float = 1, seed: Int = 0) -> SpeechSequence {
@@ -49,8 +48,8 @@ public actor Speaker {
         _ = try checkedSpeed(before.request.speed)
         let table = try table(before.request.voice)
         var progress = before
-        try progress.open { try openReader(voice: before.request.voice) }
-        while let chunk = try progress.nextChunk() {
+        let reader: RuleReader? = if case .words = before.text { try openReader(voice: before.request.voice) } else { nil }
+        while let chunk = try progress.nextChunk(reader) {
             try Task.checkCancellation()
             do {
                 let spoken = try synthesis.speak(
@@ -66,13 +65,14 @@ public actor Speaker {
     }
 
     /// Opened at the first text. A voice's name says what it speaks: `bf_emma` is British, a name of another kind American.
-    private func openReader(voice: String) throws -> WordReader {
-        if voice.dropFirst().hasPrefix("f_") || voice.dropFirst().hasPrefix("m_"), !voice.hasPrefix("a") {
-            throw KokoroError.unsupported("\(voice) speaks no American English: only that is read from text; give phonemes")
+    private func openReader(voice: String) throws -> RuleReader {
+        let isNamed = voice.dropFirst().hasPrefix("f_") || voice.dropFirst().hasPrefix("m_")
+        guard let language = isNamed ? voice.first.flatMap({ RuleReader.languages[$0] }) : "us" else {
+            throw KokoroError.unsupported("\(voice) speaks a language that is not read from text; give phonemes")
         }
-        if let reader { return reader }
-        let opened = try WordReader(bundle: bundle.folder)
-        reader = opened
+        if let reader = readers[language] { return reader }
+        let opened = try RuleReader(bundle: bundle.folder, language: language)
+        readers[language] = opened
         return opened
     }
 
@@ -97,29 +97,27 @@ enum SpeechText: Sendable {
 /// How far a text has been spoken.
 struct SpeechProgress: Sendable {
     let request: SpeechRequest, text: SpeechText
-    private var reading: (any SentenceSource)?
+    private var words: RuleReader.Place?, phonemes: PhonemeReading?
     private(set) var index = 0
     private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = []
 
     init(request: SpeechRequest, text: SpeechText) {
         self.request = request
         self.text = text
-    }
-
-    /// Once, before the first sentence.
-    mutating func open(_ reader: () throws -> WordReader) throws {
-        guard reading == nil else { return }
         switch text {
-        case .words(let words): reading = PlainTextReading(words, reader: try reader())
-        case .phonemes(let phonemes): reading = PhonemeReading(phonemes)
+        case .words(let text): words = RuleReader.Place(text)
+        case .phonemes(let text): phonemes = PhonemeReading(text)
         }
     }
 
-    /// What is to be said next: a part that waits, or the next sentence.
-    mutating func nextChunk() throws(KokoroError) -> PhonemeChunk? {
-        if waiting.isEmpty, let found = try reading?.sentence(from: place) {
+    /// What is to be said next: a part that waits, or the next sentence. `reader`: of words.
+    mutating func nextChunk(_ reader: RuleReader?) throws(KokoroError) -> PhonemeChunk? {
+        if waiting.isEmpty, let found = phonemes?.sentence(from: place) {
             place = found.next
             waiting = try found.chunk.cut(longest: request.longest)
+        } else if waiting.isEmpty, var own = words, let parts = try reader?.next(&own) {
+            words = own
+            for part in parts { waiting += try part.cut(longest: request.longest) }
         }
         return waiting.isEmpty ? nil : waiting.removeFirst()
     }
@@ -127,9 +125,13 @@ struct SpeechProgress: Sendable {
     /// The parts of a chunk that was too long.
     mutating func putBack(_ parts: [PhonemeChunk]) { waiting.insert(contentsOf: parts, at: 0) }
 
+    private func silence(before chunk: PhonemeChunk) -> Int {
+        chunk.pauseBefore.map { Int(($0 * Double(Contract.sampleRateHz)).rounded(.toNearestOrEven)) } ?? silence
+    }
+
     /// The finished piece, and the progress behind it.
     func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken) -> (audio: SpokenAudio, after: SpeechProgress) {
-        let audio = SpokenAudio(index: index, chunk: chunk, spoken: spoken, silence: silence, startSample: samples)
+        let audio = SpokenAudio(index: index, chunk: chunk, spoken: spoken, silence: silence(before: chunk), startSample: samples)
         var after = self
         after.index += 1
         after.samples += audio.samples.count

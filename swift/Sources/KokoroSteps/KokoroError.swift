@@ -24,8 +24,6 @@ public enum KokoroError: Error, Equatable, Sendable {
     case mixedCheckpoints(String)
     /// What this package does not do, and what would.
     case unsupported(String)
-    /// A part of the text that has to be written out in words first: the text and the place of its first scalar.
-    case needsNormalization(String, place: Int)
     /// What Core ML or ONNX Runtime said.
     case backend(String)
 }
@@ -47,7 +45,6 @@ extension KokoroError: CustomStringConvertible {
         case .badFile(let file, let reason): "\(file): \(reason)"
         case .mixedCheckpoints(let file): "\(file) was made from another checkpoint than the rest of the bundle"
         case .unsupported(let what): what
-        case .needsNormalization(let text, let place): "\"\(text)\" at \(place) has to be written out in words"
         case .backend(let words): words
         }
     }

@@ -58,9 +58,11 @@ public struct PhonemeChunk: Equatable, Sendable {
     /// Where the phonemes of each word begin.
     public let places: [Int]
     public let ending: ChunkEnding
+    /// Seconds of silence before it that the text asks for, in the place of what the chunk before leaves.
+    public let pauseBefore: Double?
 
     /// Without `ending`, the last mark decides.
-    public init(words: [SpokenWord], ending: ChunkEnding? = nil) {
+    public init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil) {
         var joined: [Unicode.Scalar] = [], places: [Int] = []
         for word in words {
             places.append(joined.count)
@@ -70,6 +72,7 @@ public struct PhonemeChunk: Equatable, Sendable {
         while joined.last == " " { joined.removeLast() }
         self.words = words
         self.places = places
+        self.pauseBefore = pauseBefore
         phonemes = joined
         self.ending = ending ?? ChunkEnding(phonemes: joined)
     }
@@ -105,7 +108,7 @@ public struct PhonemeChunk: Equatable, Sendable {
     }
 
     private func parts(_ left: some Sequence<SpokenWord>, _ right: some Sequence<SpokenWord>) -> [PhonemeChunk] {
-        [PhonemeChunk(words: Array(left)), PhonemeChunk(words: Array(right), ending: ending)]
+        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore), PhonemeChunk(words: Array(right), ending: ending)]
     }
 
     /// Distance of a cut from the middle, 0 to 1; one that is not at a mark costs half more.

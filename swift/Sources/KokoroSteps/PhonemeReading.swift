@@ -1,19 +1,13 @@
-/// A text that gives its sentences one by one.
-public protocol SentenceSource: Sendable {
-    /// The chunk behind `place`, in Unicode scalars, and where the next begins; nil at the end. Sentences with nothing but marks are skipped.
-    func sentence(from place: Int) throws(KokoroError) -> (chunk: PhonemeChunk, next: Int)?
-}
-
 /// A text that is phonemes already, cut into sentences and words.
 ///
 /// A sentence ends behind . ! ? … and closing marks before white space, or with its line.
-public struct PhonemeReading: SentenceSource {
+public struct PhonemeReading: Sendable {
     private let text: [Unicode.Scalar]
 
     public init(_ text: String) { self.text = Array(text.unicodeScalars) }
 
-    /// See `SentenceSource`; throws nothing.
-    public func sentence(from place: Int) throws(KokoroError) -> (chunk: PhonemeChunk, next: Int)? {
+    /// The chunk behind `place`, in Unicode scalars, and where the next begins; nil at the end. Sentences with nothing but marks are skipped.
+    public func sentence(from place: Int) -> (chunk: PhonemeChunk, next: Int)? {
         var start = place
         while let begin = text[start...].firstIndex(where: { !$0.properties.isWhitespace }) {
             let end = sentenceEnd(from: begin), words = words(begin..<end)

@@ -12,7 +12,7 @@ struct TextTables: Sendable {
         do { rules = try JSONDecoder().decode(TextRules.self, from: Data(contentsOf: file)) } catch {
             throw .badFile(file.lastPathComponent, reason: "missing, or not as `kokoro-ane bundle` writes it")
         }
-        guard rules.format == 1 else { throw .badFile(file.lastPathComponent, reason: "format \(rules.format), not 1: bundle again") }
+        guard rules.format == 2 else { throw .badFile(file.lastPathComponent, reason: "format \(rules.format), not 2: bundle again") }
         let tables = folder.appendingPathComponent("\(dialect).bin")
         do { data = try Data(contentsOf: tables, options: .alwaysMapped) } catch { throw .badFile(tables.lastPathComponent, reason: "missing") }
         for (name, place) in rules.arrays {
@@ -66,6 +66,9 @@ struct TextTables: Sendable {
         }
     }
 
+    /// How many values a row has.
+    func columns(_ name: String) -> Int { rules.arrays[name]?.shape.last ?? 0 }
+
     /// One row of a table of int8.
     func bytes(_ name: String, row: Int) -> [Int8] {
         guard let place = rules.arrays[name], let columns = place.shape.last else { return [] }
@@ -87,33 +90,9 @@ struct TextRules: Decodable, Sendable {
     }
     struct Network: Decodable, Sendable {
         struct Confidence: Decodable, Sendable { let slope: Double, shift: Double }
-        let heads: Int, blocks: Int, answers: [Int], letters: String, firstLetterID: Int32, sounds: [String], vowels: [String]
-        let mostLetters: Int, longestRun: Int, longestOnset: Int, confidence: Confidence
-        enum CodingKeys: String, CodingKey {
-            case heads, blocks, answers, letters, sounds, vowels, confidence
-            case firstLetterID = "first_letter_id", mostLetters = "most_letters", longestRun = "longest_run", longestOnset = "longest_onset"
-        }
+        let heads: Int, blocks: Int, answers: [Int], sounds: [String], vowels: [String]
+        let confidence: Confidence
     }
-    struct Tagger: Decodable, Sendable {
-        let scale: Double, tags: [String], reach: Int, verbless: Double
-        let pronouns: [String: String], contractions: [[String]], endings: [[String]], classes: [String: String]
-        let auxiliaries: Set<String>, times: Set<String>, stops: Set<String>, ends: Set<String>
-        let finite: Set<String>, finiteLetters: Set<String>, base: [String], past: [String], forms: [String: [String]]
-        let irregular: Set<String>, heteronyms: [String: [String]]
-        enum CodingKeys: String, CodingKey {
-            case scale, tags, reach, verbless, pronouns, contractions, endings, classes, auxiliaries, times, stops, ends, finite, base, past, forms
-            case irregular, heteronyms, finiteLetters = "finite_letters"
-        }
-    }
-    struct Words: Decodable, Sendable {
-        struct Stress: Decodable, Sendable { let capitalised: Double, capitals: Double }
-        let voiceless: Set<String>, sibilants: Set<String>, flapsAfter: Set<String>, clitics: [String: String], letters: [String: String]
-        let vowels: Set<String>, heavy: Set<String>, pauses: Set<String>, weak: [String: [String?]], afterParticle: Set<String>, abbreviations: Set<String>
-        let prefixes: [String: String], stress: Stress, acronym: Int
-        enum CodingKeys: String, CodingKey {
-            case voiceless, sibilants, clitics, letters, vowels, heavy, pauses, weak, prefixes, stress, acronym, abbreviations
-            case flapsAfter = "flaps_after", afterParticle = "after_particle"
-        }
-    }
-    let format: Int, dialect: String, arrays: [String: Place], network: Network, tagger: Tagger, words: Words
+    struct Tagger: Decodable, Sendable { let scale: Double }
+    let format: Int, dialect: String, arrays: [String: Place], network: Network, tagger: Tagger
 }

@@ -2,14 +2,18 @@ import Foundation
 import Kokoro
 import KokoroONNX
 import KokoroSteps
+import KokoroText
 
 /// kokoro-speak BUNDLE TEXT --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
+///
+/// kokoro-speak BUNDLE --read lines.jsonl --language us [-o phonemes.jsonl]: each line, a JSON string, to phonemes; no bundle's packages needed.
 ///
 /// Prints a line for each piece, and one JSON object as the last line. Exit 0: written; 2: bad input, told in one line on stderr.
 @main struct KokoroSpeak {
     static func main() async {
         do {
-            try await speak(Arguments(Array(CommandLine.arguments.dropFirst())))
+            let arguments = try Arguments(Array(CommandLine.arguments.dropFirst()))
+            if let lines = arguments.lines { try read(lines, arguments) } else { try await speak(arguments) }
         } catch {
             FileHandle.standardError.write(Data("kokoro-speak: \((error as? KokoroError)?.description ?? "\(error)")\n".utf8))
             exit(2)
@@ -42,6 +46,35 @@ import KokoroSteps
             + "\"seconds_spent\": \(spent / .seconds(1)), \"first_audio_s\": \((first ?? spent) / .seconds(1))}")
     }
 
+    /// A line without an answer is null, and told.
+    private static func read(_ lines: String, _ arguments: Arguments) throws {
+        let clock = ContinuousClock(), started = clock.now
+        let reader = try RuleReader(bundle: URL(fileURLWithPath: arguments.bundle), language: arguments.language)
+        _ = try reader.phonemes(of: "Ready.")
+        let ready = clock.now - started
+        var words = 0, failed = 0, out: [String] = []
+        for line in try String(contentsOfFile: lines, encoding: .utf8).split(separator: "\n") {
+            let text = try JSONDecoder().decode(String.self, from: Data(line.utf8))
+            words += text.split(whereSeparator: \.isWhitespace).count
+            do { out.append(String(decoding: try JSONEncoder().encode(reader.phonemes(of: text)), as: UTF8.self)) } catch {
+                FileHandle.standardError.write(Data("kokoro-speak: \(text.prefix(60)): \((error as? KokoroError)?.description ?? "\(error)")\n".utf8))
+                failed += 1
+                out.append("null")
+            }
+        }
+        let spent = clock.now - started - ready
+        try (out.joined(separator: "\n") + "\n").write(toFile: arguments.out, atomically: true, encoding: .utf8)
+        print("{\"out\": \"\(arguments.out)\", \"lines\": \(out.count), \"failed\": \(failed), \"words\": \(words), "
+            + "\"start_s\": \(ready / .seconds(1)), \"words_a_second\": \(Double(words) / (spent / .seconds(1))), \"memory_mb\": \(residentMegabytes())}")
+    }
+
+    /// Of this process; 0 where the system does not say.
+    private static func residentMegabytes() -> Double {
+        let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
+        let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""
+        return (Double(line.split(separator: " ").dropFirst().first.map(String.init) ?? line.filter(\.isNumber)) ?? 0) / 1024
+    }
+
     private static func backend(_ bundle: SpeechBundle, _ arguments: Arguments) async throws -> any SpeechBackend {
         if bundle.isOnnx { return try OnnxBackend(bundle: bundle, library: OnnxLibrary(path: arguments.library)) }
         #if canImport(CoreML)
@@ -54,7 +87,7 @@ import KokoroSteps
 
 /// The command line.
 struct Arguments {
-    var bundle = "", text = "", arePhonemes = false, voice: String?, out = "speech.wav", speed: Float = 1, seed = 0, library: String?
+    var bundle = "", text = "", arePhonemes = false, voice: String?, out = "speech.wav", speed: Float = 1, seed = 0, library: String?, lines: String?, language = "us"
 
     init(_ words: [String]) throws(KokoroError) {
         var plain: [String] = [], rest = words[...]
@@ -66,6 +99,10 @@ struct Arguments {
             guard let value = rest.popFirst() else { throw .unsupported("\(word) needs a value") }
             try set(word, value)
         }
+        if lines != nil, plain.count == 1 {
+            bundle = plain[0]
+            return
+        }
         guard plain.count == 2 else { throw .unsupported("give a bundle and a text: kokoro-speak BUNDLE TEXT --voice NAME -o speech.wav") }
         (bundle, text) = (plain[0], plain[1])
     }
@@ -75,6 +112,8 @@ struct Arguments {
         case "--voice": voice = value
         case "-o", "--out": out = value
         case "--library": library = value
+        case "--read": lines = value
+        case "--language": language = value
         case "--phonemes": arePhonemes = value == "yes"
         case "--speed": speed = try number(flag, value, Float.init)
         case "--seed": seed = try number(flag, value) { Int($0) }

@@ -27,7 +27,8 @@ import Testing
     @Test func wordsAreReadAndTimed() async throws {
         let found = try await spoken(speaker().speak("The apple fell. Nobody saw it!", voice: "rms"))
         #expect(found.map(\.phonemes) == ["ði ˈæpᵊl fˈɛl.", "nˈObˌɑdi sˈɔ ɪt!"] && found[1].words.map(\.text) == ["Nobody", "saw", "it", "!"])
-        await #expect(throws: KokoroError.needsNormalization("7", place: 5)) { for try await _ in try speaker().speak("Only 7", voice: "rms") {} }
+        let paused = try await spoken(speaker().speak("Only 7. [pause 300ms] Go!", voice: "rms"))
+        #expect(paused.map(\.phonemes) == ["ˈOnli sˈɛvən..", "ɡˌO!"] && paused.map(\.silence) == [0, 7200])  // as Python: a mark each
     }
 
     @Test func whatIsTooLongIsCutBetweenWords() async throws {

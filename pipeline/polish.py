@@ -1,0 +1,91 @@
+"""What speaking does to a chunk's audio beyond the models: ticks behind the last word faded; silence at both ends of a stream cut.
+
+    without_tick(samples, durations, phonemes)      # the same, but for what sounds after the word has ended
+    TrimmedSink(sink).write(samples)
+
+Kokoro ticks after short texts in some voices ("Hi.", "No?"), in PyTorch as in every package: single samples at -17 to -28 dBFS behind the
+last phone. Judge and vectors never come here: they hear what the models made.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.pipeline.audio import FADE_SAMPLES, Sink, fade
+
+QUIET = 10 ** (-40 / 20)  # of full scale: a word is over, and a tick begins, where samples stay below, or pass it
+STEP = 60  # samples, 2.5 ms
+ENDED_STEPS = 4  # 10 ms of quiet end a word
+TICK_STEPS = 12  # 30 ms: what sounds longer is speech, and stays
+PLOSIVES, RELEASE_FRAMES = frozenset("ptkbdɡɾʔʧʤT"), 3  # their release may come 75 ms late, behind a closure as quiet as a pause
+LEAD, TAIL = SAMPLE_RATE_HZ // 10, SAMPLE_RATE_HZ // 4  # samples of silence that stay: 0.1 s, 0.25 s
+SILENT = 10 ** (-50 / 20)  # of full scale
+
+
+def word_end(durations: Sequence[int], phonemes: str) -> int:
+    """Sample at which the last phone ends, by the durations [n + 2]; a plosive's with room for its release. 0 without a phone."""
+    phones = [place for place, symbol in enumerate(phonemes) if symbol.isalpha() and symbol not in PRIMARY + SECONDARY]
+    if not phones:
+        return 0
+    late = RELEASE_FRAMES if phonemes[phones[-1]] in PLOSIVES else 0
+    return FRAME_SAMPLES * (int(sum(durations[: phones[-1] + 2])) + late)  # the first duration is the boundary's
+
+
+def without_tick(samples: np.ndarray, durations: Sequence[int], phonemes: str) -> np.ndarray:
+    """samples [600 F] float32 with what is shorter than 30 ms, behind 10 ms of quiet behind the last phone, faded to silence.
+
+    Sound that goes on past the last phone (a vowel that rings out, a late release) is followed to its end and stays as it is.
+    """
+    end = word_end(durations, phonemes)
+    count = (len(samples) - end) // STEP
+    if not end or count <= ENDED_STEPS:
+        return samples
+    loud = np.abs(samples[end : end + count * STEP]).reshape(count, STEP).max(axis=1) > QUIET  # [steps of 2.5 ms]
+    over = _over(loud)
+    if over is None or not loud[over:].any():
+        return samples
+    found, start = samples.copy(), end + over * STEP
+    found[start : start + FADE_SAMPLES] *= fade(len(found[start : start + FADE_SAMPLES]))[::-1]
+    found[start + FADE_SAMPLES :] = 0.0
+    return found
+
+
+def _over(loud: np.ndarray) -> int | None:
+    """The step from which only ticks come; None where speech goes on to the end. loud [steps] bool."""
+    steps, over = np.flatnonzero(loud), 0
+    for run in np.split(steps, np.flatnonzero(np.diff(steps) > ENDED_STEPS) + 1) if len(steps) else ():  # with no pause inside
+        if run[-1] + 1 - run[0] > TICK_STEPS or run[0] - over < ENDED_STEPS:  # speech, or no pause before it
+            over = int(run[-1]) + 1
+    return over if len(loud) - over >= ENDED_STEPS else None
+
+
+class TrimmedSink(Sink):
+    """A sink's samples without silence before the first sound beyond 0.1 s, and behind the last beyond 0.25 s; what is between stays."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self.sink, self.held, self.begun, self.cut = sink, np.zeros(0, np.float32), False, 0
+
+    def write(self, samples: np.ndarray) -> None:
+        """samples [n] float32 in -1..1; silence is held back until a sound follows."""
+        held = np.concatenate([self.held, samples])
+        heard = np.flatnonzero(np.abs(held) > SILENT)
+        if len(heard):
+            first = 0 if self.begun else max(0, int(heard[0]) - LEAD)
+            last = int(heard[-1]) + 1
+            self.cut, self.begun = self.cut + first, True
+            self.sink.write(held[first:last])
+            held = held[last:]
+        self.held = held
+
+    def finish(self) -> None:
+        """The last sound's silence, 0.25 s at most."""
+        kept = self.held[:TAIL] if self.begun else self.held
+        self.cut += len(self.held) - len(kept)
+        self.sink.write(kept)
+        self.full_scale = self.sink.full_scale
+
+    def _put(self, pcm: np.ndarray) -> None:
+        raise NotImplementedError("TrimmedSink writes through another sink")

@@ -1,0 +1,331 @@
+"""One function of g2p as bytes: names resolved to slots or constants, statements and expressions in the order a port reads them.
+
+    lowered(function, pool)     # name, arguments, slots, body
+
+`pool` gives constants their places (pipeline/rule_program.py, which says how the file is written). A generator becomes the list of what it
+yields; `try`, `with`, `**` and imports of whole modules are refused.
+"""
+
+import ast
+import functools
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, Protocol
+
+(CONST, LOCAL, OUTER, ATTR, INDEX, SLICE, CALL, METHOD, BINARY, COMPARE, AND, OR, NOT, IF_ELSE, BUILD, BUILD_DICT, JOIN, COMPREHENSION,
+ CLOSURE, NEGATIVE, STARRED, NOTHING) = range(22)  # fmt: skip
+(EXPRESSION, ASSIGN, AUGMENT, RETURN, IF, FOR, WHILE, BREAK, CONTINUE, RAISE, YIELD, YIELD_FROM, PASS) = range(13)
+OPERATORS = [ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitOr, ast.BitAnd, ast.Pow, ast.BitXor]
+COMPARISONS = [ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Is, ast.IsNot, ast.In, ast.NotIn]
+KINDS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
+STOPS = {"any": 3, "all": 4, "next": 5}  # a comprehension that may end early
+BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
+
+
+class Unsupported(Exception):
+    """What is lowered has no form in the file."""
+
+
+class Constants(Protocol):
+    """Where constants stand; names of attributes are remembered."""
+
+    def at(self, value: Any) -> bytes: ...
+    def asked(self, name: str) -> bytes: ...
+
+
+def number(value: int) -> bytes:
+    """LEB128 of a natural number."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def signed(value: int) -> bytes:
+    return number(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def string(text: str) -> bytes:
+    content = text.encode("utf-8", "surrogatepass")
+    return number(len(content)) + content
+
+
+def listed(items: "list[bytes]") -> bytes:
+    return number(len(items)) + b"".join(items)
+
+
+@functools.cache
+def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
+    """Functions of a file by name and first line."""
+    nodes = ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
+    made = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.Lambda))
+    starts = {node: min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) for node in made}
+    return {(getattr(node, "name", "<lambda>"), line): node for node, line in starts.items()}
+
+
+def lowered(function: types.FunctionType, pool: Constants) -> bytes:
+    """Of a function of a module."""
+    code = function.__code__
+    node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
+    if code.co_freevars:
+        raise Unsupported("free variables")
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    return Scope(pool, function.__globals__, node, None, function.__qualname__, function.__kwdefaults__ or {}).code(defaults)
+
+
+class Scope:
+    """One function on its way: its names' slots, and its code."""
+
+    def __init__(self, pool: Constants, known: dict[str, Any], node: Any, parent: "Scope | None", name: str, named: dict[str, Any]) -> None:
+        self.pool, self.known, self.node, self.parent, self.name = pool, dict(known), node, parent, name
+        given = node.args
+        self.plain = [one.arg for one in (*given.posonlyargs, *given.args)]
+        self.only = [one.arg for one in given.kwonlyargs]
+        if given.kwarg:
+            raise Unsupported("**")
+        self.slots: dict[str, int] = {}
+        for one in (*self.plain, *self.only, *([given.vararg.arg] if given.vararg else ())):
+            self.slots[one] = len(self.slots)
+        self.count = len(self.slots)
+        self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
+        self.named = named
+        for name in stored(node.body if isinstance(node.body, list) else []):
+            if name not in self.slots:
+                self.slots[name] = self.slot()
+
+    def slot(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def code(self, defaults: tuple[Any, ...]) -> bytes:
+        """Name, kinds of arguments with the last ones' defaults, slots, whether it yields, body."""
+        body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
+        lowered_body = self.block(body)
+        plain = len(defaults) - len(self.named)
+        head = listed([self.pool.at(one) for one in self.plain]) + listed([self.pool.at(one) for one in defaults[:plain]])
+        head += listed([self.pool.at(one) + (b"\1" + self.pool.at(self.named[one]) if one in self.named else b"\0") for one in self.only])
+        yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walked(self.node))
+        return string(self.name) + number(1) + head + bytes((self.node.args.vararg is not None, yields)) + number(self.count) + lowered_body
+
+    def block(self, body: list[ast.stmt]) -> bytes:
+        return listed([found for one in body if (found := self.statement(one))])
+
+    def statement(self, node: ast.stmt) -> bytes:
+        match node:
+            case ast.Expr(ast.Constant()) | ast.Pass() | ast.Assert() | ast.AnnAssign(value=None):
+                return b""
+            case ast.Expr(ast.Yield(value)):
+                return bytes((YIELD,)) + self.expression(value)
+            case ast.Expr(ast.YieldFrom(value)):
+                return bytes((YIELD_FROM,)) + self.expression(value)
+            case ast.Expr(value):
+                return bytes((EXPRESSION,)) + self.expression(value)
+            case ast.Assign(targets, value):
+                return bytes((ASSIGN,)) + self.expression(value) + listed([self.target(one) for one in targets])
+            case ast.AnnAssign(target, _, value):
+                return bytes((ASSIGN,)) + self.expression(value) + listed([self.target(target)])
+            case ast.AugAssign(target, operator, value):
+                return bytes((AUGMENT, OPERATORS.index(type(operator)))) + self.target(target) + self.expression(value)
+            case ast.Return(value):
+                return bytes((RETURN,)) + self.expression(value)
+            case ast.If(test, body, other):
+                return bytes((IF,)) + self.expression(test) + self.block(body) + self.block(other)
+            case ast.For(target, source, body, other):
+                return bytes((FOR,)) + self.expression(source) + self.target(target) + self.block(body) + self.block(other)
+            case ast.While(test, body, []):
+                return bytes((WHILE,)) + self.expression(test) + self.block(body)
+            case ast.Break():
+                return bytes((BREAK,))
+            case ast.Continue():
+                return bytes((CONTINUE,))
+            case ast.Raise(error, _):
+                return bytes((RAISE,)) + self.expression(error.args[0] if isinstance(error, ast.Call) and error.args else None)
+            case ast.ImportFrom(module, names, 0):
+                for one in names:
+                    self.known[one.asname or one.name] = getattr(__import__(module or "", fromlist=[one.name]), one.name)
+                return b""
+            case ast.FunctionDef():
+                return bytes((ASSIGN, CLOSURE)) + self.nested(node) + listed([self.target(ast.Name(node.name))])
+        raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
+
+    def target(self, node: ast.expr) -> bytes:
+        match node:
+            case ast.Name(name):
+                found = next((inner[name] for inner in reversed(self.inner) if name in inner), self.slots.get(name))
+                if found is None:
+                    raise Unsupported(f"{name} is not this function's own")
+                return bytes((LOCAL,)) + number(found)
+            case ast.Attribute(value, name):
+                return bytes((ATTR,)) + self.expression(value) + self.pool.at(name)
+            case ast.Subscript(value, ast.Slice()):
+                raise Unsupported("a slice is assigned")
+            case ast.Subscript(value, key):
+                return bytes((INDEX,)) + self.expression(value) + self.expression(key)
+            case ast.Starred(value):
+                return bytes((STARRED,)) + self.target(value)
+            case ast.Tuple(parts) | ast.List(parts):
+                return bytes((BUILD,)) + listed([self.target(one) for one in parts])
+        raise Unsupported(f"{type(node).__name__} is assigned")
+
+    def value_of(self, node: ast.expr) -> Any:
+        """What a name, or a module's attribute, is now; MISSING where only the running function knows."""
+        if isinstance(node, ast.Name):
+            if self.place(node.id) is not None:
+                return MISSING
+            builtins = self.known["__builtins__"]
+            builtins = builtins if isinstance(builtins, dict) else vars(builtins)
+            if node.id in self.known:
+                return self.known[node.id]
+            return builtins.get(node.id, MISSING)
+        if isinstance(node, ast.Attribute):
+            owner = self.value_of(node.value)
+            if isinstance(owner, types.ModuleType) or (isinstance(owner, type) and not owner.__module__.startswith("kokoro_ane")):
+                return getattr(owner, node.attr)
+        return MISSING
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        """How many functions out, and the slot."""
+        depth, scope = 0, self  # type: tuple[int, Scope | None]
+        while scope is not None:
+            for inner in reversed(scope.inner):
+                if name in inner:
+                    return depth, inner[name]
+            if name in scope.slots:
+                return depth, scope.slots[name]
+            depth, scope = depth + 1, scope.parent
+        return None
+
+    def expression(self, node: ast.expr | None) -> bytes:
+        if node is None:
+            return bytes((CONST,)) + self.pool.at(None)
+        value = self.value_of(node)
+        if value is not MISSING and not isinstance(value, types.ModuleType):
+            return bytes((CONST,)) + self.pool.at(value)
+        match node:
+            case ast.Constant(value):
+                return bytes((CONST,)) + self.pool.at(value)
+            case ast.Name(name):
+                found = self.place(name)
+                if found is None:
+                    raise Unsupported(f"the name {name}")
+                return bytes((LOCAL,)) + number(found[1]) if not found[0] else bytes((OUTER,)) + number(found[0]) + number(found[1])
+            case ast.Attribute(value, name):
+                return bytes((ATTR,)) + self.expression(value) + self.pool.asked(name)
+            case ast.Subscript(value, ast.Slice(lower, upper, step)):
+                return bytes((SLICE,)) + b"".join(self.expression(one) for one in (value, lower, upper, step))
+            case ast.Subscript(value, key):
+                return bytes((INDEX,)) + self.expression(value) + self.expression(key)
+            case ast.Call():
+                return self.call(node)
+            case ast.BinOp(left, operator, right):
+                return bytes((BINARY, OPERATORS.index(type(operator)))) + self.expression(left) + self.expression(right)
+            case ast.Compare(left, operators, others):
+                pairs = [bytes((COMPARISONS.index(type(how)),)) + self.expression(one) for how, one in zip(operators, others, strict=True)]
+                return bytes((COMPARE,)) + self.expression(left) + listed(pairs)
+            case ast.BoolOp(operator, values):
+                return bytes((AND if isinstance(operator, ast.And) else OR,)) + listed([self.expression(one) for one in values])
+            case ast.UnaryOp(ast.Not(), value):
+                return bytes((NOT,)) + self.expression(value)
+            case ast.UnaryOp(ast.USub(), value):
+                return bytes((NEGATIVE,)) + self.expression(value)
+            case ast.IfExp(test, body, other):
+                return bytes((IF_ELSE,)) + self.expression(test) + self.expression(body) + self.expression(other)
+            case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
+                return bytes((BUILD, BUILDS[type(node)])) + listed([self.expression(one) for one in parts])
+            case ast.Starred(value):
+                return bytes((STARRED,)) + self.expression(value)
+            case ast.Dict(keys, values):
+                starred = [bytes((STARRED,)) if key is None else self.expression(key) for key in keys]
+                return bytes((BUILD_DICT,)) + listed([key + self.expression(one) for key, one in zip(starred, values, strict=True)])
+            case ast.JoinedStr(parts):
+                return bytes((JOIN,)) + listed([self.part(one) for one in parts])
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                return self.comprehension(node, KINDS[type(node)])
+            case ast.Lambda():
+                return bytes((CLOSURE,)) + self.nested(node)
+        raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
+
+    def part(self, node: ast.expr) -> bytes:
+        """Of an f-string: an expression and its format."""
+        if isinstance(node, ast.FormattedValue):
+            wanted = node.format_spec.values[0].value if isinstance(node.format_spec, ast.JoinedStr) else ""  # type: ignore[attr-defined]
+            return self.expression(node.value) + string("r" if node.conversion == ord("r") else wanted)
+        return self.expression(node) + string("")
+
+    def nested(self, node: Any) -> bytes:
+        names = [one.arg for one in node.args.kwonlyargs]
+        if node.args.defaults or names:
+            raise Unsupported("defaults of a nested function")
+        inner = Scope(self.pool, self.known, node, self, f"{self.name}.{getattr(node, 'name', 'lambda')}", {})
+        return inner.code(())
+
+    def comprehension(self, node: Any, kind: int, default: ast.expr | None = None) -> bytes:
+        """Kind, sources with their targets and conditions, what each gives."""
+        sources = []
+        for one in node.generators:
+            source = self.expression(one.iter)
+            self.inner.append({name: self.slot() for name in targets(one.target)})
+            sources.append(source + self.target(one.target) + listed([self.expression(test) for test in one.ifs]))
+        given = self.expression(node.key) + self.expression(node.value) if isinstance(node, ast.DictComp) else self.expression(node.elt)
+        del self.inner[len(self.inner) - len(sources) :]
+        return bytes((COMPREHENSION, kind)) + listed(sources) + given + (self.expression(default) if kind == STOPS["next"] else b"")
+
+    def call(self, node: ast.Call) -> bytes:
+        function = node.func
+        name, known = getattr(function, "id", ""), self.value_of(function)
+        if name in STOPS and node.args and isinstance(node.args[0], ast.GeneratorExp):
+            return self.comprehension(node.args[0], STOPS[name], node.args[1] if len(node.args) > 1 else None)
+        if getattr(known, "__module__", "") == "re" and isinstance(function, ast.Attribute) and hasattr(re.Pattern, function.attr):
+            try:
+                fixed = re.compile(eval(compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.known))
+            except NameError as problem:
+                raise Unsupported(f"a pattern that is made where it runs, {problem}") from None
+            inner = ast.Call(ast.Attribute(ast.Constant(fixed), function.attr), node.args[1:], node.keywords)  # type: ignore[arg-type]
+            return self.call(inner)
+        if known is getattr and not isinstance(node.args[1], ast.Constant):  # any method of this module's classes
+            own = (one for one in self.known.values() if isinstance(one, type) and one.__module__ == self.known["__name__"])
+            for attribute in sorted({attribute for one in own for attribute in vars(one) if not attribute.startswith("__")}):
+                self.pool.asked(attribute)
+        given = listed([self.expression(one) for one in node.args])
+        if any(one.arg is None for one in node.keywords):
+            raise Unsupported("** in a call")
+        given += listed([self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords])
+        if isinstance(function, ast.Attribute) and known is MISSING:
+            return bytes((METHOD,)) + self.expression(function.value) + self.pool.asked(function.attr) + given
+        return bytes((CALL,)) + self.expression(function) + given
+
+
+def targets(node: ast.expr) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+
+
+def walked(node: ast.AST) -> Iterator[ast.AST]:
+    """What is in a function, and in none within it."""
+    for one in ast.iter_child_nodes(node):
+        yield one
+        if not isinstance(one, ast.FunctionDef | ast.Lambda):
+            yield from walked(one)
+
+
+def stored(body: list[ast.stmt]) -> list[str]:
+    """Names that statements assign; those of comprehensions are theirs."""
+    found: dict[str, None] = {}
+
+    def look(node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = None
+            return
+        if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = None
+        for one in ast.iter_child_nodes(node):
+            look(one)
+
+    for statement in body:
+        look(statement)
+    return list(found)

@@ -1,0 +1,225 @@
+"""g2p's own functions as data, so that a port runs the same rules and no second hand writes them: text/us.rules of a bundle.
+
+    write_rules(Path("text/us.rules"), roots, natives)    # answers the functions that a port cannot run; they fail when they are called
+
+All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, patterns as the tree that Python's own `re` parsed,
+each character set as the ranges that it matches here. A number is LEB128 (zigzag where it may be negative), a string its length and UTF-8.
+File: "KRUL", format, count of constants, their first bytes, roots, constants. swift/Sources/KokoroText runs it.
+"""
+
+import functools
+import inspect
+import re
+import struct
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
+from typing import Any
+
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, signed, string
+
+FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
+MAGIC, FORMAT = b"KRUL", 1
+LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
+EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
+NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE = range(18)
+(R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
+ R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
+
+ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
+       "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
+WORD = [(_constants.CATEGORY, _constants.CATEGORY_WORD)]
+
+
+class Pool:
+    """Constants by their place, each written once; classes and functions among them, lowered when they are first asked for."""
+
+    def __init__(self, natives: dict[int, str]) -> None:
+        self.natives, self.kept = natives, []  # type: tuple[dict[int, str], list[Any]]
+        self.places: dict[Any, int] = {}
+        self.content: list[bytes] = []
+        self.classes: dict[type, set[str]] = {}
+        self.names = {"__init__", "__call__"}  # of attributes that the code asks for
+        self.unsupported: list[str] = []
+
+    def place(self, value: Any) -> int:
+        """Where `value` stands."""
+        plain = isinstance(value, str | int | float | bool | types.NoneType)
+        key = (type(value), value) if plain else id(value)
+        if key not in self.places:
+            self.places[key] = len(self.content)
+            self.content.append(b"")
+            self.kept.append(value)  # its id stays its own
+            self.content[self.places[key]] = self.encoded(value, self.places[key])
+        return self.places[key]
+
+    def at(self, value: Any) -> bytes:
+        return number(self.place(value))
+
+    def encoded(self, value: Any, place: int) -> bytes:
+        if isinstance(value, functools._lru_cache_wrapper):
+            value = value.__wrapped__ if inspect.signature(value).parameters else functools.partial(same, value())
+        if id(value) in self.natives:
+            return bytes((NATIVE,)) + string(self.natives[id(value)])
+        simple = self.simple(value)
+        if simple is not None:
+            return simple
+        if isinstance(value, re.Pattern):
+            return bytes((PATTERN,)) + pattern(value, self)
+        if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
+            return bytes((FUNCTION,)) + self.function(value)
+        if isinstance(value, types.MethodType):
+            return bytes((BOUND,)) + self.at(value.__self__) + self.asked(value.__name__)
+        if isinstance(value, functools.partial):
+            named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
+            return bytes((PARTIAL,)) + self.at(value.func) + listed([self.at(one) for one in value.args]) + listed(named)
+        if isinstance(value, type) and value.__module__.startswith("kokoro_ane"):
+            self.classes.setdefault(value, set())
+            return b""  # written last, when all names are known
+        if callable(value) and hasattr(value, "__name__"):
+            owner = getattr(value, "__objclass__", None)
+            name = f"{owner.__name__}." if owner else "" if value.__module__ in ("builtins", "re", None) else f"{value.__module__}."
+            return bytes((BUILTIN,)) + string(name + value.__name__)
+        if type(value).__module__.startswith("kokoro_ane"):
+            return bytes((OBJECT,)) + self.at(type(value)) + listed([self.at(name) + self.at(one) for name, one in vars(value).items()])
+        raise Unsupported(f"a {type(value).__name__}")
+
+    def asked(self, name: str) -> bytes:
+        """The name of an attribute that the code asks for."""
+        self.names.add(name)
+        return self.at(name)
+
+    def simple(self, value: Any) -> bytes | None:
+        """What is no code and no object of ours."""
+        if value is None or isinstance(value, bool):
+            return bytes((NONE if value is None else TRUE if value else FALSE,))
+        if isinstance(value, int):
+            return bytes((INT,)) + signed(int(value))
+        if isinstance(value, float):
+            return bytes((FLOAT,)) + struct.pack("<d", value)
+        if isinstance(value, str):
+            return bytes((TEXT,)) + string(value)
+        if isinstance(value, dict):
+            return bytes((DICT,)) + listed([self.at(key) + self.at(one) for key, one in value.items()])
+        for kind, types_of in ((TUPLE, (tuple, range)), (LIST, list), (SET, (set, frozenset))):
+            if isinstance(value, types_of):
+                return bytes((kind,)) + listed([self.at(one) for one in (sorted(value, key=repr) if kind == SET else value)])
+        return None
+
+    def function(self, value: types.FunctionType) -> bytes:
+        try:
+            return lowered(value, self)
+        except (Unsupported, OSError) as problem:
+            self.unsupported.append(f"{value.__qualname__}: {problem}")
+            return string(value.__qualname__) + number(0)
+
+    def write_classes(self) -> None:
+        """Methods whose name the code asks for, until none is new."""
+        while True:
+            before = len(self.content), len(self.names)
+            for owner, done in list(self.classes.items()):
+                for name in sorted(self.names - done):
+                    done.add(name)
+                    self.described(owner, {name})
+            if before == (len(self.content), len(self.names)):
+                break
+        for owner, done in self.classes.items():
+            self.content[self.place(owner)] = self.described(owner, done)
+
+    def described(self, owner: type, names: set[str]) -> bytes:
+        """Name, fields with their defaults, attributes."""
+        own = []
+        for field in fields(owner) if is_dataclass(owner) else ():
+            made = FACTORIES.get(field.default_factory, 0)
+            given = field.default is not MISSING
+            own.append(self.at(field.name) + bytes((1 if given else made,)) + (self.at(field.default) if given else b""))
+        attributes = []
+        for name in sorted(names):
+            found = inspect.getattr_static(owner, name, None)
+            kinds = ((types.FunctionType, 0), (property, 1), (classmethod, 2), (staticmethod, 3), (str, 4))
+            kind = next((code for kind, code in kinds if isinstance(found, kind)), None)
+            if kind is not None and not (name == "__init__" and is_dataclass(owner)):
+                attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(found)))
+        return bytes((CLASS,)) + string(owner.__name__) + bytes((is_dataclass(owner),)) + listed(own) + listed(attributes)
+
+
+def same(value: Any) -> Any:
+    """What a function without arguments that remembers its answer becomes."""
+    return value
+
+
+def function_of(found: Any) -> Any:
+    return found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+
+
+def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
+    """Source, groups with their names, and the tree."""
+    parsed = _parser.parse(value.pattern, value.flags)
+    names = [string(name) + number(group) for name, group in value.groupindex.items()]
+    return string(value.pattern) + number(value.groups) + listed(names) + sequence(parsed, value.flags, pool)
+
+
+def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
+    return listed([regular(operation, argument, parsed.state, flags, pool) for operation, argument in parsed])
+
+
+def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
+    """One node of a pattern's tree."""
+    name = str(operation)
+    if name == "LITERAL" and not flags & re.IGNORECASE:
+        return bytes((R_LITERAL,)) + number(argument)
+    if name in ("LITERAL", "NOT_LITERAL", "IN", "ANY"):
+        return bytes((R_SET,)) + number(pool.place(characters(operation, argument, state, flags)))
+    if name == "AT":
+        line = "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
+        return bytes((R_AT, ATS.index(str(argument) + line))) + number(pool.place(characters(_constants.IN, WORD, state, 0)))
+    if name == "BRANCH":
+        return bytes((R_BRANCH,)) + listed([sequence(one, flags, pool) for one in argument[1]])
+    if name == "SUBPATTERN":
+        group, added, removed, inner = argument
+        return bytes((R_GROUP,)) + number(group or 0) + sequence(inner, (flags | added) & ~removed, pool)
+    if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        least, most, inner = argument
+        kind = {"MAX_REPEAT": R_GREEDY, "MIN_REPEAT": R_LAZY, "POSSESSIVE_REPEAT": R_POSSESSIVE}[name]
+        return bytes((kind,)) + number(least) + number(0 if most is _constants.MAXREPEAT else most + 1) + sequence(inner, flags, pool)
+    if name == "ATOMIC_GROUP":
+        return bytes((R_ATOMIC,)) + sequence(argument, flags, pool)
+    if name in ("ASSERT", "ASSERT_NOT"):
+        direction, inner = argument
+        width = inner.getwidth()[0] if direction < 0 else 0
+        return bytes((R_AHEAD if direction > 0 else R_BEHIND, name == "ASSERT")) + number(width) + sequence(inner, flags, pool)
+    if name == "GROUPREF":
+        return bytes((R_BACK,)) + number(argument)
+    raise Unsupported(f"{name} in a pattern")
+
+
+_SETS: dict[Any, tuple[int, ...]] = {}
+
+
+def characters(operation: Any, argument: Any, state: Any, flags: int) -> tuple[int, ...]:
+    """First and last of each range that a node of one character matches."""
+    key = repr((operation, argument, flags & (re.IGNORECASE | re.DOTALL)))
+    if key not in _SETS:
+        one = _parser.SubPattern(state, [(operation, argument)])
+        found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)
+        _SETS[key] = tuple(border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1))
+    return _SETS[key]
+
+
+def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> list[str]:
+    """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise. Answers what it refused."""
+    pool = Pool(natives)
+    try:
+        places = {name: pool.place(one) for name, one in roots.items()}
+        pool.write_classes()
+    except Unsupported as problem:
+        raise InputError(f"the rules cannot be written: {problem}") from None
+    head = listed([string(name) + number(place) for name, place in places.items()])
+    starts = [0]
+    for one in pool.content:
+        starts.append(starts[-1] + len(one))
+    table = struct.pack(f"<{len(starts)}I", *starts)
+    path.write_bytes(MAGIC + struct.pack("<II", FORMAT, len(pool.content)) + table + head + b"".join(pool.content))
+    return pool.unsupported

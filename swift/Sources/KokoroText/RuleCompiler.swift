@@ -1,0 +1,452 @@
+import KokoroSteps
+
+/// Code of the rules to closures: numbers of the kinds as in pipeline/rule_program.py.
+struct RuleCompiler {
+    private let program: RuleProgram
+    var read: RuleBytes
+
+    init(_ program: RuleProgram, _ read: RuleBytes) { (self.program, self.read) = (program, read) }
+
+    // MARK: statements
+
+    mutating func block() throws -> Step {
+        let count = try read.number()
+        var steps: [Step] = []
+        for _ in 0..<count { steps.append(try statement()) }
+        if steps.count == 1 { return steps[0] }
+        let all = steps
+        return { frame in
+            for step in all {
+                let flow = try step(frame)
+                if flow != .next { return flow }
+            }
+            return .next
+        }
+    }
+
+    private mutating func statement() throws -> Step {
+        switch try read.byte() {
+        case 0:
+            let value = try expression()
+            return { frame in
+                _ = try value(frame)
+                return .next
+            }
+        case 1: return try assignment()
+        case 2: return try augmentation()
+        case 3:
+            let value = try expression()
+            return { frame in
+                frame.result = try value(frame)
+                return .done
+            }
+        case 4:
+            let test = try expression(), body = try block(), other = try block()
+            return { frame in try test(frame).isTrue ? body(frame) : other(frame) }
+        case 5: return try forLoop()
+        case 6:
+            let test = try expression(), body = try block()
+            return { frame in
+                while try test(frame).isTrue {
+                    let flow = try body(frame)
+                    if flow == .done { return .done }
+                    if flow == .leave { break }
+                }
+                return .next
+            }
+        case 7: return { _ in .leave }
+        case 8: return { _ in .again }
+        case 9:
+            let value = try expression()
+            return { frame in throw KokoroError.unsupported(try RuleBuiltins.written(value(frame))) }
+        case 10:
+            let value = try expression()
+            return { frame in
+                frame.yielded.append(try value(frame))
+                return .next
+            }
+        case 11:
+            let value = try expression()
+            return { frame in
+                frame.yielded += try items(value(frame))
+                return .next
+            }
+        default: throw broken("a statement of an unknown kind")
+        }
+    }
+
+    private mutating func assignment() throws -> Step {
+        let value = try expression(), count = try read.number()
+        var targets: [(Frame, Value) throws -> Void] = []
+        for _ in 0..<count { targets.append(try target()) }
+        if targets.count == 1 {
+            let only = targets[0]
+            return { frame in
+                try only(frame, try value(frame))
+                return .next
+            }
+        }
+        let all = targets
+        return { frame in
+            let found = try value(frame)
+            for one in all { try one(frame, found) }
+            return .next
+        }
+    }
+
+    private mutating func augmentation() throws -> Step {
+        let combine = RuleBuiltins.operation(try read.byte()), begin = read.place
+        let put = try target(), after = read.place
+        read.place = begin
+        let old = try expression()  // a target that is one name, attribute or item reads as it is written
+        read.place = after
+        let more = try expression()
+        return { frame in
+            let before = try old(frame), added = try more(frame)
+            if case .list(let list) = before {
+                list.items += try items(added)
+                return .next
+            }
+            try put(frame, try combine(before, added))
+            return .next
+        }
+    }
+
+    private mutating func forLoop() throws -> Step {
+        let source = try expression(), put = try target(), body = try block(), other = try block()
+        return { frame in
+            for item in try items(source(frame)) {
+                try put(frame, item)
+                let flow = try body(frame)
+                if flow == .done { return .done }
+                if flow == .leave { return .next }
+            }
+            return try other(frame)
+        }
+    }
+
+    private mutating func target() throws -> (Frame, Value) throws -> Void {
+        switch try read.byte() {
+        case 1:
+            let slot = try read.number()
+            return { frame, value in frame.slots[slot] = value }
+        case 3:
+            let owner = try expression(), name = try read.number()
+            return { frame, value in
+                guard case .object(let object) = try owner(frame) else { throw broken("an attribute of no object") }
+                object.set(object.type.slot(name), value)
+            }
+        case 4:
+            let owner = try expression(), key = try expression()
+            return { frame, value in
+                switch try owner(frame) {
+                case .dict(let table): table.put(try key(frame), value)
+                case .list(let list):
+                    let place = try RuleBuiltins.place(try key(frame), list.items.count)
+                    list.items[place] = value
+                default: throw broken("an item of no list")
+                }
+            }
+        case 14: return try parts()
+        default: throw broken("a target of an unknown kind")
+        }
+    }
+
+    /// Several names, one of them perhaps with a star.
+    private mutating func parts() throws -> (Frame, Value) throws -> Void {
+        let count = try read.number()
+        var targets: [(Frame, Value) throws -> Void] = [], star: Int?
+        for place in 0..<count {
+            if Int(read.bytes[read.place]) == 20 {
+                read.place += 1
+                star = place
+            }
+            targets.append(try target())
+        }
+        let all = targets, rest = star
+        return { frame, value in
+            let found = try items(value)
+            guard let rest else {
+                guard found.count == all.count else { throw broken("\(found.count) values for \(all.count) names") }
+                for (one, item) in zip(all, found) { try one(frame, item) }
+                return
+            }
+            let behind = all.count - rest - 1
+            guard found.count >= all.count - 1 else { throw broken("too few values") }
+            for place in 0..<rest { try all[place](frame, found[place]) }
+            try all[rest](frame, .list(List(Array(found[rest..<found.count - behind]))))
+            for place in 0..<behind { try all[rest + 1 + place](frame, found[found.count - behind + place]) }
+        }
+    }
+
+    // MARK: expressions
+
+    mutating func expression() throws -> Code {
+        switch try read.byte() {
+        case 0:
+            let value = try program.constant(try read.number())
+            return { _ in value }
+        case 1:
+            let slot = try read.number()
+            return { frame in frame.slots[slot] }
+        case 2:
+            let depth = try read.number(), slot = try read.number()
+            return { frame in
+                var at: Frame? = frame
+                for _ in 0..<depth { at = at?.outer }
+                guard let at else { throw broken("no outer function") }
+                return at.slots[slot]
+            }
+        case 3: return try attribute()
+        case 4:
+            let owner = try expression(), key = try expression()
+            return { frame in try RuleBuiltins.item(try owner(frame), try key(frame)) }
+        case 5:
+            let owner = try expression(), lower = try expression(), upper = try expression(), step = try expression()
+            return { frame in try RuleBuiltins.slice(try owner(frame), try lower(frame), try upper(frame), try step(frame)) }
+        case 6: return try call()
+        case 7: return try method()
+        case 8:
+            let combine = RuleBuiltins.operation(try read.byte()), left = try expression(), right = try expression()
+            return { frame in try combine(try left(frame), try right(frame)) }
+        case 9: return try comparison()
+        case 10: return try chain(until: false)
+        case 11: return try chain(until: true)
+        case 12:
+            let value = try expression()
+            return { frame in .bool(!(try value(frame).isTrue)) }
+        case 13:
+            let test = try expression(), body = try expression(), other = try expression()
+            return { frame in try test(frame).isTrue ? body(frame) : other(frame) }
+        case 14: return try build()
+        case 15: return try buildTable()
+        case 16: return try join()
+        case 17: return try comprehension()
+        case 18:
+            let template = try RuleTemplate(program, &read)
+            try template.skip(&read)
+            return { frame in .callable(RuleFunction(template, outer: frame)) }
+        case 19:
+            let value = try expression()
+            return { frame in
+                let found = try value(frame)
+                if let whole = found.whole { return .int(-whole) }
+                guard let number = found.number else { throw broken("minus \(found.kind)") }
+                return .float(-number)
+            }
+        default: throw broken("an expression of an unknown kind")
+        }
+    }
+
+    private mutating func chain(until wanted: Bool) throws -> Code {
+        var values: [Code] = []
+        for _ in 0..<(try read.number()) { values.append(try expression()) }
+        let all = values, last = values.count - 1
+        return { frame in
+            for place in 0..<last {
+                let found = try all[place](frame)
+                if found.isTrue == wanted { return found }
+            }
+            return try all[last](frame)
+        }
+    }
+
+    private mutating func comparison() throws -> Code {
+        let left = try expression(), count = try read.number()
+        var pairs: [(Int, Code)] = []
+        for _ in 0..<count { pairs.append((try read.byte(), try expression())) }
+        if count == 1 {
+            let (how, right) = pairs[0]
+            return { frame in .bool(try RuleBuiltins.holds(how, try left(frame), try right(frame))) }
+        }
+        let all = pairs
+        return { frame in
+            var before = try left(frame)
+            for (how, right) in all {
+                let after = try right(frame)
+                guard try RuleBuiltins.holds(how, before, after) else { return .bool(false) }
+                before = after
+            }
+            return .bool(true)
+        }
+    }
+
+    /// Values, some of them with a star.
+    private mutating func values() throws -> (Frame) throws -> [Value] {
+        var parts: [(Bool, Code)] = []
+        for _ in 0..<(try read.number()) {
+            let isStarred = Int(read.bytes[read.place]) == 20
+            if isStarred { read.place += 1 }
+            parts.append((isStarred, try expression()))
+        }
+        let all = parts
+        if !all.contains(where: \.0) {
+            let codes = all.map(\.1)
+            return { frame in
+                var found: [Value] = []
+                found.reserveCapacity(codes.count)
+                for code in codes { found.append(try code(frame)) }
+                return found
+            }
+        }
+        return { frame in
+            var found: [Value] = []
+            for (isStarred, code) in all { if isStarred { found += try items(code(frame)) } else { found.append(try code(frame)) } }
+            return found
+        }
+    }
+
+    private mutating func build() throws -> Code {
+        let kind = try read.byte(), values = try values()
+        switch kind {
+        case 0: return { frame in .tuple(try values(frame)) }
+        case 1: return { frame in .list(List(try values(frame))) }
+        default: return { frame in .set(Table(set: try values(frame))) }
+        }
+    }
+
+    private mutating func buildTable() throws -> Code {
+        var pairs: [(Code?, Code)] = []
+        for _ in 0..<(try read.number()) {
+            let isStarred = Int(read.bytes[read.place]) == 20
+            if isStarred { read.place += 1 }
+            pairs.append((isStarred ? nil : try expression(), try expression()))
+        }
+        let all = pairs
+        return { frame in
+            let table = Table()
+            for (key, value) in all {
+                if let key { table.put(try key(frame), try value(frame)) } else if case .dict(let more) = try value(frame) {
+                    for (key, value) in more.pairs { table.put(key, value) }
+                } else { throw broken("no table behind two stars") }
+            }
+            return .dict(table)
+        }
+    }
+
+    private mutating func join() throws -> Code {
+        var parts: [(Code, String)] = []
+        for _ in 0..<(try read.number()) { parts.append((try expression(), try read.text().string)) }
+        let all = parts
+        return { frame in
+            var units: [UInt32] = []
+            for (code, format) in all {
+                let value = try code(frame)
+                if format.isEmpty, case .text(let text) = value { units += text.units } else { units += Text(try RuleBuiltins.written(value, format)).units }
+            }
+            return .text(Text(units))
+        }
+    }
+
+    private mutating func comprehension() throws -> Code {
+        let kind = try read.byte()
+        var sources: [(source: Code, put: (Frame, Value) throws -> Void, tests: [Code])] = []
+        for _ in 0..<(try read.number()) {
+            let source = try expression(), put = try target()
+            var tests: [Code] = []
+            for _ in 0..<(try read.number()) { tests.append(try expression()) }
+            sources.append((source, put, tests))
+        }
+        let all = sources, given = try expression(), second = kind == 2 || kind == 5 ? try expression() : nil
+        /// True: enough.
+        func walk(_ level: Int, _ frame: Frame, _ take: (Value) throws -> Bool) throws -> Bool {
+            if level == all.count { return try take(given(frame)) }
+            next: for item in try items(all[level].source(frame)) {
+                try all[level].put(frame, item)
+                for test in all[level].tests where !(try test(frame).isTrue) { continue next }
+                if try walk(level + 1, frame, take) { return true }
+            }
+            return false
+        }
+        switch kind {
+        case 0, 1:
+            return { frame in
+                var found: [Value] = []
+                _ = try walk(0, frame) { found.append($0); return false }
+                return kind == 0 ? .list(List(found)) : .set(Table(set: found))
+            }
+        case 2:
+            guard let second else { throw broken("a table without values") }
+            return { frame in
+                let table = Table()
+                _ = try walk(0, frame) { table.put($0, try second(frame)); return false }
+                return .dict(table)
+            }
+        case 3: return { frame in .bool(try walk(0, frame) { $0.isTrue }) }
+        case 4: return { frame in .bool(!(try walk(0, frame) { !$0.isTrue })) }
+        default:
+            guard let second else { throw broken("next without a default") }
+            return { frame in
+                var found: Value?
+                _ = try walk(0, frame) { found = $0; return true }
+                return try found ?? second(frame)
+            }
+        }
+    }
+
+    // MARK: attributes and calls
+
+    private mutating func attribute() throws -> Code {
+        let owner = try expression(), name = try read.number(), spelled = try program.name(name)
+        return { frame in
+            switch try owner(frame) {
+            case .object(let object):
+                if let slot = object.type.slots[name], slot < object.values.count { return object.values[slot] }
+                switch object.type.attributes[name] {
+                case .property(let function): return try invoke(function, [.object(object)])
+                case .constant(let value): return value
+                case .method(let function): return .callable(BoundCall(function, .object(object)))
+                default: throw broken("a \(object.type.name) has no \(spelled)")
+                }
+            case .match(let match):
+                switch spelled {
+                case "re": return .pattern(match.pattern)
+                case "lastindex": return match.last == 0 ? .none : .int(match.last)
+                case "lastgroup": return match.pattern.names.first { $0.value == match.last }.map { .text($0.key) } ?? .none
+                default: throw broken("a match has no \(spelled)")
+                }
+            case .pattern(let pattern) where spelled == "pattern": return .text(pattern.source)
+            case let value: return .callable(BoundCall(.callable(Builtin(spelled) { given, named in
+                try RuleMethods.call(spelled, given[0], Array(given.dropFirst()), named)
+            }), value))
+            }
+        }
+    }
+
+    private mutating func arguments() throws -> (values: (Frame) throws -> [Value], named: (Frame) throws -> [Callable.Named]) {
+        let given = try values()
+        var pairs: [(Int, Code)] = []
+        for _ in 0..<(try read.number()) { pairs.append((try read.number(), try expression())) }
+        let all = pairs
+        if all.isEmpty { return (given, { _ in [] }) }
+        return (given, { frame in
+            var found: [Callable.Named] = []
+            for (name, code) in all { found.append((name, try code(frame))) }
+            return found
+        })
+    }
+
+    private mutating func call() throws -> Code {
+        let function = try expression(), (values, named) = try arguments()
+        return { frame in try invoke(try function(frame), try values(frame), try named(frame)) }
+    }
+
+    private mutating func method() throws -> Code {
+        let owner = try expression(), name = try read.number(), spelled = try program.name(name)
+        let (values, named) = try arguments(), builtin = RuleMethods.find(spelled)
+        return { frame in
+            let found = try owner(frame)
+            guard case .object(let object) = found else { return try builtin(found, try values(frame), try named(frame)) }
+            if let attribute = object.type.attributes[name] {
+                switch attribute {
+                case .method(let function): return try invoke(function, [found] + values(frame), try named(frame))
+                case .free(let function): return try invoke(function, try values(frame), try named(frame))
+                case .property(let function): return try invoke(try invoke(function, [found]), try values(frame), try named(frame))
+                default: break
+                }
+            }
+            guard let slot = object.type.slots[name], slot < object.values.count else { throw broken("a \(object.type.name) has no \(spelled)") }
+            return try invoke(object.values[slot], try values(frame), try named(frame))
+        }
+    }
+}

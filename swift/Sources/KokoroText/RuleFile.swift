@@ -1,0 +1,297 @@
+import Foundation
+import KokoroSteps
+
+/// Bytes of the rules, read one behind the other.
+struct RuleBytes {
+    let bytes: [UInt8]
+    var place: Int
+
+    mutating func byte() throws -> Int {
+        guard place < bytes.count else { throw broken("the file is cut off") }
+        place += 1
+        return Int(bytes[place - 1])
+    }
+
+    mutating func number() throws -> Int {
+        var value = 0, shift = 0
+        while true {
+            let next = try byte()
+            guard shift < 56 else { throw broken("a number has no end") }
+            value |= (next & 127) << shift
+            if next < 128 { return value }
+            shift += 7
+        }
+    }
+
+    mutating func signed() throws -> Int {
+        let value = try number()
+        return value & 1 == 0 ? value >> 1 : -((value + 1) >> 1)
+    }
+
+    mutating func text() throws -> Text {
+        let count = try number()
+        guard place + count <= bytes.count else { throw broken("the file is cut off") }
+        defer { place += count }
+        let content = bytes[place..<place + count]
+        if content.allSatisfy({ $0 < 128 }) { return Text(content.map(UInt32.init)) }
+        return Text(Self.units(content))
+    }
+
+    /// UTF-8, lone surrogates among it.
+    private static func units(_ content: ArraySlice<UInt8>) -> [UInt32] {
+        var found: [UInt32] = []
+        for byte in content {
+            if byte & 0xC0 == 0x80, let last = found.last { found[found.count - 1] = last << 6 | UInt32(byte & 0x3F) } else {
+                found.append(UInt32(byte < 0x80 ? byte : byte < 0xE0 ? byte & 0x1F : byte < 0xF0 ? byte & 0x0F : byte & 0x07))
+            }
+        }
+        return found
+    }
+
+    mutating func list<Item>(_ read: (inout RuleBytes) throws -> Item) throws -> [Item] {
+        let count = try number()
+        var found: [Item] = []
+        found.reserveCapacity(min(count, bytes.count))
+        for _ in 0..<count { found.append(try read(&self)) }
+        return found
+    }
+}
+
+/// text/us.rules: what Python's g2p does, as pipeline/rule_program.py wrote it. Constants and functions are read when they are first asked for.
+///
+/// One program belongs to one actor: objects of the rules remember.
+final class RuleProgram {
+    /// Objects that this package holds in its own way, by the names that the file gives them.
+    typealias Natives = [String: Value]
+    private let bytes: [UInt8], starts: [Int]
+    private var natives: Natives = [:]
+    private var constants: [Value?], sets: [Int: CharacterRanges] = [:], roots: [String: Int] = [:]
+
+    init(_ data: [UInt8], natives: (RuleProgram) throws -> Natives) throws {
+        guard data.count > 12, data.prefix(4).elementsEqual("KRUL".utf8) else { throw broken("no rules in the file") }
+        func word(_ place: Int) -> Int { (0..<4).reduce(0) { $0 | Int(data[place + $1]) << (8 * $1) } }
+        let format = word(4), count = word(8)
+        guard format == 1 else { throw broken("format \(format), not 1: bundle again, or update this package") }
+        guard data.count > 16 + 4 * count else { throw broken("the file is cut off") }
+        bytes = data
+        var read = RuleBytes(bytes: data, place: 16 + 4 * count)
+        for (name, place) in try read.list({ (try $0.text().string, try $0.number()) }) { roots[name] = place }
+        let begin = read.place
+        starts = (0..<count).map { begin + word(12 + 4 * $0) }
+        constants = Array(repeating: nil, count: count)
+        self.natives = try natives(self)
+    }
+
+    /// One of the file's entrances.
+    func root(_ name: String) throws -> Value {
+        guard let place = roots[name] else { throw broken("no \(name)") }
+        return try constant(place)
+    }
+
+    /// The id of an attribute's name: its place among the constants.
+    func name(_ place: Int) throws -> String {
+        guard case .text(let text) = try constant(place) else { throw broken("no name at \(place)") }
+        return text.string
+    }
+
+    func reader(at place: Int) -> RuleBytes { RuleBytes(bytes: bytes, place: place) }
+
+    func constant(_ place: Int) throws -> Value {
+        guard constants.indices.contains(place) else { throw broken("no constant \(place)") }
+        if let known = constants[place] { return known }
+        var read = RuleBytes(bytes: bytes, place: starts[place])
+        let found = try decoded(&read)
+        constants[place] = found
+        return found
+    }
+
+    private func next(_ read: inout RuleBytes) throws -> Value { try constant(try read.number()) }
+
+    private func decoded(_ read: inout RuleBytes) throws -> Value {
+        switch try read.byte() {
+        case 0: return .none
+        case 1: return .bool(true)
+        case 2: return .bool(false)
+        case 3: return .int(try read.signed())
+        case 4:
+            var bits: UInt64 = 0
+            for shift in 0..<8 { bits |= UInt64(try read.byte()) << UInt64(8 * shift) }
+            return .float(Double(bitPattern: bits))
+        case 5: return .text(try read.text())
+        case 6: return .tuple(try read.list(next))
+        case 7: return .list(List(try read.list(next)))
+        case 8:
+            let table = Table()
+            for (key, value) in try read.list({ (try next(&$0), try next(&$0)) }) { table.put(key, value) }
+            return .dict(table)
+        case 9: return .set(Table(set: try read.list(next)))
+        case 10: return .pattern(try pattern(&read))
+        case 11: return .callable(RuleFunction(try RuleTemplate(self, &read), outer: nil))
+        case 12:
+            let owner = try next(&read), name = try read.number()
+            guard case .object(let object) = owner, case .method(let function)? = object.type.attributes[name] else { throw broken("no method") }
+            return .callable(BoundCall(function, owner))
+        case 13:
+            let function = try next(&read), given = try read.list(next)
+            return .callable(PartialCall(function, given, try read.list { (name: try $0.number(), value: try next(&$0)) }))
+        case 14:
+            let name = try read.text().string
+            return .callable(RuleBuiltins.named(name, self) ?? Builtin(name) { _, _ in throw broken("\(name) is not known here") })
+        case 15: return .callable(TypeCall(try type(&read)))
+        case 16:
+            guard case .callable(let made) = try next(&read), let type = (made as? TypeCall)?.type else { throw broken("an object of no type") }
+            let object = Instance(type)
+            for (name, value) in try read.list({ (try $0.number(), try next(&$0)) }) { object.set(type.slot(name), value) }
+            return .object(object)
+        case 17:
+            let name = try read.text().string
+            guard let held = natives[name] else { throw broken("\(name) is missing") }
+            return held
+        default: throw broken("a constant of an unknown kind")
+        }
+    }
+
+    private func type(_ read: inout RuleBytes) throws -> RuleType {
+        let name = try read.text().string, isRecord = try read.byte() == 1
+        let fields = try read.list { read -> RuleType.Field in
+            let name = try read.number(), made = try read.byte()
+            return RuleType.Field(name: name, preset: made == 1 ? try next(&read) : nil, made: made)
+        }
+        let found = RuleType(name: name, isRecord: isRecord, fields: fields)
+        for (name, kind, value) in try read.list({ (try $0.number(), try $0.byte(), try next(&$0)) }) {
+            switch try self.name(name) {
+            case "__init__": found.start = value
+            case "__call__": found.call = value
+            default: break
+            }
+            found.attributes[name] = switch kind {
+            case 0: .method(value)
+            case 1: .property(value)
+            case 2: .ofType(value)
+            case 3: .free(value)
+            default: .constant(value)
+            }
+        }
+        return found
+    }
+
+    /// Ranges of characters that stand as a tuple.
+    func ranges(_ place: Int) throws -> CharacterRanges {
+        if let known = sets[place] { return known }
+        guard case .tuple(let borders) = try constant(place) else { throw broken("no set of characters") }
+        let found = CharacterRanges(borders.map { UInt32($0.whole ?? 0) })
+        sets[place] = found
+        constants[place] = nil  // what it is made of is not asked for again
+        return found
+    }
+
+    /// Ranges that a root holds.
+    func ranges(root name: String) throws -> CharacterRanges {
+        guard let place = roots[name] else { throw broken("no \(name)") }
+        return try ranges(place)
+    }
+
+    private func pattern(_ read: inout RuleBytes) throws -> RulePattern {
+        let source = try read.text(), groups = try read.number()
+        let names = Dictionary(try read.list { (try $0.text(), try $0.number()) }) { one, _ in one }
+        var tree = PatternReader(program: self)
+        let start = try tree.sequence(&read, then: PatternStep(.end))
+        return RulePattern(source: source, groups: groups, names: names, loops: tree.loops, start: start)
+    }
+}
+
+/// The tree of a pattern to steps. A sequence is read first and linked from its end.
+struct PatternReader {
+    let program: RuleProgram
+    var loops = 0
+
+    init(program: RuleProgram) { self.program = program }
+
+    mutating func sequence(_ read: inout RuleBytes, then last: PatternStep) throws -> PatternStep {
+        let count = try read.number()
+        guard count > 0 else { return last }
+        let joints = (0..<count).map { _ in PatternStep(.nothing) }
+        for (place, joint) in joints.enumerated() { try step(&read, into: joint, then: place + 1 < count ? joints[place + 1] : last) }
+        for joint in joints.reversed() { joint.first = Self.first(joint) }
+        return joints[0]
+    }
+
+    /// A sequence that ends apart from what stands behind it.
+    private mutating func apart(_ read: inout RuleBytes) throws -> PatternStep { try sequence(&read, then: PatternStep(.stop)) }
+
+    private mutating func step(_ read: inout RuleBytes, into step: PatternStep, then next: PatternStep) throws {
+        step.next = next
+        let kind = try read.byte()
+        switch kind {
+        case 0: step.kind = .literal(UInt32(try read.number()))
+        case 2: step.kind = .set(try program.ranges(try read.number()))
+        case 3: step.kind = .at(try read.byte(), try program.ranges(try read.number()))
+        case 4:
+            var ways: [PatternStep] = []
+            for _ in 0..<(try read.number()) { ways.append(try sequence(&read, then: next)) }
+            step.kind = .branch(ways)
+        case 5:
+            let group = try read.number()
+            guard group > 0 else {
+                step.next = try sequence(&read, then: next)
+                return
+            }
+            step.kind = .open(group)
+            step.next = try sequence(&read, then: PatternStep(.close(group), next: next))
+        case 6, 7, 8: try loop(&read, into: step, kind)
+        case 9: step.kind = .atomic(try apart(&read))
+        case 10, 11:
+            let isWanted = try read.byte() == 1, width = try read.number()
+            step.kind = .look(try apart(&read), behind: kind == 11 ? width : nil, isWanted: isWanted)
+        case 12: step.kind = .back(try read.number())
+        default: throw broken("a pattern of an unknown kind")
+        }
+    }
+
+    private mutating func loop(_ read: inout RuleBytes, into step: PatternStep, _ kind: Int) throws {
+        let least = try read.number(), given = try read.number(), most = given == 0 ? Int.max : given - 1
+        let place = read.place
+        let body = try apart(&read)
+        if let only = body.next, case .stop = only.kind, body.isOneCharacter {
+            step.kind = .single(body, least: least, most: most, greed: kind == 6 ? .greedy : kind == 7 ? .lazy : .possessive)
+        } else if kind == 8 {
+            step.kind = .possessive(body, least: least, most: most)
+        } else {
+            read.place = place  // once more, so that its end leads back here
+            loops += 1
+            let number = loops - 1
+            step.kind = .loop(try sequence(&read, then: PatternStep(.again, next: step)), least: least, most: most, isGreedy: kind == 6, number: number)
+        }
+    }
+
+    private static func first(_ step: PatternStep) -> [Bool]? {
+        switch step.kind {
+        case .literal(let unit): return unit < 256 ? (0..<256).map { $0 == Int(unit) } : [Bool](repeating: false, count: 256)
+        case .set(let set): return set.latin
+        case .nothing, .open: return step.next?.first
+        case .branch(let ways):
+            var all = [Bool](repeating: false, count: 256)
+            for way in ways {
+                guard let own = way.first else { return nil }
+                for place in 0..<256 where own[place] { all[place] = true }
+            }
+            return all
+        case .single(let one, let least, _, _): return least > 0 ? first(one) : nil
+        case .loop(let body, let least, _, _, _): return least > 0 ? body.first : nil
+        case .possessive(let body, let least, _): return least > 0 ? body.first : nil
+        case .atomic(let body): return body.first
+        case .look(_, _, let isWanted): return isWanted ? step.next?.first : step.next?.first
+        case .at: return step.next?.first
+        case .end, .stop, .again, .close, .back: return nil
+        }
+    }
+}
+
+extension PatternStep {
+    var isOneCharacter: Bool {
+        switch kind {
+        case .literal, .set: true
+        default: false
+        }
+    }
+}

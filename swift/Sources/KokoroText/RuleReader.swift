@@ -1,0 +1,188 @@
+import Foundation
+import KokoroSteps
+
+/// Text to phonemes in one language: g2p's own rules (text/us.rules of a bundle), with its word lists and networks.
+///
+/// It remembers words that it has read, so it belongs to one actor.
+public final class RuleReader {
+    private let program: RuleProgram, cut: Value, sentence: Value, read: Value
+    private var fields: [ObjectIdentifier: [String: Int]] = [:]
+
+    /// The languages that voices speak, by the first letter of their names (af_heart, bm_george).
+    public static let languages: [Character: String] = ["a": "us", "b": "gb", "e": "es", "i": "it", "f": "fr", "p": "pt"]
+
+    /// `folder`: a bundle's; `language`: us, gb, es or it. Throws `badFile`; `unsupported` for a language that the bundle has no rules for.
+    public init(bundle folder: URL, language: String) throws(KokoroError) {
+        let text = folder.appendingPathComponent("text"), file = text.appendingPathComponent("\(language).rules")
+        guard FileManager.default.fileExists(atPath: file.path) else {
+            throw .unsupported("this bundle reads no text in \(language): bundle a voice that speaks it, or give phonemes")
+        }
+        do {
+            program = try RuleProgram([UInt8](Data(contentsOf: file)), natives: { try Self.natives(text, language, $0) })
+            cut = try program.root("cut")
+            sentence = try program.root("sentence")
+            read = try program.root("read")
+        } catch let error as KokoroError { throw error } catch { throw .badFile(file.lastPathComponent, reason: "unreadable") }
+    }
+
+    /// What the rules hold and this package keeps outside of them.
+    private static func natives(_ text: URL, _ language: String, _ program: RuleProgram) throws -> RuleProgram.Natives {
+        guard FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).lists.tsv").path) else { return [:] }
+        let lists = try WordLists(file: text.appendingPathComponent("\(language).lists.tsv"))
+        let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
+        var found: RuleProgram.Natives = ["weights": .none, "rows": .held(TaggerRows(tables)), "neural": .callable(HeldMethods { name, given in
+            guard name == "predict", let words = given.first else { throw broken("a network has no \(name)") }
+            return .list(List(try items(words).map { try network.guess($0, program) }))
+        })]
+        found["scores"] = .callable(Builtin("scores") { given, _ in
+            let sums = try items(given[1]).reduce(into: [Int](repeating: 0, count: tables.columns("tagger.weights"))) { sums, row in
+                for (tag, weight) in tables.bytes("tagger.weights", row: row.whole ?? 0).enumerated() { sums[tag] += Int(weight) }
+            }
+            return .list(List(sums.map { .float(Double($0) * tables.rules.tagger.scale) }))
+        })
+        for list in ["ours", "gold", "cmudict", "silver"] { found["list.\(list)"] = .held(lists.list(list)) }
+        return found
+    }
+
+    /// The sentences of a text, cut one by one. A value: it can wait between two of them.
+    public struct Place: Sendable {
+        private let text: Text
+        private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false
+        /// Seconds of silence that the text asked for behind the last word.
+        fileprivate var asked: Double?
+        private static let block = 4096
+
+        public init(_ text: String) { self.text = Text(text) }
+
+        /// The next sentence's place and text.
+        mutating func next(_ cut: Value) throws -> (Int, Text)? {
+            while waiting.isEmpty {
+                if isDone { return nil }
+                let more = text.units[given..<min(given + Self.block, text.count)]
+                isDone = more.isEmpty
+                given += more.count
+                buffer.units += more
+                var used = 0
+                for span in try items(invoke(cut, [.text(buffer), .bool(isDone)])) {
+                    let both = try items(span), start = both[0].whole ?? 0, end = both[1].whole ?? 0, part = buffer.units[start..<end]
+                    used = end
+                    guard let first = part.firstIndex(where: { !RuleTextMethods.isSpace($0) }), let last = part.lastIndex(where: { !RuleTextMethods.isSpace($0) })
+                    else { continue }
+                    waiting.append((offset + first, Text(part[first...last])))
+                }
+                buffer = Text(buffer.units[used...])
+                offset += used
+            }
+            return waiting.removeFirst()
+        }
+
+        /// Whether a blank line stands there, which ends a paragraph.
+        func isParagraphEnd(_ place: Int) -> Bool {
+            text.units[min(place, text.count)...].prefix(while: RuleTextMethods.isSpace).filter { $0 == 10 }.count > 1
+        }
+    }
+
+    /// The next sentence with something to say: its parts between the pauses that it asks for. nil behind the last.
+    public func next(_ place: inout Place) throws(KokoroError) -> [PhonemeChunk]? {
+        do {
+            while let (offset, text) = try place.next(cut) {
+                var parts: [PhonemeChunk] = []
+                for (words, seconds) in Self.betweenPauses(try words(offset, text)) {
+                    let isEnd = words.last.map { place.isParagraphEnd($0.place.upperBound) } ?? false
+                    let chunk = PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked)
+                    if chunk.isSpeakable {
+                        parts.append(chunk)
+                        place.asked = nil
+                    }
+                    if let seconds { place.asked = (place.asked ?? 0) + seconds }
+                }
+                if !parts.isEmpty { return parts }
+            }
+            return nil
+        } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }
+    }
+
+    /// The whole text at once, as Python's `phonemize` joins it.
+    public func phonemes(of text: String) throws(KokoroError) -> String {
+        var place = Place(text), found: [Unicode.Scalar] = []
+        do {
+            while let (offset, text) = try place.next(cut) {
+                if let last = found.last, last != " " { found.append(" ") }
+                for (word, _) in try words(offset, text) { found += word.phonemes + (word.spaceFollows ? [" "] : []) }
+            }
+        } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }
+        return String(String.UnicodeScalarView(found)).trimmingCharacters(in: .whitespaces)
+    }
+
+    private typealias Said = (word: SpokenWord, pause: Double)
+
+    private func words(_ offset: Int, _ text: Text) throws -> [Said] {
+        let one = try invoke(sentence, [.int(offset), .text(text)])
+        var found: [Said] = []
+        for pair in try items(invoke(read, [.list(List([one]))])) {
+            guard case .object(let result) = try items(pair)[1] else { throw broken("no result") }
+            for word in try items(field(result, "words")) {
+                guard case .object(let word) = word, case .text(let written) = try field(word, "text"), case .text(let said) = try field(word, "phonemes") else {
+                    throw broken("no word")
+                }
+                let start = try field(word, "start").whole ?? 0, end = try field(word, "end").whole ?? 0
+                let scalars = said.units.compactMap { Unicode.Scalar($0) }
+                let spoken = SpokenWord(text: written.string, place: start..<max(start, end), phonemes: scalars, spaceFollows: try field(word, "space").isTrue)
+                found.append((spoken, try field(word, "pause_s").number ?? 0))
+            }
+        }
+        return found
+    }
+
+    private func field(_ object: Instance, _ name: String) throws -> Value {
+        let type = ObjectIdentifier(object.type)
+        if fields[type] == nil { fields[type] = Dictionary(try object.type.slots.map { (try program.name($0.key), $0.value) }) { one, _ in one } }
+        guard let slot = fields[type]?[name], slot < object.values.count else { throw broken("no \(name)") }
+        return object.values[slot]
+    }
+
+    /// Words cut behind every pause that the text asks for; no space stands before its mark.
+    private static func betweenPauses(_ words: [Said]) -> [(words: [SpokenWord], seconds: Double?)] {
+        var parts: [(words: [SpokenWord], seconds: Double?)] = [], part: [SpokenWord] = []
+        for (word, pause) in words where !word.phonemes.isEmpty {
+            if pause > 0, let last = part.indices.last { part[last].spaceFollows = false }
+            part.append(word)
+            if pause > 0 {
+                parts.append((part, pause))
+                part = []
+            }
+        }
+        return part.isEmpty ? parts : parts + [(part, nil)]
+    }
+}
+
+/// The tagger's features, by their checksums.
+private final class TaggerRows: HeldTable {
+    private let tables: TextTables
+    init(_ tables: TextTables) { self.tables = tables }
+    override func value(_ key: Value) throws -> Value? { tables.row(of: UInt32(key.whole ?? 0), in: "tagger.features").map { .int($0) } }
+}
+
+/// Letters to sounds, opened at the first word that nobody lists.
+private final class LateNetwork {
+    private let tables: TextTables
+    private var network: LetterNetwork?, decoding: SoundDecoding?
+    init(_ tables: TextTables) { self.tables = tables }
+
+    func guess(_ word: Value, _ program: RuleProgram) throws -> Value {
+        guard case .callable(let made) = try program.root("guess"), let type = (made as? TypeCall)?.type else { throw broken("no guess") }
+        guard try invoke(program.root("speakable"), [word]).isTrue else { return .object(Instance(type, values: [.empty, .float(0)])) }
+        let ids = try items(invoke(program.root("encode"), [word])).map { Int32($0.whole ?? 0) }
+        let network = try self.network ?? LetterNetwork(tables), decoding = self.decoding ?? SoundDecoding(tables.rules.network)
+        (self.network, self.decoding) = (network, decoding)
+        let found = decoding.guess(network.logits(ids))
+        return .object(Instance(type, values: [.text(Text(found.phonemes)), .float(found.confidence)]))
+    }
+}
+
+/// CRC-32, as zip files have it.
+func crc32(_ text: String) -> UInt32 {
+    ~text.utf8.reduce(~0) { sum, byte in crcTable[Int((sum ^ UInt32(byte)) & 255)] ^ sum >> 8 }
+}
+
+private let crcTable: [UInt32] = (0..<256).map { byte in (0..<8).reduce(UInt32(byte)) { value, _ in value >> 1 ^ (value & 1 == 0 ? 0 : 0xEDB8_8320) } }

@@ -1,0 +1,75 @@
+import Foundation
+@testable import KokoroText
+import KokoroSteps
+import Testing
+
+/// Texts against what Python wrote into the bundle (text/us.texts.tsv): numbers, money, dates, names, markup, messages, words alone.
+@Suite struct RuleTests {
+    static func folder() throws -> URL {
+        guard let path = ProcessInfo.processInfo.environment["KOKORO_BUNDLE"] else { throw KokoroError.badFile("KOKORO_BUNDLE", reason: "names no bundle") }
+        return URL(fileURLWithPath: path, isDirectory: true)
+    }
+
+    /// A copy of the bundle's text tables, one of them changed.
+    private func spoilt(_ name: String, _ change: (Data) -> Data) throws -> URL {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString, isDirectory: true)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        try FileManager.default.copyItem(at: Self.folder().appendingPathComponent("text"), to: folder.appendingPathComponent("text"))
+        let file = folder.appendingPathComponent("text/\(name)")
+        try change(Data(contentsOf: file)).write(to: file)
+        return folder
+    }
+
+    @Test func textsAreReadAsPythonReadsThem() throws {
+        let text = try Self.folder().appendingPathComponent("text")
+        for file in try FileManager.default.contentsOfDirectory(atPath: text.path) where file.hasSuffix(".texts.tsv") {
+            let language = String(file.prefix { $0 != "." }), reader = try RuleReader(bundle: Self.folder(), language: language)
+            var total = 0, wrong: [String] = []
+            for line in try String(contentsOf: text.appendingPathComponent(file), encoding: .utf8).split(separator: "\n") {
+                let row = line.split(separator: "\t", omittingEmptySubsequences: false).map(String.init), found = try reader.phonemes(of: row[0])
+                total += 1
+                if Array(found.unicodeScalars) != Array(row[1].unicodeScalars) { wrong.append("\(row[0]): \(found), wanted \(row[1])") }
+            }
+            print("   \(language): \(total - wrong.count) of \(total) texts equal", wrong.prefix(12))
+            #expect(total > (language == "us" ? 1000 : 15) && wrong.count * 1000 <= total, "\(wrong.prefix(12))")
+        }
+    }
+
+    @Test func sentencesComeOneByOneWithTheirPlacesAndPauses() throws {
+        let reader = try RuleReader(bundle: Self.folder(), language: "us")
+        let text = "It cost $3.50, Dr. Smith. [pause 1.5s] Done!\n\nNext.", scalars = Array(text.unicodeScalars)
+        var place = RuleReader.Place(text), found: [PhonemeChunk] = []
+        while let parts = try reader.next(&place) { found += parts }
+        #expect(found.map(\.ending) == [.sentence, .paragraph, .sentence] && found.map(\.pauseBefore) == [nil, 1.5, nil])
+        #expect(found[0].words.contains { $0.text == "$3.50" && String(String.UnicodeScalarView($0.phonemes)) == "dˈɑləɹz" })
+        for word in found.flatMap(\.words) { #expect(word.text == String(String.UnicodeScalarView(scalars[word.place]))) }
+    }
+
+    @Test func aLongTextIsCutAsOneThatCameInPieces() throws {
+        let reader = try RuleReader(bundle: Self.folder(), language: "us")
+        var place = RuleReader.Place(String(repeating: "Mr. Fox ran 3 km. He was late. ", count: 400)), count = 0
+        while let parts = try reader.next(&place) { count += parts.count }
+        #expect(count == 800)
+    }
+
+    @Test func whatIsMissingOrDamagedIsNamed() throws {
+        #expect(throws: KokoroError.self) { try RuleReader(bundle: Self.folder(), language: "xx") }
+        #expect(throws: KokoroError.self) { try RuleReader(bundle: spoilt("us.rules") { $0.prefix(3) }, language: "us") }
+        #expect(throws: KokoroError.self) { try RuleReader(bundle: spoilt("us.json") { _ in Data("{}".utf8) }, language: "us") }
+        #expect(throws: KokoroError.self) { try RuleReader(bundle: spoilt("us.lists.tsv") { $0.dropLast() }, language: "us") }
+        for share in [0.3, 0.6, 0.9] {  // whatever is missing, nothing aborts
+            let half = try? RuleReader(bundle: spoilt("us.rules") { data in
+                data.prefix(400_000) + Data(repeating: 0xFF, count: 40) + data.dropFirst(Int(400_040 + share * 10))
+            }, language: "us")
+            _ = try? half?.phonemes(of: "On 3/15/2026 Dr. Smith read 5 kg of books.")
+        }
+        #expect(crc32("123456789") == 0xCBF4_3926)
+    }
+
+    @Test func aTextOfStrangeCharactersIsAnswered() throws {
+        let reader = try RuleReader(bundle: Self.folder(), language: "us")
+        for strange in ["", " \u{301}", "🇪🇸👩‍👩‍👧", "\u{0}\u{7F}", "ﬁ ²¼ ㎏", String(repeating: "(", count: 5000), "e\u{301}te\u{301}"] {
+            _ = try reader.phonemes(of: strange)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+"""Levels of the encoder: weights as they are stored, the checkpoint's own grid, packages that are built, read back and executed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import CheckFailed
+from kokoro_ane.core.export import quiet_coremltools
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.apply import main as quantize
+from kokoro_ane.quantize import stage_levels
+from kokoro_ane.quantize.methods import STAGE_METHODS, BlockWeights, LinearWeights, OwnGrid, PaletteWeights
+from kokoro_ane.quantize.stored import Integers, Table, stored_as
+from mlprogram import Program
+
+with quiet_coremltools():
+    from kokoro_ane.quantize.constants import weights_of
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+class TestStored:
+    def test_a_scale_for_few_is_nearer_than_one_for_a_row(self) -> None:
+        weight = noise(16, 64, 1, 3) * np.linspace(0.01, 1, 64, dtype=np.float32)[None, :, None, None]
+        row, block = (stored_as(weight, how) for how in (LinearWeights(), BlockWeights(8, 32)))
+        assert isinstance(block, Integers) and block.scale.shape == (16, 2, 1, 1)
+        errors = [np.square(form.decoded() - weight).mean() for form in (row, block) if form]
+        assert errors[1] < 0.7 * errors[0] and np.abs(block.decoded() - weight).max() <= np.abs(weight).max() / 254 * 1.001
+
+    def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
+        weight = noise(32, 64) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
+        whole, own = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
+        assert isinstance(own, Table) and own.table.shape == (2, 64) and own.index.max() < 64
+        quiet = [np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, own) if form]
+        assert quiet[1] < 0.01 * quiet[0]
+
+    @pytest.mark.parametrize("bits", [4, 6, 8])
+    def test_few_values_are_their_own_table(self, bits: int) -> None:
+        values = noise(2**bits)
+        weight = values[np.random.default_rng(1).integers(0, 2**bits, (40, 50))]
+        form = stored_as(weight, OwnGrid())
+        assert isinstance(form, Table) and form.table.shape[1] == 2**bits and np.array_equal(form.decoded(), weight)
+
+    def test_a_grid_of_each_row_is_found(self) -> None:
+        """Scales that float32 holds, zero points as the export has them: every weight comes back to its last bit."""
+        generator = np.random.default_rng(2)
+        scale, zero = generator.uniform(1e-3, 1e-2, (48, 1)).astype(np.float32), generator.integers(90, 160, (48, 1))
+        weight = ((generator.integers(0, 256, (48, 300)) - zero).astype(np.float32) * scale).astype(np.float32)
+        form = stored_as(weight, OwnGrid())
+        assert isinstance(form, Integers) and form.values.dtype == np.uint8
+        assert np.abs(form.decoded() - weight).max() <= 1e-7 * np.abs(weight).max() and (form.decoded() == weight).mean() > 0.99
+
+    def test_what_stands_on_no_grid_stays(self) -> None:
+        weight = noise(8, 300)
+        assert stored_as(weight, OwnGrid()) is None
+        on_grid = np.rint(weight * 20).astype(np.float32) * np.float32(0.013)
+        on_grid[3, 7] += 0.004  # one weight of 2,400 beside the grid of its row; the others' are more than 256 values
+        on_grid *= np.linspace(1, 2, 8, dtype=np.float32)[:, None]
+        assert stored_as(on_grid, OwnGrid()) is None and stored_as(weight.astype(np.float16), OwnGrid()) is None
+
+
+def own(tiny_build: Path, folder: Path) -> Path:
+    """A build folder with the encoder's fp16 package."""
+    for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
+    return folder
+
+
+def test_mixed_keeps_albert_in_8_bits() -> None:
+    mixed = STAGE_METHODS["encoder"]["mixed"]
+    assert isinstance(mixed.weights_of("duration.duration_predictor_bert_encoder_weight"), BlockWeights)
+    assert isinstance(mixed.weights_of("duration.lstm0.weight_ih"), PaletteWeights)
+
+
+class TestPackage:
+    @pytest.mark.parametrize(("method", "kind"), [("w8g", "constexpr_blockwise_shift_scale"), ("p6g", "constexpr_lut_to_dense")])
+    def test_every_weight_is_stored_and_executed(
+        self, method: str, kind: str, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        build = own(tiny_build, tmp_path)
+        asked = ["--stage", "encoder", "--method", method, "--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
+        assert quantize(asked) == 0
+        said = json.loads(capsys.readouterr().out.splitlines()[-1])
+        manifest = Manifest.load(build / f"KokoroEncoder-tiny-{method}.json")
+        manifest.verify()
+        assert said["manifest"] == str(manifest.path) and said["compression"]["compressed_ops"] == manifest.operations[kind] > 10
+        parent = Manifest.load(build / "KokoroEncoder-tiny-fp16.json")
+        assert manifest.parent_sha256 == parent.package_sha256 and manifest.package_bytes < 0.6 * parent.package_bytes
+        assert [figure["name"].split()[0] for figure in manifest.checks["figures"]] == ["raw", "hidden", "text", "f0_hz", "energy"]
+        names = weights_of(Program(manifest.package_path, function="prosody"))
+        assert "lstm0.weight_ih" not in names.values()  # no float constant any more; weight_hh is too small here to pay
+
+    def test_a_constant_that_unpacks_to_something_else_is_refused(
+        self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        build = own(tiny_build, tmp_path)
+        whole = stage_levels.with_constants
+
+        def spoilt(package: Path, stored: dict[str, dict[str, Table]]) -> object:
+            other = {f: {n: Table(form.index[::-1], form.table) for n, form in forms.items()} for f, forms in stored.items()}
+            return whole(package, other)
+
+        monkeypatch.setattr(stage_levels, "with_constants", spoilt)
+        with pytest.raises(CheckFailed, match="unpacks"):
+            stage_levels.build_level(STAGE_METHODS["encoder"]["p6"], tiny_checkpoint, build)
+        assert sorted(path.name for path in build.iterdir()) == ["KokoroEncoder-tiny-fp16.json", "KokoroEncoder-tiny-fp16.mlpackage"]
+
+    def test_noise_has_no_lossless_form(self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+        with pytest.raises(CheckFailed, match="lossless compresses none"):
+            stage_levels.build_level(STAGE_METHODS["encoder"]["lossless"], tiny_checkpoint, own(tiny_build, tmp_path))
+
+    def test_flags_of_the_vocoder_are_refused(
+        self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        asked = ["--stage", "encoder", "--method", "w8", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
+        assert quantize([*asked, "--layout", "tiled"]) == 2 and "--layout belongs to the vocoder" in capsys.readouterr().err
+        assert quantize([*asked[:2], "--method", "w4", *asked[4:]]) == 2 and "unknown method 'w4'" in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""The package of the streaming layout: three functions that share their weights, compressed, opened and refused as any package.
+
+python -m pytest tests/test_vocoder_streaming_package.py
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.contract import DECODER, STREAMING, UTTERANCE, WINDOW
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.eval.levels import PackageFacts
+from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.speak import main as speak
+from kokoro_ane.quantize.compress import build_compressed, stage_of
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.layer_plan import Coverage, in_streaming, plan_for, program_layers
+from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
+from kokoro_ane.vocoder.render import open_package, render_reference
+from kokoro_ane.vocoder.streaming import norm_statistics
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage, pack_utterance, unpacked_spectrum
+from mlprogram import Program
+from tests.builds import checkpoint_once, once, quick, small_config
+from training.fit_statistics import main as fit
+
+LEVELS = ("fp16", "w8", "w8a8")
+Built = tuple[Checkpoint, Path]
+
+
+@pytest.fixture(scope="module")
+def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A tiny checkpoint with a predictor of its own, and its packages. Shared: copy before writing."""
+    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), encoder=True)
+    given = ["--checkpoint", str(checkpoint.folder)]
+
+    def make(out: Path) -> None:
+        told = out / f"statistics-{checkpoint.sha256[:16]}.npz"
+        few = ["--count", "24", "--landmarks", "12", "--rank", "4", "--data", str(out / "data"), "--out", str(told)]
+        assert fit([*given, *few]) == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(norm_statistics, "DATA", out)
+            assert build(["vocoder", *given, "--layout", STREAMING, "--buckets", "40,128,280", "--out", str(out)]) == 0
+            for name in LEVELS[1:]:
+                build_compressed(quick(name), checkpoint, out, layout=STREAMING)
+
+    return checkpoint, once(tmp_path_factory, ["streaming", checkpoint.sha256], make)
+
+
+@pytest.fixture(autouse=True)
+def own_predictor(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norm_statistics, "DATA", built[1])
+
+
+@pytest.fixture(scope="module")
+def speech(built: Built) -> VocoderInputs:
+    return check_speech(built[0], 180)
+
+
+def manifest_of(built: Built, level: str) -> Manifest:
+    return Manifest.load(built[1] / f"KokoroVocoder-tiny-streaming-{level}.json")
+
+
+def package_of(built: Built, level: str) -> StreamingPackage:
+    package = open_package(manifest_of(built, level).path)
+    assert isinstance(package, StreamingPackage)
+    return package
+
+
+def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_the_same(built: Built, speech: VocoderInputs) -> None:
+    checkpoint, package = built[0], package_of(built, "fp16")
+    short = excerpt(speech, 0, 100)
+    assert snr_db(render_reference(Vocoder.of(checkpoint), short), package.render(short)) > 40
+    twin = stage_of(checkpoint, package.manifest).in_torch()
+    whole = package.render(speech)
+    assert snr_db(twin.render(speech), whole) > 40
+    features, style = package.pack(speech), speech.style[:, :, None, None]
+    early = [piece.numpy() for piece in package.pieces(features, style, speech.frames)]
+    assert len(early) >= 3 and len(early[0]) < 600 * 24 and snr_db(whole, np.concatenate(early)) > 45  # fp16 sums of other windows
+    with pytest.raises(InputError, match="features holds 1 NaN"):
+        list(package.pieces(features * torch.where(torch.arange(features.numel()) == 7, torch.nan, 1).view_as(features), style, 180))
+
+
+def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_time(built: Built) -> None:
+    manifest = manifest_of(built, "fp16")
+    structure = manifest.checks["structure"]
+    assert structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"] and structure[WINDOW]["count"] <= 400
+    assert structure[DECODER]["wide_fp32"] == [] and list(manifest.functions) == [DECODER, UTTERANCE, WINDOW]
+    facts = PackageFacts.read(manifest.package_path, 80)
+    apart = sum(sum(PackageFacts.read(manifest.package_path, frames).stored_bytes.values()) for frames in (80,))
+    assert apart < 1.02 * facts.bytes and facts.minimum_ios == "iOS18"
+    facts.require_told(manifest)
+    long = PackageFacts.read(manifest.package_path, 280)
+    assert long.forecast["m4"]["ms"] > 0 and long.forecast["m4"]["ms"] != facts.forecast["m4"]["ms"]  # windows, not the utterance
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+def test_every_method_compresses_all_functions_alike(built: Built, speech: VocoderInputs, level: str) -> None:
+    manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
+    require_genuine(manifest, f"streaming-{level}", built[0])
+    facts = PackageFacts.read(manifest.package_path, 80)
+    facts.require_told(manifest)
+    assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"] and (facts.int8_macs_share > 0.5) == (level == "w8a8")
+    assert level == "w8a8" or manifest.package_bytes < parent.package_bytes  # its operations weigh more than the tiny model's weights
+    assert snr_db(package_of(built, "fp16").render(speech), package_of(built, level).render(speech)) > 5
+
+
+def test_a_level_under_anothers_name_is_refused(built: Built, tmp_path: Path) -> None:
+    """By its stored kinds, those of every function."""
+    out = Path(shutil.copytree(built[1], tmp_path / "build"))
+    fp16 = replace(manifest_of(built, "fp16"), method="w8")
+    renamed = fp16.save(out / "KokoroVocoder-tiny-streaming-w8.json")
+    with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
+        require_genuine(renamed, "streaming-w8", built[0])
+
+
+def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built) -> None:
+    stage = stage_of(built[0], manifest_of(built, "fp16"))
+    program = Program(manifest_of(built, "fp16").package_path, function=WINDOW)
+    layers = program_layers(program, stage.layers_of(WINDOW))
+    levels = {layer.name: "w8" for layer in layers if not layer.is_tail} | {
+        "decode.0.norm1.fc": "p6",
+        "generator.resblocks.0.adain1.0.fc": "p6",
+    }
+    recipe = Recipe("tiny", built[0].sha256, {"size": 0.5}, {"size": 0.5}, levels)
+    plan = plan_for(METHODS["mixed"], layers, recipe.levels, streaming=True)
+    assert {entry.layer.name for entry in plan} == {layer.name for layer in layers if not layer.is_tail}
+    decoder = in_streaming(
+        {"generator.ups.0": "w8a8", "generator.noise_convs.0": "fp16", "generator.noise_convs.1": "p4"}, {"pooled.up", "styles"}
+    )
+    assert decoder == {"pooled.up": "w8", "styles": "w8"}  # weights only: what is pooled is read in float
+    with pytest.raises(CheckFailed, match="weights are not stored as planned"):
+        Coverage.of(plan, layers, program).require()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--target", "iOS17"], "three functions need iOS 18"),
+        (["--chips", "m3"], "is one for all chips"),
+        (["--buckets", "40,80"], "the streaming layout needs one from 128, its longest window, to 180"),
+    ],
+)
+def test_what_the_layout_cannot_be(built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
+    given = ["vocoder", "--checkpoint", str(built[0].folder), "--layout", STREAMING, "--out", str(tmp_path / "b")]
+    assert build([*given, *flags]) == 2
+    problem = capsys.readouterr().err.strip()
+    assert said in problem and problem.count("\n") == 0 and not (tmp_path / "b").exists()
+
+
+def test_another_predictor_or_a_voice_that_took_no_part(built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, out = built
+    told = norm_statistics.predictor_of(checkpoint)
+    manifest = manifest_of(built, "fp16")
+    manifest.inputs[DECODER]["style"]["statistics_sha256"] = "0" * 64
+    with pytest.raises(InputError, match=r"has predicted statistics 000000000000, tiny now has .* again"):
+        stage_of(checkpoint, manifest)
+    assert told.voices == checkpoint.voices and package_of(built, "fp16").voices == checkpoint.voices
+    edited = manifest_of(built, "fp16")
+    edited.inputs[DECODER]["style"]["voices"] = list(checkpoint.voices[:1])
+    folder = Path(shutil.copytree(out, tmp_path / "build"))
+    edited.save(folder / edited.path.name)
+    common = ["Hi.", "--checkpoint", str(checkpoint.folder), "--build", str(folder), "--layout", STREAMING, "-o", str(tmp_path / "a.wav")]
+    assert speak([*common, "--voice", checkpoint.voices[1]]) == 2
+    assert f"were fitted without voice {checkpoint.voices[1]!r}" in capsys.readouterr().err
+
+
+def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: VocoderInputs) -> None:
+    spectrum = unpacked_spectrum(pack_utterance(speech, 280))
+    assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy()) and not spectrum[..., 120 * 180 + 1 :].any()
+    names = {gate.name for gate in gates_for("fp16")} - {gate.name for gate in gates_for("fp16", STREAMING)}
+    assert names == {"snr_db mean"}
