@@ -136,6 +136,8 @@ class Constants:
         if value.type.WhichOneof("type") != "tensorType":
             raise ProgramError(f"constant of kind {value.type.WhichOneof('type')} is not supported; supported: tensor and list")
         dtype, shape = dtype_of(value.type.tensorType.dataType), tensor_shape(value.type.tensorType)
+        if None in shape:
+            raise ProgramError("a constant has a dimension of no size; the file is damaged")
         if value.WhichOneof("value") == "blobFileValue":
             return self._from_file(value.blobFileValue, dtype, shape)
         return _immediate(value.immediateValue.tensor, dtype, shape)

@@ -110,7 +110,7 @@ def open_package(path: str | Path | Package) -> Package:
     Raises ProgramError when nothing is there, when it is not a package, holds no ML program, or is newer than coremltools knows.
     """
     package = path if isinstance(path, Package) else open_model(path)
-    kind = package.spec.WhichOneof("Type")
+    kind = package.spec.WhichOneof("Type") or "model of no kind"
     if kind.startswith("pipeline"):
         raise ProgramError(f"{package.path}: holds a pipeline; mlprogram.MLModel runs those, and {len(stages(package))} programs are in it")
     if kind != "mlProgram":

@@ -27,6 +27,7 @@ class Kernel:
 
     run: Callable[..., Any]
     parameters: frozenset[str]
+    required: frozenset[str]
     host: frozenset[str]
     variadic: frozenset[str]
     half: bool
@@ -35,9 +36,11 @@ class Kernel:
 
 def kernel(run: Callable[..., Any], half: bool = False) -> Kernel:
     """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and `Scalars` mean several values."""
-    notes = {name: str(p.annotation) for name, p in inspect.signature(run).parameters.items()}
+    known = inspect.signature(run).parameters
+    notes = {name: str(p.annotation) for name, p in known.items()}
     wants_generator = "generator" in notes
     notes.pop("generator", None)
     variadic = frozenset(name for name, note in notes.items() if note in ("Tensors", "Scalars"))
     host = frozenset(name for name, note in notes.items() if "Tensor" not in note)
-    return Kernel(run, frozenset(notes), host, variadic, half, wants_generator)
+    required = frozenset(name for name in notes if known[name].default is inspect.Parameter.empty)
+    return Kernel(run, frozenset(notes), required, host, variadic, half, wants_generator)
