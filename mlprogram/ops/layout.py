@@ -8,6 +8,7 @@ Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and te
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -212,18 +213,10 @@ def slice_by_index(
     return y.flip(reversals) if reversals else y
 
 
-def _index(
-    shape: torch.Size,
-    begin: list[int],
-    end: list[int],
-    stride: list[int] | None,
-    begin_mask: list[bool] | None,
-    end_mask: list[bool] | None,
-    squeeze_mask: list[bool] | None,
-) -> tuple[tuple[int | slice, ...], list[int]]:
-    """An index of positive strides, and the axes of its result that run backwards."""
-    none = [False] * len(shape)
-    plan = zip(begin, end, stride or [1] * len(shape), begin_mask or none, end_mask or none, squeeze_mask or none, strict=True)
+def _index(shape: torch.Size, begin: list[int], end: list[int], *options: Any) -> tuple[tuple[int | slice, ...], list[int]]:
+    """An index of positive strides, and the axes of its result that run backwards. `options`: the stride, then the three masks."""
+    usual = ([1] * len(shape), *[[False] * len(shape)] * 3)
+    plan = zip(begin, end, *(given or plain for given, plain in zip(options, usual, strict=True)), strict=True)
     index: list[int | slice] = []
     reversals = []
     for axis, (first, last, step, open_begin, open_end, squeezed) in enumerate(plan):
