@@ -176,8 +176,7 @@ class _Planner:
             gru = self._gru(op, scope) if fast else None
             return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru)
         kernel = self._kernel(op)
-        missing = sorted(param for param in kernel.required | op.inputs.keys() if not op.inputs.get(param))
-        if missing:
+        if missing := [param for param in sorted(kernel.required | op.inputs.keys()) if not op.inputs.get(param)]:
             raise ProgramError(f"{op.where()} lacks {', '.join(missing)}; the file is damaged")
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed: dict[str, Any] = {}

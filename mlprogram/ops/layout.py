@@ -216,7 +216,7 @@ def slice_by_index(
 def _index(shape: torch.Size, begin: list[int], end: list[int], *options: Any) -> tuple[tuple[int | slice, ...], list[int]]:
     """An index of positive strides, and the axes of its result that run backwards. `options`: the stride, then the three masks."""
     usual = ([1] * len(shape), *[[False] * len(shape)] * 3)
-    plan = zip(begin, end, *(given or plain for given, plain in zip(options, usual, strict=True)), strict=True)
+    plan: Any = zip(begin, end, *(given or plain for given, plain in zip(options, usual, strict=True)), strict=True)
     index: list[int | slice] = []
     reversals = []
     for axis, (first, last, step, open_begin, open_end, squeezed) in enumerate(plan):
