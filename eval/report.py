@@ -55,20 +55,18 @@ def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: 
 
 def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the system that the encoder asks for."""
-    from kokoro_ane.core.contract import G2P_NAME
-    from kokoro_ane.core.manifest import Manifest
     from kokoro_ane.core.staging import there
     from kokoro_ane.core.voices import BIN_BYTES
-    from kokoro_ane.pipeline.lexicon_file import LEXICON_BYTES, dialects_for
+    from kokoro_ane.pipeline.text_tables import TEXT_BYTES, languages_for
     from kokoro_ane.quantize.locator import HALF, Request
 
-    request, g2p = Request(checkpoint, build, HALF), build / f"{G2P_NAME}.json"
+    request = Request(checkpoint, build, HALF)
     encoders = [request.found(path) for path in request.encoders] if all(map(there, request.encoders)) else []
-    built = {"encoder": encoders, "G2P": [Manifest.load(g2p)] if there(g2p) else []}
-    sizes = {name: sum(manifest.package_bytes for manifest in found) for name, found in built.items() if found}
-    sizes |= {"lexicon": LEXICON_BYTES[dialects_for(checkpoint.voices[:1])[0]], "one voice": BIN_BYTES}
+    sizes = {"encoder": sum(manifest.package_bytes for manifest in encoders)} if encoders else {}
+    read = sum(TEXT_BYTES[language] for language in languages_for(checkpoint.voices[:1]))
+    sizes |= {"rules, words and G2P network": read, "one voice": BIN_BYTES}
     target = max((manifest.target for manifest in encoders), default="")
-    return {"bytes": sizes, "lacking": [name for name, found in built.items() if not found], "encoder_ios": target}
+    return {"bytes": sizes, "lacking": [] if encoders else ["encoder"], "encoder_ios": target}
 
 
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:

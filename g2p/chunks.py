@@ -257,8 +257,8 @@ def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]
     word, middle = words[index], len(words[index].phonemes) // 2
     if not middle:
         raise UtteranceTooLong(f"{word.text!r} at {word.start} does not fit one utterance: speak faster")
-    left, right = replace(word, phonemes=word.phonemes[:middle], space=False), replace(word, phonemes=word.phonemes[middle:])
-    return (*words[:index], left), (right, *words[index + 1 :])
+    left, right = word.phonemes[:middle].rstrip(), word.phonemes[middle:].lstrip()  # a number's words have spaces between them
+    return (*words[:index], replace(word, phonemes=left, space=False)), (replace(word, phonemes=right), *words[index + 1 :])
 
 
 def _both_speakable(phonemes: str, place: int) -> bool:

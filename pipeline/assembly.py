@@ -23,6 +23,7 @@ from kokoro_ane.pipeline.vector_files import INDEX, load_index
 FORMAT, NAME = 2, "manifest.json"
 VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = "vocabulary.json", "voices", "lexicon", "text", "vectors"
 OURS = json_of("vocabulary", "vocoder")
+G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"
 G2P_ABSENT = f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are spelled"
 
 
@@ -120,7 +121,9 @@ class Assembly:
             "audio": {"rate_hz": SAMPLE_RATE_HZ, "frame_samples": FRAME_SAMPLES, "frames_per_second": FRAMES_PER_SECOND},
             "encoder": [_package(manifest, root) | _encoder_contract(manifest) for manifest in encoders],
             "vocoder": _package(vocoder, root) | {"source": vocoder.source},
-            "g2p": {"absent": G2P_ABSENT} if parts.g2p is None else _g2p(Manifest.load(parts.g2p), root),
+            "g2p": {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT}
+            if parts.g2p is None
+            else _g2p(Manifest.load(parts.g2p), root),
             "vocabulary": _file(root / VOCABULARY, root),
             "voices": {"shape": VOICE_SHAPE, "row": f"phonemes - 1, at most {MAX_PHONEMES}", "files": voices},
             "lexicon": {path.stem: _file(path, root) for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)},

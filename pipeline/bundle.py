@@ -2,10 +2,11 @@
 
     kokoro-ane bundle --method p6 [--checkpoint demo] [--build build] [--out build/bundle-demo-p6]
     kokoro-ane bundle --runtime onnx             # the files of ONNX Runtime instead of packages: build/bundle-demo-onnx-fp32
+    kokoro-ane bundle --text words               # a lexicon in the place of the rules that the Swift package reads text by
     kokoro-ane bundle --verify build/bundle-demo-p6
 
-Packages with their manifests, manifest.json, voices (.pt, and .bin: raw float32), vocabulary, lexicon, test vectors, model card with the
-decision table, licences, SHA256SUMS. Encoder and vocoder are built where they are missing. A bundle of a checkpoint that may not be
+Packages with their manifests, manifest.json, voices (.pt, and .bin: raw float32), vocabulary, what reads text, vectors, model card with
+the decision table, licences, SHA256SUMS. Encoder and vocoder are built where they are missing. A bundle of a checkpoint that may not be
 released carries its name in its own. Exit 0: written, verified, and BUILD/release/decision.json says SHIP for this very package, from a
 commit (with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit 3: written and verified, not releasable.
 The last line of stdout is one JSON object.
@@ -34,7 +35,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-demo-tiled-METHOD)")
-    parser.add_argument("--dialects", help="lexicons to include: us, gb, or us,gb (default: those that the voices speak)")
+    what = "g2p's rules with their word lists, or only a lexicon and the G2P package (default: %(default)s)"
+    parser.add_argument("--text", choices=("rules", "words"), default="rules", help=f"what reads text: {what}")
+    parser.add_argument("--dialects", help="languages of that: us, gb, or us,gb (default: those that the voices speak)")
     parser.add_argument("--verify", type=Path, metavar="FOLDER", help="check this bundle instead")
     return parser.parse_args(argv)
 
@@ -100,7 +103,8 @@ def run(argv: list[str] | None) -> int:
 
     out = check_output(out, bundle_of_ours)
     build_missing(arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout, source=arguments.checkpoint))
-    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, arguments.layout, arguments.runtime)
+    made = (arguments.layout, arguments.runtime, arguments.text == "words")
+    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, *made)
     data, checked = verify_bundle(out)
     print_report(out, data, checked)
     return exit_of("SHIP", data["releasable"])

@@ -39,7 +39,7 @@ CONTENTS = [
     "| voices/ | style packs [510, 1, 256]: .pt of PyTorch, .bin raw little-endian float32 |",
     "| vocabulary.json | phoneme symbol to id |",
     "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |",
-    "| text/ | what reads other words: network, tagger and rules as raw tables, and words to check a port by |",
+    "| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, and texts to check a port by |",
     "| vectors/ | inputs and outputs of every step of the chain |",
 ]
 
@@ -52,12 +52,15 @@ def write_bundle(
     dialects: tuple[Dialect, ...] | None = None,
     layout: str = PADDED,
     runtime: str = DEFAULT_RUNTIME,
+    words_only: bool = False,
 ) -> None:
-    """Everything into `folder`, which appears when it is complete; lexicons of the voices' dialects where none are named.
+    """Everything into `folder`, which appears when it is complete; languages of the voices where no dialects are named.
+
+    Text is read by g2p's rules, which hold the word lists and the G2P network; `words_only`: by a lexicon and the G2P package instead.
 
     CheckFailed: a rejected level. InputError: missing or mixed parts.
     """
-    parts = parts_of(checkpoint, build, method, layout, runtime)
+    parts = parts_of(checkpoint, build, method, layout, runtime, words_only)
     manifest = Manifest.load(parts.vocoder)
     require_genuine(manifest, level_name(method, layout), checkpoint)
     decision, level = decision_for(build / "release" / "decision.json", manifest.package_sha256)
@@ -67,22 +70,23 @@ def write_bundle(
         inside = _copied(parts, aside / "packages")
         write_json(aside / VOCABULARY, checkpoint.config.vocab)
         _write_voices(checkpoint, aside / VOICES)
-        for dialect in dialects or dialects_for(checkpoint.voices):
+        for dialect in (dialects or dialects_for(checkpoint.voices)) if words_only else ():
             write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
-        for language in dialects or languages_for(checkpoint.voices):
+        for language in () if words_only else dialects or languages_for(checkpoint.voices):
             write_text_tables(aside / TEXT, language)
-        _write_licenses(checkpoint, aside)
+        _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
         chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)
         assembly = Assembly.of(aside, inside, checkpoint.as_source, not_let_out(decision, level)).save(aside / NAME)
-        (aside / CARD).write_text(model_card(assembly.data, decision, level, CONTENTS), encoding="utf-8")
+        contents = [line for line in CONTENTS if not line.startswith(f"| {TEXT if words_only else LEXICON}/")]
+        (aside / CARD).write_text(model_card(assembly.data, decision, level, contents), encoding="utf-8")
         _write_sums(aside)
 
 
-def parts_of(checkpoint: Checkpoint, build: Path, method: str, layout: str, runtime: str) -> Parts:
+def parts_of(checkpoint: Checkpoint, build: Path, method: str, layout: str, runtime: str, words_only: bool) -> Parts:
     """What a bundle is made of in a build folder. InputError names the command for what is missing, or a runtime that opens no files."""
     g2p = build / f"{G2P_NAME}.json"
-    own = RUNTIMES[runtime].packages and g2p.is_file()
+    own = words_only and RUNTIMES[runtime].packages and g2p.is_file()
     return Parts(*files_of(runtime, Request(checkpoint, build, method, layout)), g2p if own else None)
 
 
@@ -112,8 +116,8 @@ def chain_in(parts: Parts, vocab: dict[str, int], voice: np.ndarray) -> tuple[Ch
     return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
-def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
-    """LICENSES.md says what is under what; licenses/ holds the texts."""
+def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
+    """LICENSES.md says what is under what; licenses/ holds the texts. `words`: the folder with the words."""
     (folder / "licenses").mkdir()
     flite = "made from speech of flite's voices, Carnegie Mellon University (permissive): licenses/flite.txt"
     weights = flite if checkpoint.name == "demo" else "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
@@ -126,8 +130,8 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
             shutil.copy(path, folder / "licenses" / path.name)
     lines = ["# Licences of what is inside", "", "| what | licence |", "| --- | --- |", f"| weights in packages/, voices/ | {weights} |"]
     lines += ["| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
-    lines += ["| lexicon/ | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: as g2p reads it, one sorted table |"]
-    lines += ["| lexicon/, rows of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
+    lines += [f"| {words}/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: one sorted table |"]
+    lines += [f"| {words}/, words of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
     shutil.copy(CMUDICT.with_name("cmudict.LICENSE.txt"), folder / "licenses" / "cmudict.txt")
     lines += ["| text/, the tagger | statistics derived from WordNet and a Debian word list: licenses/tagger.txt |"]
     shutil.copy(CMUDICT.with_name("tagger.LICENSE.txt"), folder / "licenses" / "tagger.txt")

@@ -1,4 +1,4 @@
-"""What g2p says of every word it lists, as one sorted text file for an app.
+"""What g2p says of every word it lists, as one sorted text file for an app that does not run g2p's rules (`bundle --text words`).
 
 write_lexicon(Path("lexicon/us.tsv"), "us")      # returns the number of words
 
@@ -21,6 +21,7 @@ from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.weak_forms import WEAK
 from kokoro_ane.g2p.word_lists import MISAKI_VERSION
+from kokoro_ane.pipeline.text_tables import LISTS
 
 HEAD = (
     f"# English lexicon of misaki {MISAKI_VERSION} (https://github.com/hexgrad/misaki, Apache-2.0), as one table",
@@ -28,8 +29,7 @@ HEAD = (
     "# word<TAB>o ours, g gold, c CMUdict, s silver, m stem and ending, r rule<TAB>phonemes, or TAG=phonemes for each part of speech;"
     " sorted by UTF-8 bytes",
 )
-LEXICON_BYTES: dict[Dialect, int] = {US: 6_400_000, GB: 6_400_000}  # about, of a written one, which takes a minute
-LETTERS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "morphology": "m"}
+LETTERS = LISTS | {"morphology": "m"}
 
 
 def dialects_for(voices: Iterable[str]) -> tuple[Dialect, ...]:

@@ -13,9 +13,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import MAX_PHONEMES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.g2p.chunks import ending_of, halved, joined, speakable
+from kokoro_ane.g2p.chunks import ending_of, halved, joined, speakable, word_groups
 from kokoro_ane.g2p.result import PUNCTUATION, US, Language, Result, Source, Word
 
 if TYPE_CHECKING:
@@ -108,6 +108,12 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
             start = place + 1
     if start < len(words):
         yield words[start:]
+
+
+def parts_of(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """A whole sentence's words, cut as `TextReader.sentences` and `chunks` cut them: an entrance of the rules that a port runs."""
+    for group in word_groups(words, MAX_PHONEMES) if len(joined(words)) > MAX_PHONEMES else (words,):
+        yield from between_pauses(tuple(word for word in group if word.phonemes))
 
 
 def cut(chunk: Chunk, longest: int) -> Iterator[Chunk]:

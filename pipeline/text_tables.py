@@ -1,10 +1,11 @@
 """What a port needs to read text: g2p's rules as a program, its word lists, its network and tagger as raw tables; and texts to check it by.
 
-    write_text_tables(Path("text"), "us")      # us.rules, us.lists.tsv, us.json, us.bin, us.texts.tsv
+    write_text_tables(Path("text"), "us")  # us.rules, us.lists.tsv, us.json, us.bin, us.texts.tsv, us.chunks.json
 
 NAME.rules is written by pipeline/rule_program.py. NAME.json says of each array in NAME.bin its dtype, shape and first byte (little-endian,
 row-major, 64-byte borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no scale is float32.
-`tagger.features` rises. NAME.texts.tsv: a text and its phonemes. A language that is read by rule alone has rules and texts only.
+`tagger.features` rises. NAME.texts.tsv: a text and its phonemes; NAME.chunks.json: texts with pauses and paces, and what is spoken of them.
+A language that is read by rule alone has rules and texts only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,8 +25,12 @@ from kokoro_ane.g2p.phonemizer import G2P
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
 from kokoro_ane.pipeline.rule_program import write_rules
+from kokoro_ane.pipeline.text import TextReader, chunks, parts_of
 
-FORMAT, BORDER = 2, 64
+FORMAT, BORDER = 3, 64
+LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
+# About, of written ones without the texts to check by: they take half a minute.
+TEXT_BYTES: dict[Language, int] = {US: 9_310_000, GB: 11_270_000, "es": 210_000, "it": 340_000}
 STEP, MADE_UP = 997, ["blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like", "Vroomfondel's"]
 TEXTS = (
     "The ferry crossed the harbour, and the old man waved to an empty boat.", "“Where are you going?” she asked; he only laughed.",
@@ -37,6 +42,15 @@ TEXTS = (
     "[Kokoro](/kˈOkəɹO/)'s voice [pause 300ms] is [not](2) slow.", "In 1999, Henry VIII and Chapter IV; World War II, the 1990s, '69.",
     "x^2 + y^2 = z^2, H2O, Fe2O3, Nf3 Qxd5+", "u r gr8, c u 2nite, lol idk tbh", "El 3 de mayo costó 12,50 € en la calle Mayor, nº 5.",
     "Il 3 maggio costava 12,50 € in via Roma n. 5.", "Zażółć gęślą jaźń, naïve café, Привет",
+)  # fmt: skip
+
+
+MARKED = (
+    'Calm. <prosody rate="slow">Slow, <prosody rate="150%">both</prosody> and slow. Still slow.</prosody> '
+    'Plain; <prosody rate="x-fast">go',
+    'One.<break time="1.5s"/> Two [pause 300ms] three.\n\n<break strength="weak"/>[pause 0.2s] Four.<break/>', "[pause 1s]",
+    "[pause 1s] Late.", '<prosody rate="+300%">Up</prosody> </prosody> <prosody rate="why">wrong</prosody>',
+    "ha" * 200 + ", and " * 100 + "end.",
 )  # fmt: skip
 
 
@@ -55,6 +69,14 @@ def write_text_tables(folder: Path, language: Language) -> None:
         texts += words_to_check(language)
     rows = (f"{text}\t{g2p.phonemize(text).phonemes}\n" for text in texts)
     (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
+    spoken = [{"text": text, "chunks": spoken_chunks(g2p, text)} for text in MARKED]
+    write_json(folder / f"{language}.chunks.json", {"format": FORMAT, "texts": spoken})
+
+
+def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
+    """What `kokoro-ane speak` says of a text in each call: pace, and the seconds of silence that the text asks for before it."""
+    found = chunks(TextReader(g2p).sentences(text), text)
+    return [{"phonemes": chunk.phonemes, "ending": chunk.ending, "rate": chunk.rate, "pause_before_s": chunk.before_s} for chunk in found]
 
 
 def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
@@ -77,7 +99,7 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
 
 def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     """Entrances of the rules, and what a port holds otherwise: word lists, network, the tagger's tables."""
-    roots: dict[str, Any] = {"cut": _whole_sentences, "sentence": g2p._sentence, "read": g2p._read}
+    roots: dict[str, Any] = {"cut": _whole_sentences, "sentence": g2p._sentence, "read": g2p._read, "parts": parts_of}
     if not isinstance(g2p._reader, Reader):
         return roots, {}
     tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
@@ -87,15 +109,16 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
 
 
 def list_lines(dialect: Dialect) -> Iterator[str]:
-    """Every word with what each list says of it, sorted by bytes: `gold=phonemes`, or `gold:TAG=phonemes`; `gold:TAG` letter by letter."""
+    """Every word with what each list says of it, sorted by bytes: `g=phonemes`, or `g:TAG=phonemes`; `g:TAG` letter by letter."""
     lexicon = Lexicon.load(dialect)
     for word in sorted(lexicon.words, key=str.encode):
         columns = [word]
         for entries, name, _ in lexicon._all:
             entry = entries.get(word)
             senses = entry.items() if isinstance(entry, Mapping) else ()
-            columns += [f"{name}={entry}"] if isinstance(entry, str) else []
-            columns += [f"{name}:{tag}" + (f"={said}" if said else "") for tag, said in senses]
+            letter = LISTS.get(name, "")  # the user's list is empty
+            columns += [f"{letter}={entry}"] if isinstance(entry, str) else []
+            columns += [f"{letter}:{tag}" + (f"={said}" if said else "") for tag, said in senses]
         yield "\t".join(columns) + "\n"
 
 

@@ -87,7 +87,7 @@ inside() {
   [ -c "$root/dev/null" ] || mount --rbind /dev "$root/dev"
   name=$(printf %s "$package" | sha256sum | cut -c1-8)
   place=/package-$name
-  variables+=("SWIFTPM_BUILD_DIR=/build-$name") # what is built stays in the folder too: the tree is read only
+  variables+=("SWIFTPM_BUILD_DIR=/build-$name${KOKORO_CORE_ML_STAND_IN:+-stand-in}") # stays in the folder too: the tree is read only
   mkdir -p "$root$place"
   mount --bind "$package" "$root$place"
   mount -o remount,ro,bind "$root$place"

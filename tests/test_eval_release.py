@@ -264,9 +264,9 @@ class TestPage:
         assert "<main>" in free and "not releasable" not in Page(free).words and "Release p6" in Page(free).words
 
     def test_the_product_and_the_newer_of_two_systems(self, record: dict, heard: list[Heard]) -> None:
-        product = {"bytes": {"encoder": 94_100_000, "one voice": 522_240}, "lacking": ["G2P"], "encoder_ios": "iOS18"}
+        product = {"bytes": {"encoder": 94_100_000, "one voice": 522_240}, "lacking": ["tagger"], "encoder_ios": "iOS18"}
         words = Page(page(record, heard, [], product)).words
-        for said in ("135.8", "iOS 18 the encoder", "not built, so not in it: G2P"):  # 41.2 MB of p6
+        for said in ("135.8", "iOS 18 the encoder", "not built, so not in it: tagger"):  # 41.2 MB of p6
             assert said in re.sub(r"\s+", " ", words)
 
     def test_tables_and_plots_say_what_their_columns_and_axes_are(self, record: dict, heard: list[Heard]) -> None:
@@ -376,7 +376,7 @@ def test_the_command_writes_page_and_blind_pack(
     assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
     folder = placed[1] / "release"
     found = Page((folder / "report.html").read_text(encoding="utf-8"))
-    assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words) and "not built, so not in it: encoder, G2P" in found.words
+    assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words) and "not built, so not in it: encoder" in found.words
     data = json.loads(found.sounds)
     assert data["levels"] == ["fp16"] and len(data["clips"]) == 3 and "Would release fp16" in found.words
     key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())

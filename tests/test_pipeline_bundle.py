@@ -16,15 +16,16 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import sha256_of
 from kokoro_ane.g2p.chunks import segments
-from kokoro_ane.g2p.lexicon import read_user_lexicon
+from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
-from kokoro_ane.pipeline.lexicon_file import LEXICON_BYTES, lexicon_lines
+from kokoro_ane.pipeline.lexicon_file import lexicon_lines
 from kokoro_ane.pipeline.rule_program import write_rules
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES
 
 NAME = "bundle-tiny-fp16"
 
@@ -45,7 +46,7 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     assert main(["--verify", str(bundled)]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert report["voices"] == 3 and report["tensors"] > 40 and not report["releasable"]
-    files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "lexicon licenses packages text vectors voices"
+    files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "licenses packages text vectors voices"
     assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
     assert json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8")) == tiny_checkpoint.config.vocab
     raw = np.fromfile(bundled / "voices" / "slt.bin", "<f4").reshape(510, 1, 256)
@@ -57,13 +58,23 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False).returncode == 0
 
 
-def test_the_lexicons_follow_the_voices_and_are_in_the_manifest(bundled: Path) -> None:  # demo voices are American
-    listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))["lexicon"]
-    assert [(dialect, entry["file"]) for dialect, entry in listed.items()] == [("us", "lexicon/us.tsv")]
-    assert [path.name for path in (bundled / "lexicon").iterdir()] == ["us.tsv"]
-    lines = (bundled / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
-    assert tuple(line for line in lines if line[0] != "#") == lexicon_lines("us")
-    assert (bundled / "lexicon" / "us.tsv").stat().st_size == pytest.approx(LEXICON_BYTES["us"], rel=0.03)
+def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
+    """In the lists that the rules look into; the report page counts what is read as it is."""
+    listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
+    read = [entry for entry in listed["text"] if not entry["file"].endswith((".texts.tsv", ".chunks.json"))]
+    assert {entry["file"] for entry in read} == {f"text/us.{kind}" for kind in ("rules", "lists.tsv", "json", "bin")}
+    assert listed["lexicon"] == {} and sum(entry["bytes"] for entry in read) == pytest.approx(TEXT_BYTES["us"], rel=0.01)
+    lines = (bundled / "text" / "us.lists.tsv").read_text(encoding="utf-8").splitlines()
+    assert {line.split("\t")[0] for line in lines} == Lexicon.load("us").words and "lead\tg:DEFAULT=lˈid" in "\n".join(lines)
+
+
+def test_texts_with_pauses_and_paces_come_along(bundled: Path) -> None:
+    """What the Swift package has to say of them: swift/Tests/KokoroTextTests."""
+    stored = json.loads((bundled / "text" / "us.chunks.json").read_text(encoding="utf-8"))["texts"]
+    nested, paused, silent, late = (found["chunks"] for found in stored[:4])
+    assert [round(chunk["rate"], 6) for chunk in nested] == [1, 0.8, 1.2, 0.8, 0.8, 1, 1.6]
+    assert [chunk["pause_before_s"] for chunk in paused] == [None, 1.5, 0.3, pytest.approx(0.4), 0.4] and paused[-1]["phonemes"] == ""
+    assert silent == [] and [chunk["pause_before_s"] for chunk in late] == [1.0]
 
 
 def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
@@ -94,7 +105,7 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["voices/slt.bin", "vocabulary.json", "lexicon/us.tsv", "text/us.rules", "MODEL_CARD.md", "vectors/short/ids.npy"]
+    "name", ["voices/slt.bin", "vocabulary.json", "text/us.lists.tsv", "text/us.rules", "MODEL_CARD.md", "vectors/short/ids.npy"]
 )
 def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
@@ -237,17 +248,24 @@ def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> N
         Assembly.load(copy / "manifest.json").verify()
 
 
-def test_the_g2p_package_comes_along_with_weights_of_its_own(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path) -> None:
+def test_words_in_the_place_of_rules_come_with_the_g2p_package(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path) -> None:
     """A stand-in of G2P.mlpackage: another package under its name, of another checkpoint."""
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     data = json.loads((build / "KokoroVocoder-tiny-fp32.json").read_text(encoding="utf-8"))
     shutil.copytree(build / data["package"], build / "G2P.mlpackage")
     own = {"stage": "G2P", "package": "G2P.mlpackage", "checkpoint": {"name": "g2p", "sha256": "1" * 64}}
     (build / "G2P.json").write_text(json.dumps(data | own), encoding="utf-8")
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 3
-    found = Assembly.load(build / NAME / "manifest.json").data["g2p"]
+    for text in ("words", "rules"):
+        flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "--text", text]
+        assert main([*flags, "--out", str(build / f"tiny-{text}")]) == 3
+    found = Assembly.load(build / "tiny-words" / "manifest.json").data["g2p"]
     assert found["package"] == "packages/G2P.mlpackage" and found["weights"]["sha256"] == "1" * 64
-    assert "packages/G2P.mlpackage" in (build / NAME / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert Assembly.load(build / "tiny-rules" / "manifest.json").data["g2p"] == {"absent": "no package: text/ holds its network"}
+    listed = Assembly.load(build / "tiny-words" / "manifest.json").data
+    assert [entry["file"] for entry in listed["lexicon"].values()] == ["lexicon/us.tsv"] and listed["text"] == []  # the voices are American
+    lines = (build / "tiny-words" / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
+    assert tuple(line for line in lines if line[0] != "#") == lexicon_lines("us")
+    assert "packages/G2P.mlpackage" in (build / "tiny-words" / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
 def test_a_mix_of_checkpoints_is_refused(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

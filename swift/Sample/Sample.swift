@@ -41,7 +41,7 @@ import SwiftUI
         guard let speaker else { return }
         isSpeaking = true
         player.play()
-        let sequence = speaker.speak(text, voice: voice, speed: Float(speed))
+        let sequence = speaker.speak(text, voice: voice, speed: speed)
         task = Task {
             do {
                 for try await audio in sequence {

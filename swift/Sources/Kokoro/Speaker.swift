@@ -27,7 +27,7 @@ public actor Speaker {
     /// Audio of a text as people write it, read in the language that the voice speaks; `unsupported` where the bundle has no rules for it.
     ///
     /// `speed`, `seed` and errors as of `speak(phonemes:)`.
-    public nonisolated func speak(_ text: String, voice: String, speed: Float = 1, seed: Int = 0) -> SpeechSequence {
+    public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0) -> SpeechSequence {
         let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes)
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .words(text)))
     }
@@ -37,7 +37,7 @@ public actor Speaker {
     /// `speed` 0.25 to 4, where 2 is twice as fast; piece k draws its noise from `seed` + k. `longest`: phonemes above which a sentence is cut.
     /// The sequence throws `KokoroError`, or `CancellationError`.
     public nonisolated func speak(
-        phonemes: String, voice: String, speed: Float = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes
+        phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes
     ) -> SpeechSequence {
         let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest)
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
@@ -51,9 +51,10 @@ public actor Speaker {
         let reader: RuleReader? = if case .words = before.text { try openReader(voice: before.request.voice) } else { nil }
         while let chunk = try progress.nextChunk(reader) {
             try Task.checkCancellation()
+            if chunk.words.isEmpty { return progress.said(chunk, nil) }
             do {
                 let spoken = try synthesis.speak(
-                    chunk.phonemes, row: table.row(phonemes: chunk.phonemes.count), speed: progress.request.speed,
+                    chunk.phonemes, row: table.row(phonemes: chunk.phonemes.count), speed: progress.request.speed(of: chunk),
                     seed: progress.request.seed + progress.index, stop: Task.checkCancellation)
                 return progress.said(chunk, spoken)
             } catch KokoroError.utteranceTooLong {
@@ -86,7 +87,10 @@ public actor Speaker {
 
 /// How a text is to be spoken.
 struct SpeechRequest: Sendable {
-    let voice: String, speed: Float, seed: Int, longest: Int
+    let voice: String, speed: Double, seed: Int, longest: Int
+
+    /// With the pace that the text asks for, within what the encoder was built for.
+    func speed(of chunk: PhonemeChunk) -> Double { min(max(speed * chunk.rate, Contract.speeds.lowerBound), Contract.speeds.upperBound) }
 }
 
 /// What is to be spoken.
@@ -126,11 +130,11 @@ struct SpeechProgress: Sendable {
     mutating func putBack(_ parts: [PhonemeChunk]) { waiting.insert(contentsOf: parts, at: 0) }
 
     private func silence(before chunk: PhonemeChunk) -> Int {
-        chunk.pauseBefore.map { Int(($0 * Double(Contract.sampleRateHz)).rounded(.toNearestOrEven)) } ?? silence
+        chunk.pauseBefore.map { Int($0 * Double(Contract.sampleRateHz) + 0.5) } ?? silence
     }
 
-    /// The finished piece, and the progress behind it.
-    func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken) -> (audio: SpokenAudio, after: SpeechProgress) {
+    /// The finished piece, and the progress behind it. Without `spoken` it is silence.
+    func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken?) -> (audio: SpokenAudio, after: SpeechProgress) {
         let audio = SpokenAudio(index: index, chunk: chunk, spoken: spoken, silence: silence(before: chunk), startSample: samples)
         var after = self
         after.index += 1

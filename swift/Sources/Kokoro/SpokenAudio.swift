@@ -1,6 +1,6 @@
 import KokoroSteps
 
-/// One piece of a text's audio, as it is finished: the silence before it, then the speech.
+/// One piece of a text's audio, as it is finished: the silence before it, then the speech. The silence that a text asks for at its end is one without.
 public struct SpokenAudio: Sendable {
     /// When a word is heard.
     public struct Word: Equatable, Sendable {
@@ -27,15 +27,15 @@ public struct SpokenAudio: Sendable {
     /// Below 1 where the model was louder than full scale and the piece was turned down.
     public let gain: Float
 
-    init(index: Int, chunk: PhonemeChunk, spoken: ChunkSynthesis.Spoken, silence: Int, startSample: Int) {
+    init(index: Int, chunk: PhonemeChunk, spoken: ChunkSynthesis.Spoken?, silence: Int, startSample: Int) {
         self.index = index
         self.silence = silence
         self.startSample = startSample
-        samples = [Float](repeating: 0, count: silence) + spoken.chunk.samples
-        gain = spoken.chunk.gain
+        samples = [Float](repeating: 0, count: silence) + (spoken?.chunk.samples ?? [])
+        gain = spoken?.chunk.gain ?? 1
         phonemes = string(chunk.phonemes)
-        durations = spoken.durations
-        words = Self.words(of: chunk, durations: spoken.durations, from: startSample + silence)
+        durations = spoken?.durations ?? []
+        words = Self.words(of: chunk, durations: durations, from: startSample + silence)
     }
 
     /// Phoneme i is token i + 1: it begins after the tokens before it.

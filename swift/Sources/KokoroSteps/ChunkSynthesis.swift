@@ -55,11 +55,11 @@ public struct ChunkSynthesis: Sendable {
 
     /// `row` [256] of the voice for n phonemes. `stop` is asked between the steps, and throws where nobody waits for the result any more.
     public func speak(
-        _ phonemes: [Unicode.Scalar], row: [Float], speed: Float, seed: Int, stop: () throws -> Void = {}
+        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, stop: () throws -> Void = {}
     ) throws -> Spoken {
         let ids = try vocabulary.ids(phonemes), style = try VoiceStyle(row: row), pace = try checkedSpeed(speed)
         let input = paddedTokens(ids, to: try backend.tokenBuckets.smallest(holding: ids.count, unit: "tokens"))
-        let encoded = try backend.durations(ids: input, style: style.prosody, speed: pace)
+        let encoded = try backend.durations(ids: input, style: style.prosody, speed: Float(pace))
         let durations = try limits.wholeFrames(try first(ids.count, of: encoded.raw, "durations"))
         try stop()
         let features = try features(encoded, FrameAlignment(durations: durations), style: style, seed: seed)

@@ -28,7 +28,7 @@ public enum Contract {
     /// Samples of the fade at either end of a chunk.
     public static let fadeSamples = 120
     /// Speeds that the encoder was built for; 2 is twice as fast.
-    public static let speeds: ClosedRange<Float> = 0.25...4
+    public static let speeds: ClosedRange<Double> = 0.25...4
     /// F0 in Hz up to which a frame is unvoiced.
     public static let unvoicedUpToHz: Float = 10
 }

@@ -7,7 +7,7 @@ public enum KokoroError: Error, Equatable, Sendable {
     /// More phonemes than one call says.
     case tooManyPhonemes(Int, most: Int)
     /// A speed outside `Contract.speeds`.
-    case speedOutOfRange(Float)
+    case speedOutOfRange(Double)
     /// A duration that is no number, or longer than a trained model can give: the token's place and its frames.
     case brokenDuration(token: Int, frames: Float)
     /// An utterance longer than the longest bucket, in frames (or in tokens, where `unit` says so).

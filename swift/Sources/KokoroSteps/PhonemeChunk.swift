@@ -32,8 +32,8 @@ public enum ChunkEnding: String, Sendable {
     }
 
     /// Whole samples of silence; a speed of 2 halves them.
-    public func pauseSamples(speed: Float) -> Int {
-        Int(pauseSeconds * Double(Contract.sampleRateHz) / Double(speed) + 0.5)
+    public func pauseSamples(speed: Double) -> Int {
+        Int(pauseSeconds * Double(Contract.sampleRateHz) / speed + 0.5)
     }
 
     /// By the last mark, looked for through closing quotes and brackets.
@@ -60,9 +60,11 @@ public struct PhonemeChunk: Equatable, Sendable {
     public let ending: ChunkEnding
     /// Seconds of silence before it that the text asks for, in the place of what the chunk before leaves.
     public let pauseBefore: Double?
+    /// Of the pace that was asked for: 2 is twice as fast.
+    public let rate: Double
 
     /// Without `ending`, the last mark decides.
-    public init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil) {
+    public init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil, rate: Double = 1) {
         var joined: [Unicode.Scalar] = [], places: [Int] = []
         for word in words {
             places.append(joined.count)
@@ -73,6 +75,7 @@ public struct PhonemeChunk: Equatable, Sendable {
         self.words = words
         self.places = places
         self.pauseBefore = pauseBefore
+        self.rate = rate
         phonemes = joined
         self.ending = ending ?? ChunkEnding(phonemes: joined)
     }
@@ -102,13 +105,14 @@ public struct PhonemeChunk: Equatable, Sendable {
         let middle = words[longest].phonemes.count / 2
         var left = words[longest], right = words[longest]
         left.phonemes = Array(left.phonemes[..<middle])
+        if left.phonemes.last == " " { left.phonemes.removeLast() }
         left.spaceFollows = false
-        right.phonemes = Array(right.phonemes[middle...])
+        right.phonemes = Array(right.phonemes[middle...].drop { $0 == " " })
         return parts(words[..<longest] + [left], [right] + words[(longest + 1)...])
     }
 
     private func parts(_ left: some Sequence<SpokenWord>, _ right: some Sequence<SpokenWord>) -> [PhonemeChunk] {
-        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore), PhonemeChunk(words: Array(right), ending: ending)]
+        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore, rate: rate), PhonemeChunk(words: Array(right), ending: ending, rate: rate)]
     }
 
     /// Distance of a cut from the middle, 0 to 1; one that is not at a mark costs half more.

@@ -46,7 +46,7 @@ public func paddedTokens(_ ids: [Int32], to width: Int) -> [Int32] {
 }
 
 /// Throws `speedOutOfRange` unless the encoder was built for it.
-public func checkedSpeed(_ speed: Float) throws(KokoroError) -> Float {
+public func checkedSpeed(_ speed: Double) throws(KokoroError) -> Double {
     guard Contract.speeds.contains(speed) else { throw .speedOutOfRange(speed) }
     return speed
 }

@@ -5,7 +5,7 @@ import KokoroSteps
 ///
 /// It remembers words that it has read, so it belongs to one actor.
 public final class RuleReader {
-    private let program: RuleProgram, cut: Value, sentence: Value, read: Value
+    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value
     private var fields: [ObjectIdentifier: [String: Int]] = [:]
 
     /// The languages that voices speak, by the first letter of their names (af_heart, bm_george).
@@ -22,6 +22,7 @@ public final class RuleReader {
             cut = try program.root("cut")
             sentence = try program.root("sentence")
             read = try program.root("read")
+            parts = try program.root("parts")
         } catch let error as KokoroError { throw error } catch { throw .badFile(file.lastPathComponent, reason: "unreadable") }
     }
 
@@ -40,7 +41,7 @@ public final class RuleReader {
             }
             return .list(List(sums.map { .float(Double($0) * tables.rules.tagger.scale) }))
         })
-        for list in ["ours", "gold", "cmudict", "silver"] { found["list.\(list)"] = .held(lists.list(list)) }
+        for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s"] { found["list.\(list)"] = .held(lists.list(letter)) }
         return found
     }
 
@@ -48,8 +49,10 @@ public final class RuleReader {
     public struct Place: Sendable {
         private let text: Text
         private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false
-        /// Seconds of silence that the text asked for behind the last word.
-        fileprivate var asked: Double?
+        /// Seconds of silence that the text asked for behind the last word, and whether there was a word.
+        fileprivate var asked: Double?, hasSpoken = false
+        /// Paces of the elements that are open where the next sentence begins.
+        fileprivate var paces: [Double] = []
         private static let block = 4096
 
         public init(_ text: String) { self.text = Text(text) }
@@ -82,77 +85,69 @@ public final class RuleReader {
         }
     }
 
-    /// The next sentence with something to say: its parts between the pauses that it asks for. nil behind the last.
+    /// The next sentence with something to say: its parts between the pauses and paces that it asks for; at the end the silence that is asked
+    /// for there, as a chunk of no words. nil behind the last.
     public func next(_ place: inout Place) throws(KokoroError) -> [PhonemeChunk]? {
         do {
-            while let (offset, text) = try place.next(cut) {
-                var parts: [PhonemeChunk] = []
-                for (words, seconds) in Self.betweenPauses(try words(offset, text)) {
-                    let isEnd = words.last.map { place.isParagraphEnd($0.place.upperBound) } ?? false
-                    let chunk = PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked)
+            while let found = try nextSentence(&place) {
+                var chunks: [PhonemeChunk] = []
+                for part in try items(invoke(parts, [.tuple(found)])).map(items) {
+                    let chunk = try chunk(part, &place)
                     if chunk.isSpeakable {
-                        parts.append(chunk)
-                        place.asked = nil
+                        chunks.append(chunk)
+                        (place.asked, place.hasSpoken) = (nil, true)
                     }
-                    if let seconds { place.asked = (place.asked ?? 0) + seconds }
+                    if let seconds = try part.last.map(seconds), seconds > 0 { place.asked = (place.asked ?? 0) + seconds }
                 }
-                if !parts.isEmpty { return parts }
+                if !chunks.isEmpty { return chunks }
             }
-            return nil
+            guard let asked = place.asked, place.hasSpoken else { return nil }
+            place.asked = nil
+            return [PhonemeChunk(words: [], ending: ChunkEnding.none, pauseBefore: asked)]
         } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }
+    }
+
+    private func chunk(_ part: [Value], _ place: inout Place) throws -> PhonemeChunk {
+        let words = try part.map(word), rate = try part.first.flatMap { try field($0, "rate").number } ?? 1
+        let isEnd = words.last.map { place.isParagraphEnd($0.place.upperBound) } ?? false
+        return PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate)
     }
 
     /// The whole text at once, as Python's `phonemize` joins it.
     public func phonemes(of text: String) throws(KokoroError) -> String {
         var place = Place(text), found: [Unicode.Scalar] = []
         do {
-            while let (offset, text) = try place.next(cut) {
+            while let sentence = try nextSentence(&place) {
                 if let last = found.last, last != " " { found.append(" ") }
-                for (word, _) in try words(offset, text) { found += word.phonemes + (word.spaceFollows ? [" "] : []) }
+                for word in try sentence.map(word) { found += word.phonemes + (word.spaceFollows ? [" "] : []) }
             }
         } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }
         return String(String.UnicodeScalarView(found)).trimmingCharacters(in: .whitespaces)
     }
 
-    private typealias Said = (word: SpokenWord, pause: Double)
-
-    private func words(_ offset: Int, _ text: Text) throws -> [Said] {
-        let one = try invoke(sentence, [.int(offset), .text(text)])
-        var found: [Said] = []
-        for pair in try items(invoke(read, [.list(List([one]))])) {
-            guard case .object(let result) = try items(pair)[1] else { throw broken("no result") }
-            for word in try items(field(result, "words")) {
-                guard case .object(let word) = word, case .text(let written) = try field(word, "text"), case .text(let said) = try field(word, "phonemes") else {
-                    throw broken("no word")
-                }
-                let start = try field(word, "start").whole ?? 0, end = try field(word, "end").whole ?? 0
-                let scalars = said.units.compactMap { Unicode.Scalar($0) }
-                let spoken = SpokenWord(text: written.string, place: start..<max(start, end), phonemes: scalars, spaceFollows: try field(word, "space").isTrue)
-                found.append((spoken, try field(word, "pause_s").number ?? 0))
-            }
-        }
-        return found
+    /// Words of the next sentence, as the rules give them.
+    private func nextSentence(_ place: inout Place) throws -> [Value]? {
+        guard let (offset, text) = try place.next(cut) else { return nil }
+        let one = try invoke(sentence, [.int(offset), .text(text), .tuple(place.paces.map(Value.float))])
+        let paces = try field(field(one, "marked"), "rates")
+        place.paces = if case .object = paces { try items(field(paces, "open")).compactMap(\.number) } else { [] }
+        return try items(invoke(read, [.list(List([one]))])).flatMap { try items(field(items($0)[1], "words")) }
     }
 
-    private func field(_ object: Instance, _ name: String) throws -> Value {
+    private func seconds(_ word: Value) throws -> Double { try field(word, "pause_s").number ?? 0 }
+
+    private func word(_ word: Value) throws -> SpokenWord {
+        guard case .text(let written) = try field(word, "text"), case .text(let said) = try field(word, "phonemes") else { throw broken("no word") }
+        let start = try field(word, "start").whole ?? 0, end = try field(word, "end").whole ?? 0, scalars = said.units.compactMap { Unicode.Scalar($0) }
+        return SpokenWord(text: written.string, place: start..<max(start, end), phonemes: scalars, spaceFollows: try field(word, "space").isTrue)
+    }
+
+    private func field(_ value: Value, _ name: String) throws -> Value {
+        guard case .object(let object) = value else { throw broken("no object with \(name)") }
         let type = ObjectIdentifier(object.type)
         if fields[type] == nil { fields[type] = Dictionary(try object.type.slots.map { (try program.name($0.key), $0.value) }) { one, _ in one } }
         guard let slot = fields[type]?[name], slot < object.values.count else { throw broken("no \(name)") }
         return object.values[slot]
-    }
-
-    /// Words cut behind every pause that the text asks for; no space stands before its mark.
-    private static func betweenPauses(_ words: [Said]) -> [(words: [SpokenWord], seconds: Double?)] {
-        var parts: [(words: [SpokenWord], seconds: Double?)] = [], part: [SpokenWord] = []
-        for (word, pause) in words where !word.phonemes.isEmpty {
-            if pause > 0, let last = part.indices.last { part[last].spaceFollows = false }
-            part.append(word)
-            if pause > 0 {
-                parts.append((part, pause))
-                part = []
-            }
-        }
-        return part.isEmpty ? parts : parts + [(part, nil)]
     }
 }
 

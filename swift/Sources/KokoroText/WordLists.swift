@@ -3,8 +3,8 @@ import KokoroSteps
 
 /// text/us.lists.tsv of a bundle, mapped into memory and searched by halves: nothing is read but the lines that a search looks at.
 ///
-/// A line is a word and a column for each list that has it: `gold=phonemes`, or `gold:TAG=phonemes` for each part of speech, where
-/// `gold:TAG` alone is said letter by letter.
+/// A line is a word and a column for each list that has it: `g=phonemes`, or `g:TAG=phonemes` for each part of speech, where
+/// `g:TAG` alone is said letter by letter.
 final class WordLists {
     private let data: Data
     private var last: (key: Text, columns: [String: Value])?

@@ -31,7 +31,7 @@ public struct VectorIndex: Decodable, Sendable {
     public struct Stored: Decodable, Sendable { public let file: String }
     /// One utterance with all its tensors.
     public struct Utterance: Decodable, Sendable {
-        public let id: String, phonemes: String, speed: Float, seed: Int, tensors: [String: Stored]
+        public let id: String, phonemes: String, speed: Double, seed: Int, tensors: [String: Stored]
     }
     /// A chunk of the joined text, its samples counted from the beginning of the audio.
     public struct Chunk: Decodable, Sendable {
@@ -43,7 +43,7 @@ public struct VectorIndex: Decodable, Sendable {
     }
     /// The text of several chunks.
     public struct Text: Decodable, Sendable {
-        public let phonemes: String, seed: Int, speed: Float, longestPhonemes: Int, chunks: [Chunk], file: String
+        public let phonemes: String, seed: Int, speed: Double, longestPhonemes: Int, chunks: [Chunk], file: String
         enum CodingKeys: String, CodingKey { case phonemes, seed, speed, chunks, file, longestPhonemes = "longest_phonemes" }
     }
     public let buckets: [String: [Int]], steps: [Step], utterances: [Utterance], text: Text

@@ -87,7 +87,7 @@ import KokoroText
 
 /// The command line.
 struct Arguments {
-    var bundle = "", text = "", arePhonemes = false, voice: String?, out = "speech.wav", speed: Float = 1, seed = 0, library: String?, lines: String?, language = "us"
+    var bundle = "", text = "", arePhonemes = false, voice: String?, out = "speech.wav", speed: Double = 1, seed = 0, library: String?, lines: String?, language = "us"
 
     init(_ words: [String]) throws(KokoroError) {
         var plain: [String] = [], rest = words[...]
@@ -115,7 +115,7 @@ struct Arguments {
         case "--read": lines = value
         case "--language": language = value
         case "--phonemes": arePhonemes = value == "yes"
-        case "--speed": speed = try number(flag, value, Float.init)
+        case "--speed": speed = try number(flag, value, Double.init)
         case "--seed": seed = try number(flag, value) { Int($0) }
         default: throw .unsupported("unknown flag \(flag)")
         }

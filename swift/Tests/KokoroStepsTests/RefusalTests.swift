@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [Float.nan, 0.2, 4.1, -1]) func speedsOutOfRange(_ speed: Float) {
+    @Test(arguments: [Double.nan, 0.2, 4.1, -1]) func speedsOutOfRange(_ speed: Double) {
         #expect(throws: KokoroError.self) { try checkedSpeed(speed) }
     }
 

@@ -11,7 +11,7 @@ import CoreML
 
 /// Whole utterances by real networks, or by what they said when the bundle was made, against the stored samples.
 @Suite struct NetworkTests {
-    private func pieces(_ speaker: Speaker, _ text: String, speed: Float, seed: Int, longest: Int = 300) async throws -> [SpokenAudio] {
+    private func pieces(_ speaker: Speaker, _ text: String, speed: Double, seed: Int, longest: Int = 300) async throws -> [SpokenAudio] {
         var found: [SpokenAudio] = []
         for try await audio in speaker.speak(phonemes: text, voice: "awb", speed: speed, seed: seed, longest: longest) { found.append(audio) }
         return found

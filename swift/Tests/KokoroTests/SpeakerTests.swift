@@ -31,6 +31,15 @@ import Testing
         #expect(paused.map(\.phonemes) == ["ˈOnli sˈɛvən..", "ɡˌO!"] && paused.map(\.silence) == [0, 7200])  // as Python: a mark each
     }
 
+    @Test func paceAndSilenceThatATextAsksForAreSpoken() async throws {
+        let text = "Hello. <prosody rate=\"50%\">Hello.</prosody> Hello.<break time=\"250ms\"/>"
+        let found = try await spoken(speaker().speak(text, voice: "rms", speed: 2))
+        #expect(found.map(\.phonemes) == ["həlˈO.", "həlˈO.", "həlˈO..", ""] && found.map(\.silence) == [0, 2400, 2400, 6000])
+        #expect(found.prefix(2).map { $0.durations.reduce(0, +) } == [8, 16] && found[3].samples == [Float](repeating: 0, count: 6000))
+        let slowest = try await spoken(speaker().speak(text, voice: "rms", speed: 0.25))  // not below what the encoder takes
+        #expect(slowest[1].durations == slowest[0].durations && slowest[3].silence == 6000)
+    }
+
     @Test func whatIsTooLongIsCutBetweenWords() async throws {
         let words = Array(repeating: "wˈɜɹd", count: 10).joined(separator: " ") + "."
         let byPhonemes = try await spoken(speaker().speak(phonemes: words, voice: "rms", longest: 30))
@@ -70,7 +79,7 @@ import Testing
     }
 
     @Test func badInputIsToldInOneLine() async throws {
-        func refused(_ phonemes: String, voice: String = "rms", speed: Float = 1) async throws -> KokoroError? {
+        func refused(_ phonemes: String, voice: String = "rms", speed: Double = 1) async throws -> KokoroError? {
             do { _ = try await spoken(speaker().speak(phonemes: phonemes, voice: voice, speed: speed)) } catch let error as KokoroError { return error }
             return nil
         }

@@ -35,6 +35,32 @@ import Testing
         }
     }
 
+    /// NAME.chunks.json of a bundle.
+    private struct MarkedTexts: Decodable {
+        struct Marked: Decodable { let text: String, chunks: [Part] }
+        struct Part: Decodable, Equatable {
+            let phonemes: String, ending: String, rate: Double, pause: Double?
+            enum CodingKeys: String, CodingKey { case phonemes, ending, rate, pause = "pause_before_s" }
+        }
+        let texts: [Marked]
+    }
+
+    @Test func pausesAndPacesAreThoseOfPython() throws {
+        let text = try Self.folder().appendingPathComponent("text")
+        for file in try FileManager.default.contentsOfDirectory(atPath: text.path) where file.hasSuffix(".chunks.json") {
+            let wanted = try JSONDecoder().decode(MarkedTexts.self, from: Data(contentsOf: text.appendingPathComponent(file))).texts
+            let reader = try RuleReader(bundle: Self.folder(), language: String(file.prefix { $0 != "." }))
+            #expect(wanted.count > 5 && wanted.contains { $0.chunks.contains { $0.rate != 1 } } && wanted.contains { $0.chunks.last?.phonemes == "" })
+            for marked in wanted {
+                var place = RuleReader.Place(marked.text), found: [PhonemeChunk] = []
+                while let parts = try reader.next(&place) { for part in parts { found += try part.cut(longest: Contract.comfortablePhonemes) } }
+                let said = found.map { MarkedTexts.Part(phonemes: String(String.UnicodeScalarView($0.phonemes)), ending: $0.ending.rawValue, rate: $0.rate, pause: $0.pauseBefore) }
+                let differs = zip(said, marked.chunks).first { $0 != $1 }
+                #expect(differs == nil && said.count == marked.chunks.count, "\(file): \(marked.text.prefix(60))")
+            }
+        }
+    }
+
     @Test func sentencesComeOneByOneWithTheirPlacesAndPauses() throws {
         let reader = try RuleReader(bundle: Self.folder(), language: "us")
         let text = "It cost $3.50, Dr. Smith. [pause 1.5s] Done!\n\nNext.", scalars = Array(text.unicodeScalars)
