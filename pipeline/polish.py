@@ -1,7 +1,8 @@
-"""What speaking does to a chunk's audio beyond the models: ticks behind the last word faded; silence at both ends of a stream cut.
+"""What speaking does to a chunk's audio beyond the models: ticks behind the last word faded; silence at both ends cut; one loudness.
 
     without_tick(samples, durations, phonemes)      # the same, but for what sounds after the word has ended
     TrimmedSink(sink).write(samples)
+    levelled(samples, -19)                          # the whole audio at -19 LUFS, and the loudness reached
 
 Kokoro ticks after short texts in some voices ("Hi.", "No?"), in PyTorch as in every package: single samples at -17 to -28 dBFS behind the
 last phone. Judge and vectors never come here: they hear what the models made.
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.pipeline.audio import FADE_SAMPLES, Sink, fade
 
@@ -22,6 +24,8 @@ TICK_STEPS = 12  # 30 ms: what sounds longer is speech, and stays
 PLOSIVES, RELEASE_FRAMES = frozenset("ptkbdɡɾʔʧʤT"), 3  # their release may come 75 ms late, behind a closure as quiet as a pause
 LEAD, TAIL = SAMPLE_RATE_HZ // 10, SAMPLE_RATE_HZ // 4  # samples of silence that stay: 0.1 s, 0.25 s
 SILENT = 10 ** (-50 / 20)  # of full scale
+LOUDEST_DBFS = -1.0  # of a sample, when a level is asked for: room for what coding and resampling add
+LEVELS_LUFS = (-50.0, -5.0)
 
 
 def word_end(durations: Sequence[int], phonemes: str) -> int:
@@ -89,3 +93,45 @@ class TrimmedSink(Sink):
 
     def _put(self, pcm: np.ndarray) -> None:
         raise NotImplementedError("TrimmedSink writes through another sink")
+
+
+def check_loudness(lufs: float) -> float:
+    """Raises InputError for what is no loudness of speech."""
+    if not LEVELS_LUFS[0] <= lufs <= LEVELS_LUFS[1]:
+        raise InputError(f"a loudness of {lufs:g} LUFS: give {LEVELS_LUFS[0]:g} to {LEVELS_LUFS[1]:g}; -19 is usual for mono speech")
+    return lufs
+
+
+def levelled(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float | None]:
+    """samples [n] float32 at `lufs` by ITU-R BS.1770-4 (pyloudnorm), or as near as a peak of LOUDEST_DBFS lets, and the LUFS reached.
+
+    None, and the samples as they are: silence, or shorter than the 0.4 s of which a loudness can be told.
+    """
+    from pyloudnorm import Meter
+
+    meter = Meter(SAMPLE_RATE_HZ)
+    if len(samples) < meter.block_size * SAMPLE_RATE_HZ or np.isneginf(found := meter.integrated_loudness(samples.astype(np.float64))):
+        return samples, None
+    gain_db = min(lufs - found, LOUDEST_DBFS - 20 * np.log10(np.abs(samples).max()))
+    return samples * np.float32(10 ** (gain_db / 20)), round(float(found + gain_db), 2)
+
+
+class LevelledSink(Sink):
+    """A sink's samples at one loudness: all are held until the last is there."""
+
+    def __init__(self, sink: Sink, lufs: float) -> None:
+        super().__init__()
+        self.sink, self.lufs, self.held, self.reached = sink, lufs, [], None  # type: Sink, float, list[np.ndarray], float | None
+
+    def write(self, samples: np.ndarray) -> None:
+        """samples [n] float32 in -1..1."""
+        self.held.append(samples)
+
+    def finish(self) -> None:
+        """Level, and write it all."""
+        samples, self.reached = levelled(np.concatenate([np.zeros(0, np.float32), *self.held]), self.lufs)
+        self.sink.write(samples)
+        self.full_scale = self.sink.full_scale
+
+    def _put(self, pcm: np.ndarray) -> None:
+        raise NotImplementedError("LevelledSink writes through another sink")

@@ -61,6 +61,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--timestamps", type=Path, help="write word and phoneme times as .json, or subtitles as .srt or .vtt")
     parser.add_argument("--trim", action=argparse.BooleanOptionalAction,
         help="cut silence above 0.1 s before the first sound and above 0.25 s behind the last (default: with --stream)")  # fmt: skip
+    parser.add_argument(
+        "--loudness", type=float, metavar="LUFS", help="level the file to this loudness (BS.1770), its peak at most -1 dBFS"
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the chunks that an interrupted run left in OUT.parts/")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser.parse_args(argv)
@@ -72,6 +75,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     from kokoro_ane.encoder.encoder_steps import check_speed
     from kokoro_ane.g2p.alphabet import dialect_of
     from kokoro_ane.pipeline.audio import SUFFIXES
+    from kokoro_ane.pipeline.polish import check_loudness
     from kokoro_ane.pipeline.resume import resume_state_of_ours
     from kokoro_ane.pipeline.timestamps import SUFFIXES as TIMES
     from kokoro_ane.runtimes.registry import check_runtime, default_runtime, level_for
@@ -80,6 +84,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise InputError("give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else ""))
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs -o FILE: a stream keeps nothing")
+    if arguments.loudness is not None and check_loudness(arguments.loudness) and arguments.out is None:
+        raise InputError("--loudness needs -o FILE: it is known when the last word is spoken")
     if arguments.out is not None:
         arguments.out = check_output(arguments.out, suffixes=SUFFIXES, given=arguments)
         check_implied(parts_of(arguments.out), resume_state_of_ours)
@@ -182,7 +188,7 @@ def spoken(
     from rich.progress import Progress
 
     from kokoro_ane.pipeline.audio import to_file, to_stream
-    from kokoro_ane.pipeline.polish import TrimmedSink
+    from kokoro_ane.pipeline.polish import LevelledSink, TrimmedSink
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
     from kokoro_ane.pipeline.timestamps import times_to
 
@@ -191,6 +197,8 @@ def spoken(
         state = held.enter_context(resume_state_of(arguments, settings(arguments, text, voice, made_of)))
         stamps = held.enter_context(times_to(arguments.timestamps, text)) if arguments.timestamps else None
         sink = held.enter_context(to_file(arguments.out) if arguments.out else to_stream(sys.stdout.buffer, arguments.stream))
+        levelled = None if arguments.loudness is None else LevelledSink(sink, arguments.loudness)
+        sink = levelled or sink
         if arguments.trim:
             sink = TrimmedSink(sink)
         console = Console(stderr=True)
@@ -209,6 +217,9 @@ def spoken(
             bar.update(task, completed=words[-1].end if words else len(text))
         if isinstance(sink, TrimmedSink):
             sink.finish()
+        if levelled:
+            levelled.finish()
+            stats.loudness_lufs, sink.full_scale = levelled.reached, levelled.full_scale
     return stats, sink
 
 
@@ -230,6 +241,7 @@ def run(argv: list[str] | None) -> int:
     made = {"checkpoint": checkpoint.name, "releasable": checkpoint.releasable, "voice": name, "runtime": arguments.runtime}
     made |= {"method": arguments.method, "layout": arguments.layout, "speed": arguments.speed, "seed": arguments.seed}
     report = made | stats.report() | {"samples_at_full_scale": sink.full_scale, "dropped": pipeline.dropped}
+    report |= {} if arguments.loudness is None else {"loudness_lufs": stats.loudness_lufs}
     report |= {"models": made_of, "seconds_trimmed": round(getattr(sink, "cut", 0) / SAMPLE_RATE_HZ, 6)}
     report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
     if RUNTIMES[arguments.runtime].packages and not arguments.phonemes and "G2P" not in made_of:

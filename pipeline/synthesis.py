@@ -27,7 +27,7 @@ from kokoro_ane.g2p.alphabet import dialect_of, voice_language
 from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, join_db
 from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
-from kokoro_ane.pipeline.polish import without_tick
+from kokoro_ane.pipeline.polish import check_loudness, levelled, without_tick
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Chunk, Pauses, Phonemizer, TextReader, asked_samples, chunks, halves
 from kokoro_ane.quantize.locator import Request, there
 from kokoro_ane.runtimes.registry import RUNTIMES, Opened, default_runtime, level_for, named, open_runtime
@@ -193,6 +193,7 @@ def speak(
     speed: float = 1.0,
     seed: int = 0,
     dialect: str | None = None,
+    loudness: float | None = None,
 ) -> tuple[np.ndarray, int]:
     """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments, defaults and samples as `kokoro-ane speak`.
 
@@ -201,6 +202,8 @@ def speak(
     Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not built.
     """
     build = Path(build)
+    if loudness is not None:
+        check_loudness(loudness)
     stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json")))
     opened_checkpoint, opened = _opened(checkpoint, runtime, method, layout, build.absolute(), stamp)
     name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
@@ -208,7 +211,8 @@ def speak(
     reader = TextReader.load(dialect_of(dialect) if dialect else voice_language(name), None)
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
     spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed, fade_ticks=True))
-    return np.concatenate([speech.audio for speech in spoken]), SAMPLE_RATE_HZ
+    samples = np.concatenate([speech.audio for speech in spoken])
+    return samples if loudness is None else levelled(samples, loudness)[0], SAMPLE_RATE_HZ
 
 
 @lru_cache(maxsize=1)
@@ -239,6 +243,7 @@ class SynthesisStats:
         self.peak, self.lowest_gain, self.worst_join_db = 0.0, 1.0, float("-inf")
         self.first_audio_s: float | None = None
         self.least_margin_s: float | None = None  # of audio that was there before it was needed
+        self.loudness_lufs: float | None = None  # of the levelled output
         self.played = 0
         self._before: np.ndarray | None = None
 

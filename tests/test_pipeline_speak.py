@@ -18,7 +18,7 @@ from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline import synthesis
 from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.polish import TrimmedSink, without_tick
+from kokoro_ane.pipeline.polish import TrimmedSink, levelled, without_tick
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Speech
@@ -234,6 +234,45 @@ class TestPolish:
         whole, cut = (say(folder, tmp_path / "a.wav", *more, text="abc.")["pcm"] for more in ((), ("--trim",)))
         trimmed_s = json.loads(capsys.readouterr().out.splitlines()[-1])["seconds_trimmed"]
         assert len(whole) - len(cut) == round(trimmed_s * SAMPLE_RATE_HZ)
+
+
+class TestLoudness:
+    """ITU-R BS.1770: a sine of 997 Hz and amplitude a dBFS has a - 3.01 LUFS."""
+
+    def test_a_sine_gets_the_amplitude_that_the_standard_says(self) -> None:
+        sine = np.sin(np.arange(48_000) * 2 * np.pi * 997 / SAMPLE_RATE_HZ).astype(np.float32)
+        for lufs in (-23.0, -40.0):
+            found, reached = levelled(0.3 * sine, lufs)
+            assert reached == lufs and 20 * np.log10(np.abs(found).max()) == pytest.approx(lufs + 3.01, abs=0.1)
+
+    def test_the_peak_goes_before_and_what_has_no_loudness_stays(self) -> None:
+        spiky = 0.01 * SPEECH.repeat(3)
+        spiky[::2000] = 0.5
+        found, reached = levelled(spiky, -10.0)
+        assert np.abs(found).max() == pytest.approx(10 ** (-1 / 20), rel=1e-5) and reached is not None and reached < -10.5
+        for kept in (np.zeros(48_000, np.float32), SPEECH):  # silence; 0.3 s
+            assert levelled(kept, -19.0)[0] is kept and levelled(kept, -19.0)[1] is None
+
+    @pytest.mark.parametrize("voice", ["awb", "rms", "slt"])
+    def test_every_voice_has_the_loudness_asked_for(
+        self, voice: str, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import pyloudnorm
+
+        pcm = say(folder, tmp_path / "a.wav", "--voice", voice, "--loudness", "-30", "--trim")["pcm"]
+        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        monkeypatch.setattr(synthesis.TextReader, "load", lambda *_: PhonemeReader())
+        samples, rate_hz = synthesis.speak(TEXT, voice, checkpoint=folder, runtime="torch", build=tmp_path, loudness=-30)
+        for heard in (pcm / 32768, samples):
+            assert pyloudnorm.Meter(rate_hz).integrated_loudness(heard.astype(np.float64)) == pytest.approx(-30, abs=0.5)
+        assert report["loudness_lufs"] == pytest.approx(-30, abs=0.5) and report["samples_at_full_scale"] == 0
+
+    @pytest.mark.parametrize(("more", "said"), [(["nan", "-o", "a.wav"], "a loudness of nan LUFS: give -50 to -5"),
+        (["3", "-o", "a.wav"], "a loudness of 3 LUFS"), (["-19", "--stream"], "--loudness needs -o FILE")])  # fmt: skip
+    def test_refusals(self, more: list[str], said: str, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        given = [str(tmp_path / word) if word == "a.wav" else word for word in more]
+        assert main([*flags(folder), "--loudness", *given]) == 2
+        assert said in capsys.readouterr().err and not (tmp_path / "a.wav").exists()
 
 
 SETTINGS = {"text": "1", "seed": 0}
