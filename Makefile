@@ -9,7 +9,6 @@ OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
 LAYOUT ?=
-CHIPS ?=
 WORKERS ?= 2
 COUNT ?= 10000
 # Two threads that fight over busy cores are many times slower than one; on an idle machine set OMP_NUM_THREADS=2 and more.
@@ -42,9 +41,8 @@ $(SECOND)/.installed: constraints-coreai.txt
 	$(SECOND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-coreai.txt coreai-torch coremltools
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=tiled|tiled-poly|streaming)
-	$(RUN) -m kokoro_ane build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) \
-	$(layout_flag) $(if $(CHIPS),--chips $(CHIPS))
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=streaming|streaming-poly)
+	$(RUN) -m kokoro_ane build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) $(layout_flag)
 
 encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m kokoro_ane build encoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
@@ -54,7 +52,7 @@ g2p: venv ## build the G2P package (words outside the lexicon), execute it, chec
 
 all: g2p encoder vocoder ## the three packages
 
-quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, LAYOUT=tiled|tiled-poly|streaming); exit 3 where it ships and may not be released
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, LAYOUT=streaming|streaming-poly); exit 3 where it ships and may not be released
 	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
 release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 3

@@ -3,7 +3,7 @@
     class MyStage: ...                       # the attributes and methods below
     manifests = build(MyStage(...), Path("build"))
 
-G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder, padded and tiled (vocoder/vocoder_stage.py), are the instances.
+G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder (vocoder/vocoder_stage.py), are the instances.
 """
 
 import json

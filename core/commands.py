@@ -1,6 +1,6 @@
 """The commands that build packages, for a user to type: what every "not built" message names.
 
-build_command("vocoder", layout="tiled", checkpoint="demo")     # kokoro-ane build vocoder --layout tiled --checkpoint demo
+build_command("vocoder", layout="streaming", checkpoint="demo")     # kokoro-ane build vocoder --layout streaming --checkpoint demo
 """
 
 import argparse
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, HOST, LAYOUTS, PADDED, STREAMING, check_buckets, with_host_tail
+from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, HOST, LAYOUTS, PADDED, STREAMED, check_buckets
 from kokoro_ane.core.errors import InputError
 
 DEFAULT_BUILD = Path("build")
@@ -108,7 +108,7 @@ def layout_argument(parser: argparse.ArgumentParser, layouts: tuple[str, ...] = 
 
 
 def tail_argument(parser: argparse.ArgumentParser) -> None:
-    """--tail, beside a --layout: `--tail host` is the layout of the same layout that ends before conv_post."""
+    """--tail, beside a --layout: `--tail host` is the padded layout that ends before conv_post."""
     places = ("package", "host")
     parser.add_argument("--tail", action=_Layout, choices=places, default=places[0], help="who computes conv_post and the inverse STFT")
 
@@ -124,7 +124,7 @@ class _Layout(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
         setattr(namespace, self.dest, values)
-        if namespace.tail == HOST and namespace.layout == STREAMING:
-            parser.error(f"--layout {STREAMING} has no tail of its own on the host")
+        if namespace.tail == HOST and namespace.layout in STREAMED:
+            parser.error(f"--layout {namespace.layout} has no tail of its own on the host")
         if namespace.tail == HOST:
-            namespace.layout = with_host_tail(namespace.layout)
+            namespace.layout = HOST

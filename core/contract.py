@@ -74,26 +74,15 @@ VOCODER_NAME = "KokoroVocoder"
 TUNING, JUDGED, SECOND = "tuning", "judged", "second"  # sets of texts, core/data/speech
 BOTH = "both"  # the two that judge, one after the other
 CLAIMS = (NUMERIC, DEVICE) = ("numeric", "device")  # what a verdict says something of: figures alone; of a run on the device
-PADDED, TILED, TILED_POLYNOMIAL = "padded", "tiled", "tiled-poly"
-WHOLE_FORMS = (PADDED, TILED, TILED_POLYNOMIAL)
-HOST = "host"  # the tail on the host: a layout of its own, `host` or `tiled-host`
-STREAMING = "streaming"  # statistics predicted, samples window by window (vocoder/streaming)
-ONE_FUNCTION = (*WHOLE_FORMS, *(HOST if layout == PADDED else f"{layout}-{HOST}" for layout in WHOLE_FORMS))
-LAYOUTS = (*ONE_FUNCTION, STREAMING)
+PADDED, HOST = "padded", "host"  # the same with the tail on the host
+STREAMING, STREAMING_POLYNOMIAL = "streaming", "streaming-poly"
+STREAMED = (STREAMING, STREAMING_POLYNOMIAL)  # statistics predicted, samples window by window (vocoder/streaming)
+ONE_FUNCTION = (PADDED, HOST)
+LAYOUTS = (*ONE_FUNCTION, *STREAMED)
 # of the vocoder (vocoder/layouts.py); the padded one has no name in a package's name
 FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
 DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"  # functions of the streaming layout's package
 AFFINE, STYLE_AFFINE = "affine", "style_affine"  # gains and shifts of all norms, with statistics in them; the style's alone
-
-
-def with_host_tail(layout: str) -> str:
-    """The layout of the same layout whose tail is left to the host."""
-    return layout if layout.endswith(HOST) else HOST if layout == PADDED else f"{layout}-{HOST}"
-
-
-def without_host_tail(layout: str) -> str:
-    """The layout of the same layout with the tail in the package."""
-    return layout.removesuffix(HOST).rstrip("-") or PADDED
 
 
 DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)  # frames: 0.5 s to 30 s

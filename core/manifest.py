@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import command_for
-from kokoro_ane.core.contract import PADDED
+from kokoro_ane.core.contract import LAYOUTS, PADDED
 from kokoro_ane.core.data_files import check_name, conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_bytes, package_of_ours, package_sha256
@@ -37,7 +37,7 @@ def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str
 
 
 def level_name(method: str, layout: str) -> str:
-    """w8a8, or tiled-w8a8: the layout stands before the method unless it is the padded one."""
+    """w8a8, or streaming-w8a8: the layout stands before the method unless it is the padded one."""
     return method if layout in ("", PADDED) else f"{layout}-{method}"
 
 
@@ -79,7 +79,7 @@ class Manifest:
     operations: dict[str, int]
     checks: dict[str, Any]
     tools: dict[str, str]
-    layout: str = ""  # of the vocoder: vocoder.layouts.LAYOUTS
+    layout: str = ""  # of the vocoder: one of LAYOUTS
     functions: dict[str, str] = dataclasses.field(default_factory=dict)  # contract name -> name in the package
     token_buckets: tuple[int, ...] = ()
     compute_units: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -159,6 +159,9 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
     if not isinstance(data["checkpoint"].get("sha256"), str) or not isinstance(data["checkpoint"].get("name"), str):
         raise InputError(f"{where}.checkpoint has no name and sha256")
     check_name(data["checkpoint"]["name"], f"{where}.checkpoint.name")
+    if data["layout"] not in ("", *LAYOUTS):
+        told = f"no longer one of {', '.join(LAYOUTS)}; run `{command_for(data['stage'])}` again"
+        raise InputError(f"{where} says layout {data['layout'][:20]!r}, {told}")
     for key in ("buckets", "token_buckets"):
         lengths = data[key]
         if any(not 0 < length <= MAX_LENGTH for length in lengths) or lengths != sorted(set(lengths)):

@@ -8,7 +8,7 @@ Change a limit only with a new reason, never because a level missed it. eval/ver
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kokoro_ane.core.contract import PADDED, STREAMING
+from kokoro_ane.core.contract import PADDED, STREAMED
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
 
 MEAN, WORST = "mean", "worst"  # over clips
@@ -112,5 +112,5 @@ EXTRA = MappingProxyType({"fp16": FP16_ONLY})  # by method; all others have the 
 def gates_for(method: str, layout: str = PADDED) -> tuple[Gate, ...]:
     """The gates of a compression method: the common ones, tightened where EXTRA has the same metric and statistic. In the streaming layout
     fp16 is no change of format alone: statistics are predicted, and samples need not be the reference's to 45 dB."""
-    extra = tuple(gate for gate in EXTRA.get(method, ()) if layout != STREAMING or gate.metric != "snr_db")
+    extra = tuple(gate for gate in EXTRA.get(method, ()) if layout not in STREAMED or gate.metric != "snr_db")
     return tuple(gate for gate in COMMON if gate.name not in {e.name for e in extra}) + extra

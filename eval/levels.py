@@ -1,6 +1,6 @@
 """One compression level for the release table: its package found or built, judged, and described.
 
-    level = judged_level(METHODS["w8"], "tiled", context)
+    level = judged_level(METHODS["w8"], "streaming", context)
     level.verdict, level.bytes, level.record["summary"]
 
 Packages are built by the same commands a user types. A level that cannot be built stays in the table with the reason. Size, shares and
@@ -15,7 +15,7 @@ from typing import Any
 
 from kokoro_ane.core.checks import ProgramFacts, open_functions
 from kokoro_ane.core.commands import quantize_command
-from kokoro_ane.core.contract import DECODER, FEATURES, FRAMES_PER_SECOND, STREAMING, UTTERANCE, WINDOW
+from kokoro_ane.core.contract import DECODER, FEATURES, FRAMES_PER_SECOND, STREAMED, UTTERANCE, WINDOW
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import package_bytes
@@ -34,7 +34,6 @@ from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.registry import PACKAGE
 from kokoro_ane.runtimes.tvm import library
 from kokoro_ane.vocoder.streaming.windows import fixed_windows
-from kokoro_ane.vocoder.tiled import geometry
 from mlprogram.examine.cost import load_costs, times_of
 from mlprogram.examine.forecast import forecast_residency
 from mlprogram.examine.profile import OpenProgram, OpProfile, Profile, profile_program
@@ -91,9 +90,8 @@ def _nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
 
 
 def frames_of(choice: Mapping[str, tuple[int, ...]]) -> int:
-    """Frames of audio that a shape of `features` holds: a bucket, or the rows of the tiled layout, which has several always."""
-    *_, rows, columns = choice[FEATURES]
-    return columns - 1 if rows == 1 else rows * (columns - geometry.MARGIN_WIDTH) + 2 * geometry.EDGE
+    """Frames of audio that a shape of `features` holds: a bucket."""
+    return choice[FEATURES][-1] - 1
 
 
 @dataclass(frozen=True)
@@ -298,7 +296,7 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
 def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
     """Layers of a compressed package whose channels have another scale than its parent's (eval/channel_gains.py). InputError where the
     parent is not in the build folder; nothing is read of the streaming layout's three functions and of files that are no packages."""
-    if method.parent is None or manifest.layout == STREAMING or manifest.package_path.suffix != PACKAGE:
+    if method.parent is None or manifest.layout in STREAMED or manifest.package_path.suffix != PACKAGE:
         return []
     parent = find_package(context.build, context.checkpoint, method_named(method.parent), manifest.layout)
     name, balanced = f"channels-{manifest.package_sha256[:16]}", method.balances

@@ -1,6 +1,6 @@
 """Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--layout tiled] [--features package]
+    python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--layout streaming] [--features package]
     python eval/quality.py --method w8g --stage encoder        # durations, F0, energy, text features: docs/encoder.md
     python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
 

@@ -31,7 +31,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
     )
-    parser.add_argument("--methods", help=f"levels to judge, with commas: w8,tiled-w8 (default: all of --layout: {','.join(METHODS)})")
+    parser.add_argument("--methods", help=f"levels to judge, with commas: w8,streaming-w8 (default: all of --layout: {','.join(METHODS)})")
     session_arguments(parser)
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")

@@ -4,7 +4,7 @@
     kokoro-ane quantize --method mixed --recipe my_recipe.json
     kokoro-ane quantize --method w8g --stage encoder     # weights of the encoder; `lossless` where they stand on an 8-bit grid
     kokoro-ane quantize --method w8 --runtime onnx        # of ONNX Runtime's file
-    kokoro-ane quantize --method w8a8 --layout tiled     # of the package that `pipeline.build vocoder --layout tiled` built
+    kokoro-ane quantize --method w8a8 --layout streaming     # of the package that `build vocoder --layout streaming` built
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
 How good the result sounds is decided by eval/quality.py.

@@ -1,6 +1,6 @@
 """Build the packages of a stage: checkpoint to .mlpackage, executed and compared before it gets its name.
 
-    kokoro-ane build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--layout tiled] [--out build]
+    kokoro-ane build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--layout streaming] [--out build]
     kokoro-ane build encoder [--target iOS17]        # iOS 17: two packages, because functions came with iOS 18
     kokoro-ane build encoder --runtime onnx          # files for another runtime, float32, any length; vocoder likewise
     kokoro-ane build g2p [--method fp16]
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import buckets_argument, checkpoint_argument, layout_argument
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, STREAMING, TOKEN_BUCKETS
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, STREAMED, TOKEN_BUCKETS
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
     from kokoro_ane.core.builder import Kind, Stage
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.vocoder.layouts import Layout
+    from kokoro_ane.vocoder.layouts import PaddedLayout
     from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 
 CORE_ML, OTHERS = "coreml", ("onnx", "executorch", "tvm")  # who runs what is built
@@ -40,7 +40,7 @@ def _runtime_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def _shared_flags(parser: argparse.ArgumentParser, target: str | None) -> None:
-    told = "iOS17; iOS18 of the streaming layout" if target is None else target
+    told = "iOS17; iOS18 of the streaming layouts" if target is None else target
     parser.add_argument("--target", choices=("iOS17", "iOS18"), default=target, help=f"minimum deployment target (default: {told})")
     parser.add_argument("--out", type=Path, default=Path("build"), help="folder for packages and manifests (default: %(default)s)")
 
@@ -52,8 +52,7 @@ def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
         "--precision", choices=("fp16", "fp32"), default="fp16", help="fp16: fp16 trunk and fp32 tail; fp32: a reference package"
     )
     layout_argument(parser)
-    parser.add_argument("--chips", type=lambda text: tuple(text.split(",")), help="tiled: chips to suit, m1,m2 ...; default: by name")
-    parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second; tiled: rows * pitch + 2")
+    parser.add_argument("--buckets", type=buckets_argument, help="enumerated lengths in frames, 40 a second, rising")
     _shared_flags(parser, None)
 
 
@@ -76,10 +75,8 @@ def _g2p_flags(parser: argparse.ArgumentParser) -> None:
 
 def check_portable(arguments: argparse.Namespace) -> None:
     """InputError for a flag that only packages have. Before seconds go into a checkpoint."""
-    given = {"--layout": getattr(arguments, "layout", PADDED) != PADDED, "--chips": getattr(arguments, "chips", None) is not None}
-    own = [flag for flag, found in given.items() if found]
-    if own:
-        raise InputError(f"{own[0]} belongs to a package: files for {arguments.runtime} have one layout, float32 at any length")
+    if getattr(arguments, "layout", PADDED) != PADDED:
+        raise InputError(f"--layout belongs to a package: files for {arguments.runtime} have one layout, float32 at any length")
     from kokoro_ane.runtimes.registry import check_runtime
 
     check_runtime(arguments.runtime, "fp32")
@@ -104,13 +101,12 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
         check_portable(arguments)
         return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
     if arguments.stage == "vocoder":
-        if arguments.layout == STREAMING:
+        if arguments.layout in STREAMED:
             return streaming_stage(arguments)
         from kokoro_ane.vocoder.layouts import layout_named
 
-        layout = layout_named(arguments.layout, arguments.chips)  # before seconds go into a checkpoint
-        target = arguments.target or "iOS17"
-        return vocoder_stage(open_checkpoint(arguments.checkpoint), layout, arguments.buckets, arguments.precision, target)
+        checkpoint, layout, target = open_checkpoint(arguments.checkpoint), layout_named(arguments.layout), arguments.target or "iOS17"
+        return vocoder_stage(checkpoint, layout, arguments.buckets or DEFAULT_BUCKETS, arguments.precision, target)
     with quiet_coremltools():
         from kokoro_ane.encoder.encoder_stage import EncoderStage
         from kokoro_ane.encoder.encoder_steps import Buckets
@@ -141,21 +137,19 @@ def _kind(arguments: argparse.Namespace) -> "Kind | None":
 
 
 def vocoder_stage(
-    checkpoint: "Checkpoint", layout: "Layout", buckets: tuple[int, ...] | None = None, precision: str = "fp16", target: str = "iOS17"
+    checkpoint: "Checkpoint", layout: "PaddedLayout", buckets: tuple[int, ...], precision: str = "fp16", target: str = "iOS17"
 ) -> "VocoderStage":
     """The vocoder, checked with a second of a calibration sentence in this checkpoint's voice. Raises InputError."""
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 
-    lengths = layout.lengths(checkpoint.config, buckets)
-    return VocoderStage(checkpoint, layout, lengths, precision, target, check_speech(checkpoint, layout.check_frames(lengths)))
+    return VocoderStage(checkpoint, layout, buckets, precision, target, check_speech(checkpoint, layout.check_frames(buckets)))
 
 
 def streaming_stage(arguments: argparse.Namespace) -> "Stage":
     """The vocoder in three functions, checked with four and a half seconds. Raises InputError."""
-    if arguments.target == "iOS17" or arguments.chips is not None:
-        given = "--chips" if arguments.chips else "--target iOS17"
-        raise InputError(f"{given} is not for --layout {STREAMING}: its three functions need iOS 18, and it is one for all chips")
+    if arguments.target == "iOS17":
+        raise InputError(f"--target iOS17 is not for --layout {arguments.layout}: its three functions need iOS 18")
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
@@ -164,7 +158,7 @@ def streaming_stage(arguments: argparse.Namespace) -> "Stage":
 
     lengths, checkpoint = Lengths.of(arguments.buckets or BUCKETS), open_checkpoint(arguments.checkpoint)
     speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
-    return StreamingStage(checkpoint, predictor_of(checkpoint), lengths, arguments.precision, speech)
+    return StreamingStage(checkpoint, predictor_of(checkpoint), lengths, arguments.precision, speech, layout=arguments.layout)
 
 
 def _g2p_stage(arguments: argparse.Namespace) -> "Stage":

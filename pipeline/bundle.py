@@ -34,7 +34,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     layout_argument(parser)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-demo-tiled-METHOD)")
+    parser.add_argument("--out", type=Path, help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-demo-streaming-METHOD)")
     what = "g2p's rules with their word lists, or only a lexicon and the G2P package (default: %(default)s)"
     parser.add_argument("--text", choices=("rules", "words"), default="rules", help=f"what reads text: {what}")
     parser.add_argument("--dialects", help="languages of that: us, gb, or us,gb (default: those that the voices speak)")

@@ -18,7 +18,7 @@ from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.layer_plan import Layer
 from kokoro_ane.quantize.speech import own_speech, speakers, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import Layout
+from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import run_program
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
@@ -67,14 +67,13 @@ def input_ranges(observe: Observe, layers: Iterable[Layer], clips: Iterable[Voco
     return ranges
 
 
-def observed(program: Program, layout: Layout, buckets: tuple[int, ...]) -> Observe:
+def observed(program: Program, layout: PaddedLayout, buckets: tuple[int, ...]) -> Observe:
     """Of a package of one function."""
 
     def observe(clip: VocoderInputs, note: Note) -> None:
         fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
         bucket = bucket_for(fitting.frames, buckets)
-        if layout.holds(fitting.frames, bucket):  # the tiled layout takes no word alone
-            run_program(program, layout, fitting, bucket, hook=lambda name, _, value: note(name, value, fitting.frames / bucket))
+        run_program(program, layout, fitting, bucket, hook=lambda name, _, value: note(name, value, fitting.frames / bucket))
 
     return observe
 

@@ -14,7 +14,7 @@ from kokoro_ane.core.builder import MAIN, all_held, converted
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.commands import build_command
-from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMING, STYLE, UTTERANCE, WINDOW
+from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_of_ours, save_functions, save_package
 from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, described, tool_versions
@@ -78,7 +78,6 @@ def build_compressed(
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
     with staged_together(*targets) as (aside, told), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
         stage = stage_of(checkpoint, parent)
-        method = method.in_layout(layout)
         if recipe and method.by_recipe and not recipe.multiplies_integers:  # weights alone are compressed as they are
             method = replace(method, activations=None)
         source = source_of(method, stage, parent, Path(work), recipe)
@@ -111,18 +110,18 @@ def write_compressed(method: Method, source: Source, recipe: Recipe | None, asid
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
     """The stage that the parent was built from. InputError for statistics of another predictor."""
-    if parent.layout == STREAMING:
+    if parent.layout in STREAMED:
         with described(parent.path):
             own = [tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)]
             told = parent.inputs[DECODER][STYLE]["statistics_sha256"]
         predictor = predictor_of(checkpoint)
         if told != predictor.sha256:
-            again = f"run `{build_command('vocoder', STREAMING)}` again"
+            again = f"run `{build_command('vocoder', parent.layout)}` again"
             differ = f"{str(told)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
             raise InputError(f"{parent.path} has predicted statistics {differ}: {again}")
         speech = check_speech(checkpoint, CHECK_FRAMES)
-        return StreamingStage(checkpoint, predictor, Lengths(parent.buckets, *own), parent.precision, speech, parent.target)
-    layout = layout_recorded(parent.layout, parent.inputs[FEATURES], parent.outputs)
+        return StreamingStage(checkpoint, predictor, Lengths(parent.buckets, *own), parent.precision, speech, parent.target, parent.layout)
+    layout = layout_recorded(parent.layout, parent.outputs)
     speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
     return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)
 
@@ -188,10 +187,8 @@ def ranges(method: Method, programs: Mapping[str, Program], name: str, plan: tup
 
 
 def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
-    """What the plan's fitted palettes need. InputError where layers are not the vocoder's own convolutions."""
+    """What the plan's fitted palettes need."""
     paths = sorted({entry.layer.name for entry in plan if is_fitted(entry.weights)})
-    if paths and not (isinstance(stage, StreamingStage) or isinstance(stage.layers_of(MAIN), Vocoder)):
-        raise InputError(f"recipe: palettes are fitted (gptq) in the padded and streaming layouts only, not in {stage.layout.name}")
     return fits_of(stage.checkpoint, stage.vocoder, paths)
 
 

@@ -1,7 +1,7 @@
 """Whether a vocoder is what its name says: the stored kinds of its weights and inputs against its method, its host weights against the
 checkpoint's. Asked by what judges or ships it.
 
-require_genuine(manifest, "tiled-w8a8", checkpoint)     # InputError: fp16 under that name, zeroed source weights
+require_genuine(manifest, "streaming-w8a8", checkpoint)     # InputError: fp16 under that name, zeroed source weights
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import open_functions
 from kokoro_ane.core.commands import build_command, quantize_command
-from kokoro_ane.core.contract import FEATURES, HOST, PADDED, without_host_tail
+from kokoro_ane.core.contract import HOST, STREAMED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.quantize.layer_plan import CONVOLUTIONS
@@ -75,8 +75,8 @@ def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
             return (INTEGERS,)
         case BlockWeights():
             return ("linear per block int4", "linear int4")  # a layer without a block has one scale per channel
-        case PaletteWeights():  # the tiled layout's product for all styles stays linear: quantize.layer_plan
-            return (f"palette {weights.bits}-bit", *((INTEGERS,) if without_host_tail(layout) != PADDED else ()))
+        case PaletteWeights():  # the streaming layouts' product for all styles stays linear: quantize.layer_plan
+            return (f"palette {weights.bits}-bit", *((INTEGERS,) if layout in STREAMED else ()))
     return ()
 
 
@@ -94,13 +94,13 @@ def require_genuine(manifest: Manifest, level: str, checkpoint: Checkpoint) -> N
     vocoder = Vocoder.of(checkpoint)
     if manifest.source != source_contract(vocoder):
         raise InputError(f"{manifest.path}: `source` is not that of {checkpoint.folder}: it was edited; {again}")
-    if layout.endswith(HOST) and not _same_tail(manifest, vocoder):
+    if layout == HOST and not _same_tail(manifest, vocoder):
         raise InputError(f"{manifest.path}: the tail's weights are not those of {checkpoint.folder}: they were edited; {again}")
 
 
 def _same_tail(manifest: Manifest, vocoder: Vocoder) -> bool:
     with described(manifest.path):
-        layout = layout_recorded(manifest.layout, manifest.inputs[FEATURES], manifest.outputs)
+        layout = layout_recorded(manifest.layout, manifest.outputs)
         found, own = layout.tail, layout.with_tail_of(vocoder).tail
         assert found is not None and own is not None
         pairs = ((found.weight, own.weight), (found.bias, own.bias))

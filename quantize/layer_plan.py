@@ -5,7 +5,7 @@
     Coverage.of(plan, layers, Program(compressed)).require()
 
 Convolutions are matched by the name coremltools gives their weight constant; one whose weight is computed is matched by its bias. The
-tiled layout's weights are buffers of its own modules and its layers bear their names.
+streaming generator's weights are buffers of its own modules, whose layers bear the vocoder's names.
 """
 
 import math
@@ -23,15 +23,14 @@ from kokoro_ane.quantize.methods import SCHEMES, BlockWeights, LinearWeights, Me
 from kokoro_ane.vocoder.scaled_conv import Ramp, Repeat, TapSum
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator
-from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
 from mlprogram import Program
 from mlprogram.examine.profile import count_macs
 from mlprogram.graph import Operation
 
 CONVOLUTIONS = ("conv", "conv_transpose")
 MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
-ALL_STYLES = "styles"  # the tiled and streaming layouts' one product for the affines of all norms
-PREDICTED = "outer"  # the streaming layout's product that gives all predicted statistics
+ALL_STYLES = "styles"  # the streaming layouts' one product for the affines of all norms
+PREDICTED = "outer"  # their product that gives all predicted statistics
 FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
 _INTEGERS = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")  # before iOS 18, from iOS 18 on
 STORAGE = {type(None): ("const",), LinearWeights: _INTEGERS, BlockWeights: _INTEGERS[1:], PaletteWeights: ("constexpr_lut_to_dense",)}
@@ -66,11 +65,9 @@ class _Names:
 
     @classmethod
     def of(cls, module: nn.Module) -> "_Names":
-        if isinstance(module, TiledVocoder):
-            return _tiled_names(module)
         if isinstance(module, DecoderFunction):
             return _decoder_names(module)
-        return _tiled_names(module) if isinstance(module, StreamingGenerator) else _padded_names(module)
+        return _streaming_names(module) if isinstance(module, StreamingGenerator) else _padded_names(module)
 
 
 def _padded_names(vocoder: nn.Module) -> _Names:
@@ -86,21 +83,16 @@ def _decoder_names(decoder: DecoderFunction) -> _Names:
     return _Names(vocoder.layers | own, wanted, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed)
 
 
-def _tiled_names(tiled: nn.Module) -> _Names:
-    """Of a module whose weights are buffers; a streaming generator stands in its function as `generator`."""
-    inside = "generator." if isinstance(tiled, StreamingGenerator) else ""
-    kernels = {
-        f"{inside}{name}": tensor
-        for name, tensor in tiled.named_buffers()
+def _streaming_names(generator: StreamingGenerator) -> _Names:
+    """Its weights are buffers; in its function it stands as `generator`. By the vocoder's names, which recipes use."""
+    names = {
+        f"generator.{name}": f"generator.{name}".removesuffix(".weight").removesuffix(".conv")
+        for name, tensor in generator.named_buffers()
         if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".alpha", ".reciprocal"))
     }
-    names = {name: name.removesuffix(".weight") for name in kernels}
-    if inside:  # by the vocoder's names, which recipes use
-        names = {name: layer.removesuffix(".conv") for name, layer in names.items()}
-    fixed = {names[name] for name, tensor in kernels.items() if bool(((tensor == 0) | (tensor == 1)).all())}
-    movers = {names[f"{inside}{path}.weight"] for path, module in tiled.named_modules() if isinstance(module, MOVERS)}
+    movers = {names[f"generator.{path}.weight"] for path, module in generator.named_modules() if isinstance(module, MOVERS)}
     layers = {name.replace(".", "_"): layer for name, layer in names.items()}
-    return _Names(layers, set(names.values()) - movers, {ALL_STYLES}, fixed | movers)
+    return _Names(layers, set(names.values()) - movers, set(), movers)
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:

@@ -1,6 +1,6 @@
 """Where the packages and files of a chain stand, and what builds those that are missing: one place for every command.
 
-request = Request(checkpoint, Path("build"), method="w8a8", layout="tiled")
+request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
 encoders, vocoder = request.paths()                                  # manifests; InputError names the command for a missing one
 manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])  # the vocoder's, its package's hash verified
 manifest = built(request)                                            # after building it and its parent where they are missing
@@ -44,7 +44,7 @@ class Request:
     encoder: str = ""
 
     def path(self, stage: str) -> Path:
-        """Where a stage's manifest stands, or would: build/KokoroVocoder-demo-tiled-fp16.json, with a name that may never be released."""
+        """Where a stage's manifest stands, or would: build/KokoroVocoder-demo-streaming-fp16.json."""
         if self.files:
             level = f"{self.files}-{self.method if stage == VOCODER_NAME else FLOAT}"
         elif stage == VOCODER_NAME:
@@ -102,7 +102,7 @@ def source_name(checkpoint: "Checkpoint") -> str:
 
 
 def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
-    """'tiled-w8a8' -> (w8a8, tiled); a name without a layout is of `layout`. InputError for an unknown method."""
+    """'streaming-w8a8' -> (w8a8, streaming); a name without a layout is of `layout`. InputError for an unknown method."""
     for prefix in sorted(LAYOUTS, key=len, reverse=True):
         if name.startswith(f"{prefix}-"):
             return method_named(name.removeprefix(f"{prefix}-")), prefix

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core.contract import PADDED, STREAMING, without_host_tail
 from kokoro_ane.core.errors import InputError
 
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
@@ -82,12 +81,10 @@ class OwnGrid:
     keep_up_to: int = SMALL
 
 
-# Names of both layouts: the second upsampler, whose input's scale AdaIN's epsilon fixes; the last stage's first layer of the spectrum; the
-# decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler; what is pooled.
-FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.1", "last.up", "generator.noise_convs.1", "last.noise_conv", "pooled.*")
-# In the padded layout, and so in the streaming one, the first upsampler too, 0.8 % of the arithmetic: with it in int8 a gate is undecided
-# (docs/quantization.md).
-PADDED_FLOAT = ("generator.ups.0",)
+# The decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler; the first
+# upsampler, 0.8 % of the arithmetic, with which in int8 a gate is undecided (docs/quantization.md), and the second, whose input's scale
+# AdaIN's epsilon fixes; the last stage's first layer of the spectrum; what the streaming layouts pool.
+FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1", "pooled.*")
 Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
 
 
@@ -99,7 +96,7 @@ class Activations:
     all sentences is the range (100 = the largest peak). time_varying_scale: convolutions of short reach read values divided by a smooth
     scale that varies over time (quantize/balance.py). per_column_scale: and the decoder's, by a scale for every column.
     float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
-    fp32 tail always do. padded_float: more of them in the padded layout.
+    fp32 tail always do.
     """
 
     exponent: float = 0.7
@@ -107,7 +104,6 @@ class Activations:
     time_varying_scale: bool = True
     per_column_scale: bool = True
     float_inputs: tuple[str, ...] = FLOAT_INPUTS
-    padded_float: tuple[str, ...] = PADDED_FLOAT
     clips: int = 16
 
     def __post_init__(self) -> None:
@@ -118,11 +114,6 @@ class Activations:
             self.exponent > 0 or not self.time_varying_scale,
             "time_varying_scale needs an exponent above 0: the package is converted anew for both",
         )
-
-    def in_layout(self, layout: str) -> "Activations":
-        """As a package of this layout is built: its own exceptions among `float_inputs`."""
-        own = self.padded_float if without_host_tail(layout) in (PADDED, STREAMING) else ()
-        return dataclasses.replace(self, float_inputs=(*self.float_inputs, *own), padded_float=())
 
     def takes(self, layer: str) -> bool:
         """Whether no exception names a layer's input."""
@@ -187,10 +178,6 @@ class Method:
     def balances(self) -> bool:
         """Whether channels are balanced before anything is quantized."""
         return self.activations is not None and self.activations.exponent > 0
-
-    def in_layout(self, layout: str) -> "Method":
-        """As a package of this layout is built."""
-        return self if self.activations is None else dataclasses.replace(self, activations=self.activations.in_layout(layout))
 
     def int8_activations(self) -> Activations:
         """How inputs become int8. InputError for a method that keeps them in float."""
@@ -268,7 +255,7 @@ def _truth(text: str) -> bool:
 def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
     kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "percentile": float, "clips": int}
-    kinds |= {"time_varying_scale": _truth, "per_column_scale": _truth, "float_inputs": _names, "padded_float": _names}
+    kinds |= {"time_varying_scale": _truth, "per_column_scale": _truth, "float_inputs": _names}
     _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
     try:
         return key, kinds[key](text)

@@ -1,6 +1,6 @@
 """Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch, TVM. One module each.
 
-    opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", layout="tiled"))
+    opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", layout="streaming"))
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
 
 A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> Opened`.

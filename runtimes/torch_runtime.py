@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, STREAMING, PackedLayout
+from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, STREAMED, STREAMING, PackedLayout
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.quantize.locator import Request
@@ -22,6 +22,7 @@ from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
 from kokoro_ane.vocoder.packing import Array, VocoderInputs, pack
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
 from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator, Told
 from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance, unpacked_spectrum
 from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windows
@@ -56,10 +57,13 @@ class StreamingBackend:
     arrays = False
     buckets: tuple[int, ...] | None = None
 
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, measured: int = MEASURED) -> None:
+    def __init__(
+        self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, measured: int = MEASURED, *, layout: str = STREAMING
+    ) -> None:
         self.source, self.eager, self.measured = vocoder.generator.m_source.host, EagerVocoder(vocoder), measured
-        self.decoder = DecoderFunction(vocoder, predictor, hidden_dim).eval()
-        generator = StreamingGenerator(vocoder, predictor.centres).eval()
+        form = FORMS[layout]()
+        self.decoder = DecoderFunction(vocoder, predictor, hidden_dim, form).eval()
+        generator = StreamingGenerator(vocoder, predictor.centres, form).eval()
         self.generator = generator.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
@@ -99,9 +103,9 @@ def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
 def open_chain(request: Request) -> Opened:
     """See runtimes.registry."""
     checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
-    if request.layout == STREAMING:
+    if request.layout in STREAMED:
         predictor = predictor_of(checkpoint)
-        told = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim)
+        told = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, layout=request.layout)
         return Opened(torch_encoder(checkpoint), told, made_of | {"statistics": predictor.sha256}, predictor.voices)
     vocoder = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim)
     return Opened(torch_encoder(checkpoint), vocoder, made_of)

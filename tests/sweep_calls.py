@@ -27,7 +27,7 @@ CK, B = "--checkpoint {user}/checkpoint", "--build {user}/build"
 SAID = f"'Hello there.' -o {{user}}/new.wav {CK} {B}"
 VOCODER = "{user}/build/KokoroVocoder-tiny"
 CALLS: dict[str, list[str]] = {
-    "build": [f"vocoder {CK} --buckets 20 --out {{user}}/build", f"vocoder {CK} --layout tiled --chips m1 --out {{user}}/new",
+    "build": [f"vocoder {CK} --buckets 20 --out {{user}}/build", f"vocoder {CK} --layout streaming-poly --out {{user}}/new",
               f"vocoder {CK} --runtime onnx --out {{user}}/new", "g2p --method fp16 --out {user}/build",
               f"encoder {CK} --buckets 40 --token-buckets 16 --precision fp32 --out {{user}}/build"],
     "quantize": [f"--method w8a8 {CK} {B} --set clips=2", f"--method mixed --recipe {{user}}/recipe.json {CK} {B}"],
@@ -71,7 +71,7 @@ WORDS = (
     "", " ", "\0", "x" * 300, "x" * 100_000, "../../x", "../voices/slt", "a/b", "\ud800", "\n\n", "🙂" * 50, "20," * 500, "1" * 5000,
     *["ü", "%s%n", "{0}", "[red]x[/]", "[/]", "-", "slt", "slt:1e308,rms:1e308", "slt:nan", "slt:-1,rms:2", "slt:0", "slt,slt", ":", ",",
       "slt:", ":1", "slt:1e-320", "nobody", "40,40,20"],
-    *["0", "20,abc", "w8", "p6", "tiled-w8", "fp16,fp16", "fp16,nonsense", "m1", "m1,m1", "m99", "torch", "coreml", "onnx", "en-US", "xx",
+    *["0", "20,abc", "w8", "p6", "streaming-w8", "fp16,fp16", "fp16,nonsense", "m1", "m99", "torch", "coreml", "onnx", "en-US", "xx",
       "clips=2", "clips=nan", "clips=9999999999"],
     *["clips", "=", "a=b=c", "main", "duration", "x=1,2", "features=1,3157,1,81", "NaN", "null", "demo"], "features=" + "9" * 30,
 )  # fmt: skip

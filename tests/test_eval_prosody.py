@@ -111,7 +111,7 @@ class TestCommand:
         [
             (["--stage", "encoder", "--method", "w8a8"], "unknown method 'w8a8'"),
             (["--method", "w8g"], "give --stage encoder"),
-            (["--stage", "encoder", "--method", "w8", "--layout", "tiled"], "--layout belongs"),
+            (["--stage", "encoder", "--method", "w8", "--layout", "streaming"], "--layout belongs"),
         ],
     )
     def test_bad_input(self, flags: list[str], message: str, tiny_checkpoint: Checkpoint, capsys: pytest.CaptureFixture[str]) -> None:

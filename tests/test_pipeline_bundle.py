@@ -179,7 +179,7 @@ def test_every_part_of_the_layout_asked_for_is_built_first(
     asked: list[str] = []
     monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", asked.append)
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
-    assert main([*flags, "--layout", "tiled"]) == 2 and asked[0].startswith("kokoro-ane build encoder")
+    assert main([*flags, "--layout", "streaming"]) == 2 and asked[0].startswith("kokoro-ane build encoder")
     assert "does not exist" in capsys.readouterr().err
     asked.clear()
     assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2 and asked[0].startswith("kokoro-ane build encoder --runtime onnx")

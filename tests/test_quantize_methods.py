@@ -68,29 +68,21 @@ def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
     assert "Neural Engine" in METHODS["w4"].unfit_for_engine and METHODS["w4"].target == "iOS18"
 
 
-class TestForms:
-    @pytest.mark.parametrize(("layout", "upsampler"), [("padded", False), ("host", False), ("tiled", True), ("tiled-poly-host", True)])
-    def test_the_padded_layout_keeps_its_first_upsampler_in_float(self, layout: str, upsampler: bool) -> None:
-        activations = METHODS["w8a8"].in_layout(layout).int8_activations()
-        assert activations.takes("generator.ups.0") is upsampler and activations.takes("decode.0.conv1")
-        assert activations.takes("generator.resblocks.0.convs1.0") and not activations.takes("encode.conv1")
-        assert activations.in_layout("padded") == activations  # only once
-
-    def test_layouts_of_what_reads_floats(self) -> None:
-        assert METHODS["w8"].in_layout("padded") is METHODS["w8"]
-        method = with_settings(METHODS["w8a8"], ["padded_float="]).in_layout("padded")
-        assert method.int8_activations().takes("generator.ups.0")
+def test_both_upsamplers_keep_a_float_input() -> None:
+    takes = METHODS["w8a8"].int8_activations().takes
+    assert not any(map(takes, ("generator.ups.0", "generator.ups.1", "encode.conv1", "decode.3.pool", "pooled.low")))
+    assert takes("decode.0.conv1") and takes("generator.resblocks.0.convs1.0")
 
 
 class TestSettings:
     def test_replace_what_they_name(self) -> None:
-        given = ["exponent=0.25", "clips=3", "time_varying_scale=0", "per_column_scale=0", "float_inputs=a,b.*", "padded_float="]
+        given = ["exponent=0.25", "clips=3", "time_varying_scale=0", "per_column_scale=0", "float_inputs=a,b.*"]
         method, wanted = with_settings(METHODS["w8a8"], given), Activations(0.25, time_varying_scale=False, per_column_scale=False, clips=3)
-        assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"), padded_float=())
+        assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"))
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
     @pytest.mark.parametrize(("method", "setting", "message"),
-        [("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
+        [("w8a8", "alpha=1", "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs"),
         ("w8a8", "exponent", "give KEY=VALUE"), ("w8a8", "exponent=much", "'much' is not a number"),
         ("w8a8", "time_varying_scale=yes", "'yes' is not a number"),
         ("w8", "exponent=1", "method 'w8' has no activations to set")])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tiny packages of every method, padded and tiled: structure, bytes, refusal, exactness; the commands that build, measure and judge."""
+"""Tiny packages of every method: structure, bytes, refusal, exactness; the commands that build, measure and judge."""
 
 import dataclasses
 import json
@@ -11,41 +11,37 @@ import pytest
 from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
-from kokoro_ane.core.manifest import Manifest, describe_package
+from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.pipeline.apply import main as apply
-from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.quantize import measure
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.layer_plan import ALL_STYLES, CONVOLUTIONS, Coverage, plan_for, program_layers
+from kokoro_ane.quantize.layer_plan import CONVOLUTIONS, Coverage, plan_for, program_layers
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.measure import LayerTrials
-from kokoro_ane.quantize.methods import METHODS, LinearWeights
+from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
 from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.tiled.tiled_model import TiledVocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program
 from mlprogram.graph import Operation
 from tests.builds import (
     COMPRESSED,
     QUICK,
-    checkpoint_once,
     manifest_of,
     program_of,
     quantize_ops,
     quick,
     recipe_of,
     small_config,
-    speaking_config,
 )
 
 
@@ -167,80 +163,6 @@ class TestBuild:
         other = dataclasses.replace(recipe_of(*built), checkpoint_sha256="00ff")
         with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
             build_compressed(quick("mixed"), *built, other)
-
-
-@pytest.fixture(scope="module")
-def tiled(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    checkpoint, out = checkpoint_once(tmp_path_factory, speaking_config(), encoder=True), tmp_path_factory.mktemp("build")
-    given = ["--checkpoint", str(checkpoint.folder)]
-    assert build_stage(["vocoder", *given, "--layout", "tiled", "--chips", "m3", "--buckets", "41,62,119", "--out", str(out)]) == 0
-    assert apply([*given, "--layout", "tiled", "--method", "w8a8", "--build", str(out), "--set", "clips=2"]) == 0
-    return checkpoint, out
-
-
-def tiled_program(tiled: tuple[Checkpoint, Path], method: str) -> Program:
-    return Program(tiled[1] / f"KokoroVocoder-tiny-tiled-{method}.mlpackage")
-
-
-@pytest.mark.slow
-class TestTiled:
-    def test_every_layer_of_the_variant_is_known(self, tiled: tuple[Checkpoint, Path]) -> None:
-        checkpoint, _ = tiled
-        layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
-        names = [layer.name for layer in layers]
-        assert {"first.blocks.0.first.0.conv", "last.up", "decode.3.pool", "decode.3.shortcut", "conv_post", "styles"} <= set(names)
-        assert sum(name.startswith(("first.", "last.")) and name.endswith(".conv") for name in names) == 48
-        assert all(layer.is_fixed == layer.name.endswith((".outer", ".inner", "ones_2", "ones_10", "ones_6")) for layer in layers)
-
-    def test_affines_of_all_norms_share_no_palette(self, tiled: tuple[Checkpoint, Path]) -> None:
-        checkpoint, _ = tiled
-        layers = program_layers(tiled_program(tiled, "fp16"), TiledVocoder(Vocoder.of(checkpoint), checkpoint.config.hidden_dim))
-        weights = {entry.layer.name: entry.weights for entry in plan_for(METHODS["p6"], layers, None) if entry.weights is not None}
-        assert {name for name, chosen in weights.items() if isinstance(chosen, LinearWeights)} == {ALL_STYLES} < set(weights)
-
-    def test_snakes_are_read_in_int8_with_a_scale_a_channel(self, tiled: tuple[Checkpoint, Path]) -> None:
-        small = tiled_program(tiled, "w8a8")
-        scales = [np.asarray(small.constant(op.inputs["scale"][0])) for op in quantize_ops(small)]
-        along = [scale for scale in scales if scale.ndim == 1]
-        assert (
-            len(along) == 6 + 1 + 1 < len(scales)
-        )  # the first stage's wide dilations, the strided layer of the spectrum, the text's branch
-        assert all(scale.min() > 0 and np.ptp(scale) > 0 for scale in along)  # balanced: no two channels need be alike
-        dequantized = [op for op in small.operations if op.op_type == "dequantize"]
-        assert all(np.asarray(small.constant(op.inputs["scale"][0])).ndim == 0 for op in dequantized)
-
-    def test_one_range_where_time_is_followed(self, tiled: tuple[Checkpoint, Path]) -> None:
-        """What is divided by its envelope has the range 1, whatever the sentences; its result is multiplied by the envelope."""
-        small = tiled_program(tiled, "w8a8")
-        made = {value.name: op for op in small.operations for value in op.outputs}
-        read = [
-            made[made[op.inputs["x"][0]].inputs["input"][0]]
-            for op in small.operations
-            if op.op_type in ("conv", "conv_transpose") and ".conv" not in op.name
-            if made.get(op.inputs["x"][0]) is not None and made[op.inputs["x"][0]].op_type == "dequantize"
-        ]
-        unit = [
-            op
-            for op in read
-            if np.ndim(small.constant(op.inputs["scale"][0])) == 0 and abs(float(small.constant(op.inputs["scale"][0])) - 1 / 127) < 1e-5
-        ]
-        assert len(unit) == 42 + 14  # the generator's of short reach; the decoder's fifteen but its first
-        assert all(made[op.inputs["input"][0]].op_type == "mul" for op in unit)
-
-    def test_the_manifest_says_so_and_the_clip_is_near(self, tiled: tuple[Checkpoint, Path]) -> None:
-        manifest = Manifest.load(tiled[1] / "KokoroVocoder-tiny-tiled-w8a8.json")
-        assert manifest.level == "tiled-w8a8" and manifest.layout == "tiled"
-        exact, following, near = manifest.checks["figures"]
-        assert exact["value"] >= 100 and following["value"] >= 20 and near["value"] >= 15 and manifest.compression["int8_macs_share"] > 0.5
-
-    def test_a_variant_that_is_not_built(self, tiled: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
-        checkpoint, out = tiled
-        given = ["--checkpoint", str(checkpoint.folder), "--build", str(out)]
-        assert apply([*given, "--layout", "tiled-poly", "--method", "w8a8"]) == 2
-        said = capsys.readouterr()
-        assert "tiled-poly-fp16" in said.err and "build vocoder --layout tiled-poly" in said.err and len(said.err.strip().splitlines()) == 1
-        assert apply([*given, "--layout", "tiled", "--method", "w8"]) == 0
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["compression"]["int8_inputs"] == 0
 
 
 class TestApplyCommand:
@@ -400,9 +322,9 @@ class TestQualityCommand:
         assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err and "kokoro-ane" not in captured.err
 
     def test_a_layout_is_built_under_its_name(self) -> None:
-        fp16, w8a8 = (Request(open_checkpoint("demo"), Path("a b"), level, "tiled-poly") for level in ("fp16", "w8a8"))
-        assert fp16.command(fp16.vocoder) == "kokoro-ane build vocoder --layout tiled-poly --checkpoint demo --out 'a b'"
-        assert w8a8.command(w8a8.vocoder) == "kokoro-ane quantize --method w8a8 --layout tiled-poly --checkpoint demo --build 'a b'"
+        fp16, w8a8 = (Request(open_checkpoint("demo"), Path("a b"), level, "streaming-poly") for level in ("fp16", "w8a8"))
+        assert fp16.command(fp16.vocoder) == "kokoro-ane build vocoder --layout streaming-poly --checkpoint demo --out 'a b'"
+        assert w8a8.command(w8a8.vocoder) == "kokoro-ane quantize --method w8a8 --layout streaming-poly --checkpoint demo --build 'a b'"
 
     def test_another_checkpoint(self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         other = Checkpoint.from_folder(write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True))

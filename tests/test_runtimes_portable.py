@@ -128,7 +128,7 @@ def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("flags", "message"), [(["--method", "p6"], "--method p6 is a package: ONNX Runtime has only fp32, w8, w8a8"),
-    (["--layout", "tiled"], "--layout tiled is a package: ONNX Runtime has only padded"),
+    (["--layout", "streaming"], "--layout streaming is a package: ONNX Runtime has only padded"),
     (["--runtime", "onyx"], "unknown runtime 'onyx'; did you mean onnx?")])  # fmt: skip
 def test_levels_forms_and_names(build: Path, tmp_path: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     assert main(["abt.", "--phonemes", "--runtime", "onnx", "--build", str(build), "-o", str(tmp_path / "a.wav"), *flags]) == 2
@@ -183,7 +183,7 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint: Checkpoint
 
 
 def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
-    assert build_stage(["vocoder", "--runtime", "onnx", "--layout", "tiled", "--checkpoint", "demo"]) == 2
+    assert build_stage(["vocoder", "--runtime", "onnx", "--layout", "streaming", "--checkpoint", "demo"]) == 2
     assert "--layout belongs to a package" in capsys.readouterr().err
 
 

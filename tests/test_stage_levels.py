@@ -119,5 +119,5 @@ class TestPackage:
         self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         asked = ["--stage", "encoder", "--method", "w8", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
-        assert quantize([*asked, "--layout", "tiled"]) == 2 and "--layout belongs to the vocoder" in capsys.readouterr().err
+        assert quantize([*asked, "--layout", "streaming"]) == 2 and "--layout belongs to the vocoder" in capsys.readouterr().err
         assert quantize([*asked[:2], "--method", "w4", *asked[4:]]) == 2 and "unknown method 'w4'" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import DECODER, STREAMING, UTTERANCE, WINDOW
+from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.gates import gates_for
@@ -32,10 +32,14 @@ from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage, pack_utterance, unpacked_spectrum
 from mlprogram import Program
+from mlprogram.examine.forecast import forecast_residency
+from mlprogram.examine.profile import open_program, profile_program
+from mlprogram.examine.rules import load_rules
 from tests.builds import checkpoint_once, once, quick, small_config
 from training.fit_statistics import main as fit
 
 LEVELS = ("fp16", "w8", "w8a8")
+MADE = {STREAMING: LEVELS, STREAMING_POLYNOMIAL: LEVELS[:1]}
 Built = tuple[Checkpoint, Path]
 
 
@@ -51,9 +55,10 @@ def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> B
         assert fit([*given, *few]) == 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", out)
-            assert build(["vocoder", *given, "--layout", STREAMING, "--buckets", "40,128,280", "--out", str(out)]) == 0
-            for name in LEVELS[1:]:
-                build_compressed(quick(name), checkpoint, out, layout=STREAMING)
+            for layout, levels in MADE.items():
+                assert build(["vocoder", *given, "--layout", layout, "--buckets", "40,128,280", "--out", str(out)]) == 0
+                for name in levels[1:]:
+                    build_compressed(quick(name), checkpoint, out, layout=layout)
 
     return checkpoint, once(tmp_path_factory, ["streaming", checkpoint.sha256], make)
 
@@ -68,12 +73,12 @@ def speech(built: Built) -> VocoderInputs:
     return check_speech(built[0], 180)
 
 
-def manifest_of(built: Built, level: str) -> Manifest:
-    return Manifest.load(built[1] / f"KokoroVocoder-tiny-streaming-{level}.json")
+def manifest_of(built: Built, level: str, layout: str = STREAMING) -> Manifest:
+    return Manifest.load(built[1] / f"KokoroVocoder-tiny-{layout}-{level}.json")
 
 
-def package_of(built: Built, level: str) -> StreamingPackage:
-    package = open_package(manifest_of(built, level).path)
+def package_of(built: Built, level: str, layout: str = STREAMING) -> StreamingPackage:
+    package = open_package(manifest_of(built, level, layout).path)
     assert isinstance(package, StreamingPackage)
     return package
 
@@ -116,6 +121,24 @@ def test_every_method_compresses_all_functions_alike(built: Built, speech: Vocod
     assert snr_db(package_of(built, "fp16").render(speech), package_of(built, level).render(speech)) > 5
 
 
+def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: VocoderInputs) -> None:
+    """The only sines left are the fp32 tail's; the sound is the other layout's."""
+    manifest, rules = manifest_of(built, "fp16", STREAMING_POLYNOMIAL), load_rules()
+    require_genuine(manifest, "streaming-poly-fp16", built[0])
+    for name in (UTTERANCE, WINDOW):
+        sine, polynomial = (
+            [op.op_type for op in Program(manifest_of(built, "fp16", layout).package_path, function=name).operations
+             if op.op_type in ("sin", "cos", "round") and op.outputs[0].dtype.name == "fp16"]
+            for layout in MADE
+        )  # fmt: skip
+        assert len(sine) == len(polynomial) == 24 and set(sine) == {"sin"} and set(polynomial) == {"round"}
+    for layout, whole in ((STREAMING, False), (STREAMING_POLYNOMIAL, True)):
+        window = open_program(manifest_of(built, "fp16", layout).package_path, WINDOW)
+        profile = profile_program(window, window.all_shapes()[-1])
+        assert all((forecast_residency(profile, rules, chip).optimistic.cut.engine_segments == 1) == whole for chip in ("m1", "a14"))
+    assert snr_db(*(package_of(built, "fp16", layout).render(speech) for layout in MADE)) > 45
+
+
 def test_a_level_under_anothers_name_is_refused(built: Built, tmp_path: Path) -> None:
     """By its stored kinds, those of every function."""
     out = Path(shutil.copytree(built[1], tmp_path / "build"))
@@ -148,7 +171,6 @@ def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built) 
     ("flags", "said"),
     [
         (["--target", "iOS17"], "three functions need iOS 18"),
-        (["--chips", "m3"], "is one for all chips"),
         (["--buckets", "40,80"], "the streaming layout needs one from 128, its longest window, to 180"),
     ],
 )
@@ -157,6 +179,12 @@ def test_what_the_layout_cannot_be(built: Built, tmp_path: Path, capsys: pytest.
     assert build([*given, *flags]) == 2
     problem = capsys.readouterr().err.strip()
     assert said in problem and problem.count("\n") == 0 and not (tmp_path / "b").exists()
+
+
+def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> None:
+    path = replace(manifest_of(built, "fp16"), layout="tiled").save(tmp_path / "KokoroVocoder-tiny-tiled-fp16.json").path
+    with pytest.raises(InputError, match=r"says layout 'tiled', no longer one of padded, .*; run `kokoro-ane build vocoder` again"):
+        Manifest.load(path)
 
 
 def test_another_predictor_or_a_voice_that_took_no_part(built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

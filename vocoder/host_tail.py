@@ -32,12 +32,12 @@ class HostTail:
     bias: np.ndarray
 
     @classmethod
-    def of(cls, vocoder: "Vocoder", divisor: float = 1.0) -> "HostTail":
-        """`divisor`: how many times too large the trunk is that will come."""
+    def of(cls, vocoder: "Vocoder") -> "HostTail":
+        """Of a vocoder."""
         conv = vocoder.generator.conv_post
         assert conv.bias is not None
-        weight = conv.weight.detach().double().numpy()[:, :, 0] / divisor  # [22, C, k]
-        return cls(weight.astype(np.float32), conv.bias.detach().float().numpy())
+        weight = conv.weight.detach().float().numpy()[:, :, 0]  # [22, C, k]
+        return cls(weight, conv.bias.detach().float().numpy())
 
     @classmethod
     def recorded(cls, words: Mapping[str, Any]) -> "HostTail":

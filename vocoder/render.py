@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.builder import MAIN
-from kokoro_ane.core.contract import FEATURES, STREAMING, STYLE, bucket_for
+from kokoro_ane.core.contract import FEATURES, STREAMED, STYLE, bucket_for
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import EagerVocoder
-from kokoro_ane.vocoder.layouts import Layout, layout_recorded
+from kokoro_ane.vocoder.layouts import PaddedLayout, layout_recorded
 from kokoro_ane.vocoder.packing import VocoderInputs, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.streaming.streaming_package import Opener, StreamingPackage
@@ -26,13 +26,11 @@ from mlprogram import Program, ProgramError
 
 
 def run_program(
-    program: Program, layout: Layout, inputs: VocoderInputs, bucket: int, hook: Callable[..., None] | None = None, half: bool | None = None
+    program: Program, layout: PaddedLayout, inputs: VocoderInputs, bucket: int, hook: Callable[..., None] | None = None
 ) -> np.ndarray:
-    """Pack into `bucket`, execute, join: [600 F] float32. `half`: how the features are packed, if not as the program takes them."""
-    takes_half = program.inputs[FEATURES].dtype == "fp16"
-    features = layout.pack(inputs, bucket, half=takes_half if half is None else half)
-    waveform = program({FEATURES: features, STYLE: inputs.style[:, :, None, None].float()}, hook=hook)[layout.output].float()
-    return layout.join(waveform, inputs.frames, bucket).numpy()
+    """Pack into `bucket`, execute, join: [600 F] float32."""
+    given = {FEATURES: layout.pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
+    return layout.join(program(given, hook=hook)[layout.output].float(), inputs.frames).numpy()
 
 
 class VocoderPackage:
@@ -47,7 +45,7 @@ class VocoderPackage:
         self.manifest.verify()
         self.buckets = self.manifest.buckets
         with described(manifest_path):
-            self.layout = layout_recorded(self.manifest.layout, self.manifest.inputs[FEATURES], self.manifest.outputs)
+            self.layout = layout_recorded(self.manifest.layout, self.manifest.outputs)
             self.source = HarmonicSource.recorded(self.manifest.source)
         try:
             path = self.manifest.package_path
@@ -57,14 +55,14 @@ class VocoderPackage:
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """See vocoder.vocoder_steps.VocoderBackend."""
-        return self.layout.pack(inputs, bucket_for(inputs.frames, self.buckets), half=self.program.inputs[FEATURES].dtype == "fp16")
+        return self.layout.pack(inputs, bucket_for(inputs.frames, self.buckets))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
         """See vocoder.vocoder_steps.VocoderBackend. Raises InputError for NaN or infinity in what it is given."""
         require_finite("features", features)
         require_finite("style", style)
         waveform = self.program({FEATURES: features, STYLE: style.float()})[self.layout.output].float()
-        return self.layout.join(waveform, frames, bucket_for(frames, self.buckets))
+        return self.layout.join(waveform, frames)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
@@ -73,7 +71,7 @@ class VocoderPackage:
 
 def open_package(manifest_path: Path, precision: str = "declared", opened: Opener | None = None) -> VocoderPackage | StreamingPackage:
     """By the layout that the manifest names; arguments as VocoderPackage's."""
-    kind = StreamingPackage if Manifest.load(manifest_path).layout == STREAMING else VocoderPackage
+    kind = StreamingPackage if Manifest.load(manifest_path).layout in STREAMED else VocoderPackage
     return kind(manifest_path, precision, opened)
 
 

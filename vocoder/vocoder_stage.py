@@ -1,6 +1,6 @@
-"""The vocoder as a Stage, in any layout: one flexible input, fp32 tail, the promises of its program, its checks, its contract.
+"""The vocoder as a Stage, in a layout of one function: one flexible input, fp32 tail, its program's promises, checks, contract.
 
-    stage = VocoderStage(checkpoint, layout_named("tiled"), (182, 242), "fp16", "iOS17", speech)
+    stage = VocoderStage(checkpoint, layout_named("padded"), (180, 240), "fp16", "iOS17", speech)
     (manifest,) = build(stage, Path("build"))
 
 A package is held to three figures: its samples are PyTorch's; in exact arithmetic padding changes nothing; fp16's noise does not grow
@@ -23,7 +23,7 @@ from kokoro_ane.core.contract import FEATURES, FRAME_SAMPLES, HOP_SAMPLES, SAMPL
 from kokoro_ane.core.export import TensorType, flexible
 from kokoro_ane.core.manifest import level_name, package_name
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
-from kokoro_ane.vocoder.layouts import Layout
+from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference, run_program
 from kokoro_ane.vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
@@ -53,15 +53,15 @@ def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_figures(
-    program: Program, layout: Layout, vocoder: Vocoder, speech: VocoderInputs, buckets: tuple[int, ...], precision: str
+    program: Program, layout: PaddedLayout, vocoder: Vocoder, speech: VocoderInputs, buckets: tuple[int, ...], precision: str
 ) -> list[Check]:
     """The figures of the speech at several fills of the buckets that hold it."""
-    holding = tuple(bucket for bucket in buckets if layout.holds(speech.frames, bucket))
+    holding = tuple(bucket for bucket in buckets if bucket >= speech.frames)
     exact = Program(program.path, precision="exact")
     reference = render_reference(vocoder, speech)
     return fill_figures(
         lambda bucket: run_program(program, layout, speech, bucket),
-        lambda bucket: run_program(exact, layout, speech, bucket, half=False),
+        lambda bucket: run_program(exact, layout, speech, bucket),
         reference, check_buckets_of(speech.frames, holding), precision,
     )  # fmt: skip
 
@@ -163,7 +163,7 @@ class VocoderStage:
     """See core.builder.Stage. `speech`: what the package is checked with; `vocoder`: the checkpoint's, or one that renders the same."""
 
     checkpoint: Checkpoint
-    layout: Layout
+    layout: PaddedLayout
     buckets: tuple[int, ...]
     precision: str
     target: str
@@ -178,7 +178,7 @@ class VocoderStage:
     @cached_property
     def module(self) -> torch.nn.Module:
         """What is traced."""
-        return self.layout.module(self.vocoder, self.checkpoint.config.hidden_dim, int8_inputs=self.balanced is not None).eval()
+        return self.layout.module(self.vocoder, self.checkpoint.config.hidden_dim).eval()
 
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions."""
@@ -223,7 +223,7 @@ class VocoderStage:
         """See Stage."""
         config, dtype = self.checkpoint.config, "float16" if self.precision == "fp16" else "float32"
         row = {"shape": [1, config.style_dim, 1, 1], "dtype": dtype, "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128"}
-        features = self.layout.features_contract(config.hidden_dim, self.buckets)
+        features = self.layout.features_contract(config.hidden_dim)
         return {
             "method": self.precision,
             "layout": self.layout.name,
@@ -256,7 +256,7 @@ def without_tail(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def vocoder_function(
-    module: torch.nn.Module, layout: Layout, buckets: tuple[int, ...], precision: str, hidden_dim: int, style_dim: int
+    module: torch.nn.Module, layout: PaddedLayout, buckets: tuple[int, ...], precision: str, hidden_dim: int, style_dim: int
 ) -> Function:
     """What is traced: features [1, channels, rows, columns] and style [1, style_dim, 1, 1] to waveform. `module`: layout.module(...)."""
     dtype = np.float16 if precision == "fp16" else np.float32

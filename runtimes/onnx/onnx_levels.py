@@ -17,7 +17,7 @@ import numpy as np
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import FEATURES, PADDED, STYLE, WAVEFORM
+from kokoro_ane.core.contract import FEATURES, STYLE, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, Manifest, describe_package, tool_versions
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def integer_vocoder(method: Method, checkpoint: Checkpoint) -> PortableVocoder:
     """What is exported. Raises InputError for a method without int8 inputs."""
-    plain, settings = Vocoder.of(checkpoint), method.in_layout(PADDED).int8_activations()
+    plain, settings = Vocoder.of(checkpoint), method.int8_activations()
     ready = Int8Inputs.of(plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings)
     chosen = frozenset(place.path for place in places(plain).values() if settings.takes(place.path))
     return with_integers(ready.vocoder(plain, chosen), ready.ranges, chosen, checkpoint.config.hidden_dim)

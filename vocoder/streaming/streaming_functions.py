@@ -15,8 +15,8 @@ from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECT
 from kokoro_ane.core.layers import NORM_EPSILON, Mask, masked
 from kokoro_ane.vocoder.decoder import LOUD_SCALE, QUIET_SCALE, STAGE_SLOPE, Generator, Vocoder, unpack_frames
 from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, StatisticsPredictor
+from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula
 from kokoro_ane.vocoder.streaming.streaming_model import FoldedUp, Measured, StreamingGenerator, Told, bias_of, generator_norms
-from kokoro_ane.vocoder.tiled.tiled_layers import FoldedConv
 
 SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
 FP32_MODULES = ("hidden", "told")  # of the decoder: one column each, and terms that cancel
@@ -131,11 +131,11 @@ class Product(nn.Module):
         return F.conv2d(x, self.weight, self.bias)
 
 
-def style_product(generator: Generator) -> Product:
+def style_product(generator: Generator, form: SnakeFormula) -> Product:
     """The style's gains and shifts of all norms, gains first, with Snake's alpha in them."""
-    norms = generator_norms(generator)
-    weights = [norm.norm.fc.weight.detach().flatten(1).double() * norm.factor.repeat(2)[:, None] for norm in norms]  # [2C, style_dim]
-    return Product(_gains_first(weights), _gains_first([norm.norm.fc.bias.detach().double() * norm.factor.repeat(2) for norm in norms]))
+    pairs = [(norm.norm.fc, norm.factor(form).repeat(2)) for norm in generator_norms(generator)]
+    weights = [fc.weight.detach().flatten(1).double() * factor[:, None] for fc, factor in pairs]  # [2C, style_dim]
+    return Product(_gains_first(weights), _gains_first([fc.bias.detach().double() * factor for fc, factor in pairs]))
 
 
 def _gains_first(parts: list[Tensor]) -> Tensor:
@@ -145,13 +145,13 @@ def _gains_first(parts: list[Tensor]) -> Tensor:
 
 
 class DecoderFunction(nn.Module):
-    """The frame decoder on the whole utterance, and behind it the constants of all the generator's norms."""
+    """The frame decoder on the whole utterance, and behind it the constants of all the generator's norms, made for its Snake's `form`."""
 
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int) -> None:
+    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, form: SnakeFormula | None = None) -> None:
         super().__init__()
         self.vocoder, self.sizes = vocoder, PackedLayout(hidden_dim).sizes
         self.pooled, self.hidden = PooledMoments(vocoder.generator), Hidden(vocoder.generator, predictor)
-        self.outer, self.styles = Product(torch.from_numpy(predictor.outer), None), style_product(vocoder.generator)
+        self.outer, self.styles = Product(torch.from_numpy(predictor.outer), None), style_product(vocoder.generator, form or SineSnake())
         self.told = ToldAffines(predictor)
 
     def forward(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor]:

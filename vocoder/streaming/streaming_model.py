@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Mask, Modules, Snake, masked
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
-from kokoro_ane.vocoder.tiled.tiled_layers import FoldedConv, small_or_apart
+from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula, small_or_apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +34,14 @@ class GeneratorNorm:
     def channels(self) -> int:
         return self.norm.fc.channels
 
-    @property
-    def factor(self) -> Tensor:
-        """[C] float64: what its result is multiplied by, so that Snake is u + sin(u)^2; 1 where alpha is too small for fp16."""
-        alpha = self.snake.alpha.detach().flatten().double()
-        return torch.ones_like(alpha) if small_or_apart(alpha)[0] else alpha
+    def inner(self, form: SnakeFormula) -> Tensor:
+        """[C] float64: u over the norm's result, in the formula's terms."""
+        return self.snake.alpha.detach().flatten().double() * form.factor
+
+    def factor(self, form: SnakeFormula) -> Tensor:
+        """[C] float64: what its gains and shifts are multiplied by, so that it gives u; 1 where that is too small for fp16."""
+        inner = self.inner(form)
+        return torch.ones_like(inner) if small_or_apart(inner)[0] else inner
 
 
 def generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
@@ -130,30 +133,37 @@ class Measured(Told):
 
 
 class AffineConv(nn.Module):
-    """AdaIN with its constants given, then Snake and the convolution; see tiled_layers.SnakeConv for `apart` and small alphas."""
+    """AdaIN with its constants given, Snake, convolution.
+
+    `apart`: what divides the convolution's input channels is not folded into its weights but stands before it as a multiplication. So the
+    convolution reads Snake's own values, whose channels can be balanced (quantize/balance.py) for an int8 input. The same wherever one
+    channel would take more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8 weights and palettes
+    would have little left for the others. Where the smallest alpha is below SMALL (1 of 48), alpha z would lie among fp16's subnormals,
+    which an engine may take for 0: z is carried as it is and the bend alone is computed on alpha z.
+    """
 
     alpha: Tensor | None
     scale: Tensor | None
 
-    def __init__(self, norm: GeneratorNorm, conv: Conv, bias: Tensor, apart: bool) -> None:
-        """`bias` [out]: what the convolution adds. `apart`: it reads Snake's own values, ready for an int8 input."""
+    def __init__(self, norm: GeneratorNorm, conv: Conv, bias: Tensor, form: SnakeFormula, apart: bool) -> None:
+        """`bias` [out]: what the convolution adds."""
         super().__init__()
-        alpha = norm.snake.alpha.detach().flatten().double()
-        small, spread = small_or_apart(alpha)
+        inner = norm.inner(form)
+        small, spread = small_or_apart(inner)
         apart = apart or spread
-        self.register_buffer("alpha", alpha.float().view(1, -1, 1, 1) if small else None)
-        self.register_buffer("scale", (1 / alpha).float().view(1, -1, 1, 1) if apart else None)
-        self.conv = FoldedConv(conv, None if apart else alpha, bias)
+        self.form = form
+        self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
+        self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
+        self.conv = FoldedConv(conv, None if apart else inner, bias)
 
     def forward(self, x: Tensor, affines: Affines) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
         gain, shift = affines(x)
         u = x * gain + shift
         if self.alpha is not None and self.scale is not None:
-            wave = torch.sin(u * self.alpha)
-            return self.conv(affines.inside(u + wave * self.scale * wave))
-        wave = torch.sin(u)
-        u = u + wave * wave
+            bend = self.form.bend(u * self.alpha, self.scale)
+            return self.conv(affines.inside(u + bend))
+        u = self.form(u)
         return self.conv(affines.inside(u if self.scale is None else u * self.scale))
 
 
@@ -165,7 +175,15 @@ def bias_of(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
 class AffineBlock(nn.Module):
     """AdaINResBlock1 on a value less its centre; its result is a whole one less `left`."""
 
-    def __init__(self, path: str, block: AdaINResBlock1, centres: dict[str, Tensor], apart: bool, left: Tensor | float = 0.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        block: AdaINResBlock1,
+        centres: dict[str, Tensor],
+        form: SnakeFormula,
+        apart: bool,
+        left: Tensor | float = 0.0,
+    ) -> None:
         super().__init__()
         self.convs1: Modules[AffineConv] = Modules()
         self.convs2: Modules[AffineConv] = Modules()
@@ -173,8 +191,8 @@ class AffineBlock(nn.Module):
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
             after = centres[norms[2 * pair + 2].path] if 2 * pair + 2 < len(norms) else left
             first, second = block.convs1[pair], block.convs2[pair]
-            self.convs1.append(AffineConv(before, first, bias_of(first) - centres[between.path], apart))
-            self.convs2.append(AffineConv(between, second, bias_of(second) - after + centres[before.path], apart))
+            self.convs1.append(AffineConv(before, first, bias_of(first) - centres[between.path], form, apart))
+            self.convs2.append(AffineConv(between, second, bias_of(second) - after + centres[before.path], form, apart))
 
     def forward(self, x: Tensor, affines: Affines) -> Tensor:
         """x [1, C, 1, S] -> the same shape."""
@@ -185,12 +203,14 @@ class AffineBlock(nn.Module):
 
 
 class StreamingGenerator(nn.Module):
-    """The generator of one window. Its modules bear the names of Generator's. `apart`: see AffineConv."""
+    """The generator of one window. Its modules bear the names of Generator's. `form`: of every Snake, the affines are made for the same;
+    `apart`: see AffineConv."""
 
-    def __init__(self, vocoder: Vocoder, centres: np.ndarray, apart: bool = False) -> None:
+    def __init__(self, vocoder: Vocoder, centres: np.ndarray, form: SnakeFormula | None = None, apart: bool = False) -> None:
         super().__init__()
         generator, count = vocoder.generator, vocoder.generator.blocks_per_stage
         norms, usual = generator_norms(generator), centres_of(generator, centres)
+        made = usual, form or SineSnake(), apart
         self.sizes, self.scales = [norm.channels for norm in norms], [norm.norm.scale for norm in norms]
         self.rates, self.blocks_per_stage, self.channels = generator.rates, count, generator.ups[0].in_channels
         self.ups: Modules[FoldedUp] = Modules()
@@ -200,9 +220,9 @@ class StreamingGenerator(nn.Module):
             read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
             self.ups.append(FoldedUp(up, count if stage else 1.0))
             self.noise_convs.append(FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"]))
-            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], usual, apart, read))  # the sum with `up`: less `read`
+            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], *made, read))  # the sum with `up`: less `read`
         paths = (f"resblocks.{number}" for number in range(len(generator.resblocks)))
-        self.resblocks = Modules(AffineBlock(path, block, usual, apart) for path, block in zip(paths, generator.resblocks, strict=True))
+        self.resblocks = Modules(AffineBlock(path, block, *made) for path, block in zip(paths, generator.resblocks, strict=True))
         post = generator.conv_post
         self.conv_post = FoldedConv(post, torch.full((post.in_channels,), float(count)))  # the mean over parallel blocks is left a sum
         self.stft = generator.stft

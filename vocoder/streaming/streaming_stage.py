@@ -42,6 +42,7 @@ from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_functions import FP32_MODULES, DecoderFunction, UtteranceFunction, WindowFunction, window_rows
+from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
 from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
 from kokoro_ane.vocoder.streaming.windows import HALO, SIZES
@@ -103,7 +104,8 @@ class GeneratorFacts(VocoderFacts):
 
 @dataclass(frozen=True, eq=False)
 class StreamingStage:
-    """See core.builder.Stage. `speech`: CHECK_FRAMES of it; `balanced`: as VocoderStage's; `apart`: layers keep the vocoder's weights."""
+    """See core.builder.Stage. `speech`: CHECK_FRAMES of it; `layout`: by its Snake, see FORMS; `balanced`: as VocoderStage's; `apart`:
+    layers keep the vocoder's weights."""
 
     checkpoint: Checkpoint
     predictor: StatisticsPredictor
@@ -111,6 +113,7 @@ class StreamingStage:
     precision: str
     speech: VocoderInputs
     target: str = "iOS18"
+    layout: str = STREAMING
     balanced: Vocoder | None = None
     apart: bool = False
 
@@ -122,8 +125,9 @@ class StreamingStage:
     @cached_property
     def modules(self) -> dict[str, torch.nn.Module]:
         """What is traced, by function."""
-        generator = StreamingGenerator(self.vocoder, self.predictor.centres, apart=self.apart or self.balanced is not None).eval()
-        decoder = DecoderFunction(self.vocoder, self.predictor, self.checkpoint.config.hidden_dim).eval()
+        form, apart = FORMS[self.layout](), self.apart or self.balanced is not None
+        generator = StreamingGenerator(self.vocoder, self.predictor.centres, form, apart).eval()
+        decoder = DecoderFunction(self.vocoder, self.predictor, self.checkpoint.config.hidden_dim, form).eval()
         return {DECODER: decoder, UTTERANCE: UtteranceFunction(generator).eval(), WINDOW: WindowFunction(generator).eval()}
 
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
@@ -164,7 +168,7 @@ class StreamingStage:
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
-        level = level_name(self.precision, STREAMING)
+        level = level_name(self.precision, self.layout)
         name = package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level)
         return (Part(VOCODER_NAME, name, {function: function for function in FUNCTIONS}),)
 
@@ -234,7 +238,7 @@ class StreamingStage:
         config = self.checkpoint.config
         return {
             "method": self.precision,
-            "layout": STREAMING,
+            "layout": self.layout,
             "checkpoint": self.checkpoint.as_source,
             "releasable": self.checkpoint.releasable and self.precision != "fp32",
             "buckets": self.lengths.decoder,
