@@ -182,7 +182,7 @@ class TestApplyCommand:
         [
             (["--method", "mixed"], "there is no recipe for this checkpoint; `kokoro-ane sensitivity` finds one"),
             (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
-            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, exponent, float_inputs, padded_float"),
+            (["--method", "w8a8", "--set", "alpha=1"], "give KEY=VALUE with a key of clips, exponent, float_inputs"),
         ],
     )
     def test_one_clear_line(self, built: tuple[Checkpoint, Path], more: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
