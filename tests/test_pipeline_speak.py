@@ -14,15 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline import synthesis
 from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.polish import TrimmedSink, levelled, without_tick
+from kokoro_ane.pipeline.polish import TrimmedSink, levelled, without_tick, word_end
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
-from kokoro_ane.pipeline.synthesis import Speech
-from kokoro_ane.pipeline.text import Chunk, PhonemeReader
+from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
+from kokoro_ane.pipeline.text import Chunk, PhonemeReader, TextReader
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import open_runtime
 
 ROOT = Path(__file__).resolve().parents[1]
 VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefghijklmnopqrstuvwxyzˈ .,!?")}
@@ -234,6 +238,37 @@ class TestPolish:
         whole, cut = (say(folder, tmp_path / "a.wav", *more, text="abc.")["pcm"] for more in ((), ("--trim",)))
         trimmed_s = json.loads(capsys.readouterr().out.splitlines()[-1])["seconds_trimmed"]
         assert len(whole) - len(cut) == round(trimmed_s * SAMPLE_RATE_HZ)
+
+
+SHORT = ("Hi.", "No?", "A.", "Go!", "Yes.", "Oh.", "Two.", "Stop!", "Okay.", "Me?", "Thanks.", "Wait.")
+
+
+def bursts(samples: np.ndarray, start: int) -> list[tuple[int, int]]:
+    """Begin and length, in steps of 2.5 ms behind `start`, of what passes -40 dBFS, with less than 10 ms of quiet inside."""
+    count = max(0, len(samples) - start) // 60
+    loud = np.flatnonzero(np.abs(samples[start : start + 60 * count].reshape(count, 60)).max(axis=1) > 0.01)
+    runs = np.split(loud, np.flatnonzero(np.diff(loud) > 4) + 1) if len(loud) else []
+    return [(int(run[0]), int(run[-1] + 1 - run[0])) for run in runs]
+
+
+@pytest.mark.slow
+def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice() -> None:
+    checkpoint = open_checkpoint("kokoro-int8")
+    opened, ticked, left, shortened = open_runtime("torch", Request(checkpoint, Path("build"), "")), 0, [], []
+    for voice in checkpoint.voices:
+        chain = Pipeline(TextReader.load(voice_language(voice), None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
+        for text in SHORT:
+            (spoken,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions())
+            end, found = (
+                word_end(spoken.durations, spoken.chunk.phonemes),
+                without_tick(spoken.samples, spoken.durations, spoken.chunk.phonemes),
+            )
+            ticks = [[burst for burst in bursts(one, end) if burst[0] >= 4 and burst[1] <= 12] for one in (spoken.samples, found)]
+            faded = int(np.append(np.flatnonzero(found != spoken.samples), len(found))[0])
+            ticked, left = ticked + bool(ticks[0]), left + ticks[1]
+            shortened += [(voice, text)] if faded < end or any(length > 12 for _, length in bursts(spoken.samples, faded)) else []
+    print(f"{ticked} of {len(checkpoint.voices) * len(SHORT)} tick in the model, {len(left)} ticks left, {len(shortened)} words shortened")
+    assert ticked > 10 and not left and not shortened
 
 
 class TestLoudness:

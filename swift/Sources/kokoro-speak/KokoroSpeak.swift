@@ -8,7 +8,7 @@ import KokoroText
 ///
 /// kokoro-speak BUNDLE --read lines.jsonl --language us [-o phonemes.jsonl]: each line, a JSON string, to phonemes; no bundle's packages needed.
 ///
-/// Prints a line for each piece, and one JSON object as the last line. Exit 0: written; 2: bad input, told in one line on stderr.
+/// Prints a line for each piece (first sample, samples, frames of each token, phonemes), and one JSON object as the last line. Exit 0: written; 2: bad input, told in one line on stderr.
 @main struct KokoroSpeak {
     static func main() async {
         do {
@@ -24,17 +24,19 @@ import KokoroText
         let clock = ContinuousClock(), started = clock.now
         let bundle = try SpeechBundle(at: URL(fileURLWithPath: arguments.bundle))
         let speaker = try Speaker(bundle: bundle, backend: try await backend(bundle, arguments))
-        var wave = try WaveFile(URL(fileURLWithPath: arguments.out)), pieces = 0, first: Duration?
+        var wave = try WaveFile(URL(fileURLWithPath: arguments.out)), pieces = 0, gaps = 0, first: Duration?, memory = 0.0
         do {
             let voice = arguments.voice ?? bundle.voices.first ?? ""
             let sequence = arguments.arePhonemes
                 ? speaker.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
                 : speaker.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
             for try await audio in sequence {
-                first = first ?? clock.now - started
+                let elapsed = clock.now - started, begun = first ?? elapsed
+                if elapsed - begun > .seconds(Double(wave.samples) / Double(Contract.sampleRateHz)) { gaps += 1 }  // a listener waited
+                if first == nil { (first, memory) = (elapsed, residentMegabytes()) }
                 try wave.append(audio.samples)
                 pieces += 1
-                print(audio.startSample, audio.samples.count, audio.phonemes)
+                print(audio.startSample, audio.samples.count, audio.durations.map(String.init).joined(separator: ","), audio.phonemes)
             }
             try wave.close()
         } catch {
@@ -43,7 +45,8 @@ import KokoroText
         }
         let spent = clock.now - started, seconds = Double(wave.samples) / Double(Contract.sampleRateHz)
         print("{\"out\": \"\(arguments.out)\", \"pieces\": \(pieces), \"seconds_of_audio\": \(seconds), "
-            + "\"seconds_spent\": \(spent / .seconds(1)), \"first_audio_s\": \((first ?? spent) / .seconds(1))}")
+            + "\"seconds_spent\": \(spent / .seconds(1)), \"first_audio_s\": \((first ?? spent) / .seconds(1)), \"gaps\": \(gaps), "
+            + "\"memory_mb\": \(residentMegabytes()), \"memory_at_first_mb\": \(memory)}")
     }
 
     /// A line without an answer is null, and told.

@@ -1,0 +1,58 @@
+"""The Swift package against Python: text to audio with ONNX Runtime, both from one bundle. Slow: it brings Swift where there is none."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.pipeline.audio import to_pcm
+from kokoro_ane.pipeline.bundle import main
+from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
+from kokoro_ane.pipeline.text import TextReader
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import open_runtime
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = 'Slowly: <prosody rate="slow">one, two.</prosody> [pause 300ms] Three.<break time="1s"/>'
+JUDGED = (ROOT / "core/data/heldout.txt").read_text(encoding="utf-8").split("\n")
+TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED])
+
+
+def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray, dict]:
+    """Lines of pieces, samples [n] int16, and the report."""
+    library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
+    given = os.environ | {"KOKORO_BUNDLE": str(bundle), "KOKORO_ONNXRUNTIME": str(library), "OMP_NUM_THREADS": "1"}
+    speak = 'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o /tmp/said.wav | grep -v "^\\[" >&2'
+    command = [ROOT / "swift" / "toolchain.sh", "run", "sh", "-c", f"{speak}; cat /tmp/said.wav", "sh", *more]
+    done = subprocess.run(command, env=given, capture_output=True, check=False)
+    if done.returncode == 3:
+        pytest.skip(done.stderr.decode().splitlines()[-1])
+    lines = done.stderr.decode().splitlines()
+    assert lines and lines[-1].startswith("{"), lines[-5:]
+    pieces = [line.split(" ", 3) for line in lines if line[:1].isdigit()]
+    return pieces, np.frombuffer(done.stdout[44:], "<i2"), json.loads(lines[-1])
+
+
+@pytest.mark.slow
+def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(tmp_path: Path) -> None:
+    checkpoint, build = open_checkpoint(os.environ.get("KOKORO_SWIFT_CHECKPOINT", "demo")), tmp_path / "build"
+    assert main(["--runtime", "onnx", "--checkpoint", os.environ.get("KOKORO_SWIFT_CHECKPOINT", "demo"), "--build", str(build)]) == 3
+    opened, voice = open_runtime("onnx", Request(checkpoint, build, "fp32")), checkpoint.voices[0]
+    chain = Pipeline(TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
+    wanted = list(chain.speak(TEXT, checkpoint.voice(voice), SpeechOptions(speed=1.1, seed=5)))
+    (bundle,) = build.glob("bundle-*")
+    pieces, pcm, report = kokoro_speak(bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5")
+    assert len(pieces) == len(wanted) > 24 and wanted[-1].pause == SAMPLE_RATE_HZ
+    assert [piece[2] for piece in pieces] == [",".join(map(str, speech.durations)) for speech in wanted]
+    assert [piece[3] for piece in pieces] == [speech.chunk.phonemes for speech in wanted]
+    assert [int(piece[1]) for piece in pieces] == [len(speech.audio) for speech in wanted]
+    reached = snr_db(to_pcm(np.concatenate([speech.audio for speech in wanted])).astype(np.float64), pcm.astype(np.float64))
+    print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
+    assert reached >= 100 and report["gaps"] == 0  # of 16-bit samples
