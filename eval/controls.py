@@ -1,6 +1,7 @@
 """Prove that the gates reject and pass: models with a known error, and harmless changes, judged as if each were a compression level.
 
     kokoro-ane controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
+    kokoro-ane controls --stage product       # of the whole chain, on the tuning set: docs/release.md
     kokoro-ane controls --stage encoder       # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md
 
 Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The last line of stdout is one JSON object.
@@ -11,11 +12,11 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument
 from kokoro_ane.core.commands import print_table as print_rows
-from kokoro_ane.core.contract import BOTH
+from kokoro_ane.core.contract import BOTH, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane controls", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--stage", choices=("vocoder", "encoder"), default="vocoder", help="whose gates (default: %(default)s)")
+    stages = ("vocoder", "encoder", "product")
+    parser.add_argument("--stage", choices=stages, default="vocoder", help="whose gates (default: %(default)s)")
     parser.add_argument("--clips", type=int, help=f"how many clips each is judged on (default: {CLIPS}; of the encoder all 48)")
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with a product's packages (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)")
     parser.add_argument("--only", help="these controls, by name, with commas (default: all)")
     parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
@@ -68,8 +71,6 @@ def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
 
 def encoder_controls(arguments: argparse.Namespace) -> int:
     """The controls of the encoder's gates."""
-    if arguments.only:
-        raise InputError("--only belongs to the vocoder's controls: the encoder's are judged together")
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.eval.prosody_controls import controls, harmless
     from kokoro_ane.eval.prosody_judge import ProsodyBench
@@ -83,10 +84,39 @@ def encoder_controls(arguments: argparse.Namespace) -> int:
         for name, say in makers.items():
             made = bench.judged(name, say).decision
             print(f"{name}: {made.verdict}", file=sys.stderr)
-            rows.append({"name": name, "wanted": verdict, "verdict": made.verdict, "broken": list(made.broken)})
+            rows.append({"name": name, "right": made.verdict == verdict, "verdict": made.verdict, "broken": list(made.broken)})
+    return told_as_wanted(arguments.stage, rows)
+
+
+def product_controls(arguments: argparse.Namespace) -> int:
+    """The controls of a product's gates, and each figure beside the neighbouring row's."""
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
+
+    with quiet_coremltools():
+        from kokoro_ane.eval.product_controls import controls, judged
+    from kokoro_ane.eval.reference import Reference
+    from kokoro_ane.eval.verdict import REJECT
+    from kokoro_ane.quantize.speech import own_speech
+
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    reference = Reference(checkpoint, arguments.seed, arguments.renders)
+    clips, known, rows = own_speech(checkpoint, TUNING)[: arguments.clips or CLIPS], dict[str, dict[str, float]](), []
+    for name, bad, make in controls(reference, arguments.build):
+        made = judged(reference, clips, make, known)
+        verdict, broken = made.decision.verdict, list(made.decision.broken)
+        print(f"{name}: {verdict}", file=sys.stderr)
+        figures = {metric: row for metric, row in made.summary().items() if row["mean"] is not None}
+        right = (verdict == REJECT) == bad  # of fewer than 24 clips none ships
+        rows.append({"name": name, "right": right, "verdict": verdict, "broken": broken, "figures": figures})
+    return told_as_wanted(arguments.stage, rows)
+
+
+def told_as_wanted(stage: str, rows: "list[dict[str, Any]]") -> int:
+    """The table, then the exit code."""
     told = [(str(row["name"]), str(row["verdict"]), ", ".join(map(str, row["broken"])) or "-") for row in rows]
-    print_rows("controls of the encoder's gates", ("control", "", "broken gates"), told)
-    right = sum(row["verdict"] == row["wanted"] for row in rows)
+    print_rows(f"controls of the {stage}'s gates", ("control", "", "broken gates"), told)
+    right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} are judged as they should be")
     print(json.dumps({"right": right, "controls": rows}))
     return EXIT_GOOD if right == len(rows) else EXIT_REJECTED
@@ -95,8 +125,10 @@ def encoder_controls(arguments: argparse.Namespace) -> int:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    if arguments.stage == "encoder":
-        return encoder_controls(arguments)
+    if arguments.stage != "vocoder":
+        if arguments.only:
+            raise InputError(f"--only belongs to the vocoder's controls: the {arguments.stage}'s are judged together")
+        return (encoder_controls if arguments.stage == "encoder" else product_controls)(arguments)
     arguments.clips = CLIPS if arguments.clips is None else arguments.clips
     errors, changes = controls_of(arguments.only)
     from kokoro_ane.core.checkpoint import open_checkpoint

@@ -34,18 +34,18 @@ from rich.progress import Progress as Bar
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
-from kokoro_ane.encoder.encoder_steps import encode
+from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.eval.judge import ClipResult, judge_clip
+from kokoro_ane.eval.product_judge import chain, judge_product, spoken
 from kokoro_ane.eval.reference import Reference, Subject
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.sources import files_behind, sha256_of_files
-from kokoro_ane.quantize.speech import with_text_features
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 from kokoro_ane.vocoder.packing import VocoderInputs
 
 DECLARED = "declared"
+SEEDS, ROWS = "seed_variation", "row_variation"  # what figures are held against: other noise; a product's, other style rows too
 THREADS, LOG_EVERY_S, FEWEST_TIMED = "OMP_NUM_THREADS", 15.0, 3
 SeedVariations = Mapping[str, dict[str, float]]  # by clip id, those that are known
 TimedResult = tuple[ClipResult, float | None]
@@ -58,12 +58,14 @@ class Execution:
     precision: str
     encoder: tuple[Path, ...]
     name: str
+    scale: str = SEEDS
 
     @classmethod
-    def of(cls, precision: str, encoder: tuple[Path, ...] = ()) -> Self:
-        """`encoder`: manifests (one, or the two of an iOS 17 build). Raises InputError for one that cannot be read."""
+    def of(cls, precision: str, encoder: tuple[Path, ...] = (), scale: str = SEEDS) -> Self:
+        """`encoder`: manifests (one, or the two of an iOS 17 build). `scale` ROWS: they are judged as a product (eval/product_judge.py).
+        Raises InputError for one that cannot be read."""
         hashes = [Manifest.load(path).package_sha256[:16] for path in encoder]
-        return cls(precision, encoder, "-".join([precision, *hashes]))
+        return cls(precision, encoder, "-".join([precision, *hashes, *([scale] if scale != SEEDS else [])]), scale)
 
     @property
     def features(self) -> str:
@@ -72,7 +74,7 @@ class Execution:
 
 
 class PackageFeatures:
-    """Responsibilities: 1. execute the encoder package for a clip; 2. the vocoder's inputs from it. It renders nothing."""
+    """Responsibilities: 1. open the encoder package once; 2. the vocoder's inputs from it. It renders nothing."""
 
     def __init__(self, execution: Execution, reference: Reference) -> None:
         self._reference = reference
@@ -80,12 +82,12 @@ class PackageFeatures:
 
     def of(self, clip: Utterance) -> VocoderInputs:
         """Text features, F0 and energy as the package gives them, with the durations it finds."""
-        checkpoint = self._reference.checkpoint
-        style = style_row(checkpoint.blend(clip.voice), len(clip.phonemes))[:, checkpoint.config.style_dim :]
-        encoded = encode(self._package.backend, tuple(int(i) for i in clip.input_ids), style, clip.speed)
-        durations = encoded.durations.numpy().astype(clip.durations.dtype)
-        found = replace(clip, durations=durations, f0_hz=encoded.f0_hz[0].numpy(), energy=encoded.energy[0].numpy())
-        return with_text_features(checkpoint, self._reference.vocoder, encoded.asr, found, self._reference.seed)
+        return spoken(self._reference, self.backend, clip)[1]
+
+    @property
+    def backend(self) -> EncoderBackend:
+        """Who executes it."""
+        return self._package.backend
 
 
 def arithmetic(runtime: str, precision: str) -> str:
@@ -140,6 +142,9 @@ class ClipBench:
         wanted = manifest, execution.precision
         if wanted not in self._open:
             self._open = {wanted: opened(*wanted)}
+        if execution.scale == ROWS:
+            make = chain(self.reference, self.features(execution).backend, self._open[wanted])
+            return judge_product(self.reference, make, clip, seed_variation)
         inputs = self.features(execution).of(clip) if execution.encoder else None
         return judge_clip(self.reference, self._open[wanted], clip, seed_variation, inputs=inputs)
 

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC, PADDED
-from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST, gates_for
+from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST, Gate, gates_for
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.framing import defect
 from kokoro_ane.eval.reference import Reference, ReferenceRenders, Subject
 from kokoro_ane.eval.verdict import DEVICE_DOUBT, Check, Decision, Figures, decide, statistic
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.packing import VocoderInputs
+
+Gates = Sequence[Gate]
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,14 @@ class Judgement:
         test, other_seed = self.figures, self.seed_variation
         columns = {"mean": (MEAN, test), "worst": (WORST, test)}
         columns |= {"seed_variation_mean": (MEAN, other_seed), "seed_variation_worst": (WORST, other_seed)}
-        return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in METRICS}
+        names = [*METRICS, *(name for name in (test[0] if test else {}) if name not in METRICS)]
+        return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in names}
 
 
 def decided(
-    method: str, results: Sequence[ClipResult], claim: str = NUMERIC, layout: str = PADDED, defects: Sequence[str] = ()
+    method: str, results: Sequence[ClipResult], claim: str = NUMERIC, layout: str = PADDED, defects: Sequence[str] = (), gates: Gates = ()
 ) -> Judgement:
-    """The decision over measured clips. `defects`: what is wrong with the package, whatever its clips sound like."""
+    """The decision over measured clips. `defects`: what is wrong with the package, whatever its clips sound like. `gates`: no level's."""
     sound = [clip for clip in results if clip.defect is None]
     silent = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
     voices = len({clip.voice for clip in results})
@@ -70,7 +73,7 @@ def decided(
     doubts += [DEVICE_DOUBT] if claim == DEVICE else []
     figures, seed_variation = [clip.figures for clip in sound], [clip.seed_variation for clip in sound]
     broken = (*defects, *silent)
-    return Judgement(method, tuple(results), decide(gates_for(method, layout), figures, seed_variation, broken, doubts))
+    return Judgement(method, tuple(results), decide(gates or gates_for(method, layout), figures, seed_variation, broken, doubts))
 
 
 def judge_clip(
@@ -90,7 +93,7 @@ def judge_clip(
     renders = renders or reference.of(utterance)
     test = subject.render(inputs or reference.inputs(utterance)).astype(np.float64)
     vowel = subject.render(reference.vowel_inputs(utterance)[0]).astype(np.float64)
-    wrong = _unlike(test, renders.reference) or _unlike(vowel, renders.vowel)
+    wrong = unlike(test, renders.reference) or unlike(vowel, renders.vowel)
     clock = reference.clock(inputs) if inputs and not wrong else None
     figures = {} if wrong else measure(renders.trial(test, vowel, clock), only)
     seconds = utterance.frames / FRAMES_PER_SECOND
@@ -99,11 +102,17 @@ def judge_clip(
     )
 
 
-def _unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:
+def unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:
     """What makes a package's output no rendition of the reference, or None: a defect, another length."""
     if len(signal) != len(reference):
         return f"holds {len(signal)} samples, the reference {len(reference)}"
     return defect(signal)
+
+
+def plain_decision(decision: Decision) -> dict[str, Any]:
+    """A decision as plain data."""
+    checks = [check_record(check) for check in decision.checks]
+    return {"verdict": decision.verdict, "reasons": list(decision.reasons), "broken": list(decision.broken), "checks": checks}
 
 
 def check_record(check: Check) -> dict[str, Any]:

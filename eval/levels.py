@@ -22,7 +22,7 @@ from kokoro_ane.core.export import package_bytes
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.gates import FEWEST_CLIPS
-from kokoro_ane.eval.judge import ClipResult, Judgement, check_record, decided
+from kokoro_ane.eval.judge import ClipResult, Judgement, decided, plain_decision
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.verdict import UNDECIDED
@@ -205,12 +205,9 @@ def full_record(judgement: Judgement, manifest: Manifest, facts: PackageFacts, c
     return {
         "format": FORMAT,
         "method": judgement.method,
-        "verdict": judgement.decision.verdict,
+        **plain_decision(judgement.decision),
         "releasable": why is None and manifest.releasable,
         "withheld": why,
-        "reasons": list(judgement.decision.reasons),
-        "broken": list(judgement.decision.broken),
-        "checks": [check_record(check) for check in judgement.decision.checks],
         "summary": judgement.summary(),
         "facts": asdict(facts),
         "clips": [asdict(clip) for clip in judgement.clips],
@@ -283,14 +280,20 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
     """Judge a package that is there. InputError for one that is not what its name says (quantize/genuine.py)."""
     require_genuine(manifest, level_name(method.name, manifest.layout), context.checkpoint)
-    name = f"facts-{manifest.package_sha256[:16]}"
-    kept = context.store.figures(name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES)))
-    facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
-    facts.require_told(manifest)
+    facts = known_facts(manifest, context)
     wrong = wrong_channels(method, manifest, context)
     judgement = decided(method.name, measured_clips(manifest, context), context.claim, manifest.layout, wrong)
     record = full_record(judgement, manifest, facts, context)
     return JudgedLevel(manifest.level, method.title, method.unfit_for_engine, None, manifest, facts, record, judgement)
+
+
+def known_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
+    """Of its package, read once. InputError where the manifest says otherwise."""
+    name = f"facts-{manifest.package_sha256[:16]}"
+    kept = context.store.figures(name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES)))
+    facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
+    facts.require_told(manifest)
+    return facts
 
 
 def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
@@ -308,15 +311,15 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
 
 def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
     """Figures of every clip, measured at most once, in the clips' order."""
-    store, sha256 = context.store, manifest.package_sha256
+    store, sha256, scale = context.store, manifest.package_sha256, context.execution.scale
     found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.execution, clip)) is not None}
     open_ends = [clip for clip in context.clips if clip.id not in found]
     context.progress.begin(manifest.level, len(found), open_ends, context.workers.count)
-    known = {clip.id: kept for clip in open_ends if (kept := store.seed_variation(clip)) is not None}
+    known = {clip.id: kept for clip in open_ends if (kept := store.seed_variation(clip, scale)) is not None}
     for clip, result, seconds in context.workers.measure(manifest.path, context.execution, open_ends, known):
         found[clip.id] = store.keep_clip(sha256, context.execution, clip, result)
         if clip.id not in known:
-            store.keep_seed_variation(clip, result.seed_variation)
+            store.keep_seed_variation(clip, result.seed_variation, scale)
         context.progress.measured(manifest.level, clip, seconds)
     return [found[clip.id] for clip in context.clips]
 

@@ -37,6 +37,7 @@ class ProsodyGate(Gate):
 TOKENS, MOVED, LENGTH, PAUSE = "tokens_changed_percent", "tokens_moved_percent", "length_percent", "pause_ms"
 PITCH, VOICING, ENERGY = "f0_cents", "voicing_flips_percent", "energy_percent"
 TEXT, TEXT_TOKEN = "text_percent", "text_token_percent"
+DURATIONS = (TOKENS, MOVED, LENGTH, PAUSE)  # what a product's sound keeps of them; the others are of what its stages exchange
 # Name -> what it is, in words. F0, energy and text features are compared on equal alignment: the reference's durations are given to both.
 PROSODY_METRICS: Mapping[str, str] = MappingProxyType(
     {

@@ -75,7 +75,6 @@ class ProsodyJudgement:
 
 def prosody_figures(utterance: Utterance, wanted: Encoded, got: Encoded, durations: np.ndarray) -> dict[str, float]:
     """Every figure of one sentence. wanted, got: on the utterance's alignment; durations [n]: what `got` would align by."""
-    moved = durations - utterance.durations.astype(np.int64)
     pitch, other = wanted.f0_hz[0].numpy(), got.f0_hz[0].numpy()  # [2F]
     voiced, also = pitch > VOICED_ABOVE_HZ, other > VOICED_ABOVE_HZ
     both = (pitch > PITCH_FLOOR_HZ) & (other > PITCH_FLOOR_HZ)
@@ -83,16 +82,23 @@ def prosody_figures(utterance: Utterance, wanted: Encoded, got: Encoded, duratio
     energy, text = wanted.energy[0].numpy(), wanted.text[0].numpy()  # [2F], [C, n]
     error = np.square(got.text[0].numpy() - text).mean(axis=0)  # [n]
     power = float(np.square(text).mean())
-    return {
-        TOKENS: 100 * float((moved != 0).mean()),
-        MOVED: 100 * float((np.abs(moved) > 1).mean()),
-        LENGTH: 100 * abs(int(moved.sum())) / utterance.frames,
-        PAUSE: MS_PER_FRAME * max((abs(int(moved[span].sum())) for span in pauses(utterance.phonemes)), default=0),
+    return duration_figures(utterance, durations) | {
         PITCH: float(np.sqrt(np.square(cents).mean())),
         VOICING: 100 * float((voiced != also).mean()),
         ENERGY: 100 * float(np.sqrt(np.square(got.energy[0].numpy() - energy).mean()) / energy.std()),
         TEXT: 100 * float(np.sqrt(error.mean() / power)),
         TEXT_TOKEN: 100 * float(np.sqrt(error.max() / power)),
+    }
+
+
+def duration_figures(utterance: Utterance, durations: np.ndarray) -> dict[str, float]:
+    """Those of prosody_gates.DURATIONS: `durations` [n] against the utterance's."""
+    moved = durations - utterance.durations.astype(np.int64)
+    return {
+        TOKENS: 100 * float((moved != 0).mean()),
+        MOVED: 100 * float((np.abs(moved) > 1).mean()),
+        LENGTH: 100 * abs(int(moved.sum())) / utterance.frames,
+        PAUSE: MS_PER_FRAME * max((abs(int(moved[span].sum())) for span in pauses(utterance.phonemes)), default=0),
     }
 
 

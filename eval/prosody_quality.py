@@ -18,7 +18,7 @@ from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.contract import BOTH
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.eval.execution import shared_cores
-from kokoro_ane.eval.judge import check_record
+from kokoro_ane.eval.judge import plain_decision
 from kokoro_ane.eval.prosody_judge import ProsodyBench, ProsodyClip, decided_prosody
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.reference import judged_clips
@@ -36,9 +36,9 @@ def prosody_bench(checkpoint: "Checkpoint", seed: int, cache: Path, count: int |
         yield ProsodyBench(checkpoint, judged_clips(checkpoint, BOTH, count)), Store.open(cache, checkpoint, seed)
 
 
-def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | None, build: Path) -> dict[str, Any]:
+def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | None, build: Path, may_build: bool = True) -> dict[str, Any]:
     """Find or build the packages, judge the sentences (those measured before are read): the record. Raises as built_encoder."""
-    package = EncoderPackage(built_encoder(bench.checkpoint, source, build, True, name))
+    package = EncoderPackage(built_encoder(bench.checkpoint, source, build, may_build, name))
     manifests, say = package.manifests, bench.said_by(package.backend)
     sha256, clips = "-".join(manifest.package_sha256[:16] for manifest in manifests), []
     for clip in shown(bench.clips, f"{name}: sentences"):
@@ -51,12 +51,9 @@ def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | N
         "format": 1,
         "stage": "encoder",
         "method": name,
-        "verdict": made.decision.verdict,
+        **plain_decision(made.decision),
         "releasable": why is None and all(manifest.releasable for manifest in manifests),
         "withheld": why,
-        "reasons": list(made.decision.reasons),
-        "broken": list(made.decision.broken),
-        "checks": [check_record(check) for check in made.decision.checks],
         "summary": made.summary(),
         "clips": [asdict(clip) for clip in clips],
         "provenance": {

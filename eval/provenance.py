@@ -26,9 +26,10 @@ from kokoro_ane.core.checkpoint import DEMO_NAME, KOKORO_INT8, Checkpoint
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.quantize.sources import ROOT, files_behind, imported, sha256_of_files
 
-ROOTS = ("eval/judge.py", "vocoder/render.py")
+ROOTS = ("eval/judge.py", "eval/product_judge.py", "vocoder/render.py")
 DECIDES = ("eval/release.py", "eval/quality.py")  # from figures to what may be released
-LIMITS = ("eval/gates.py", "eval/verdict.py")  # they judge figures and make none: moved limits judge again what was measured
+# They judge figures and make none: moved limits judge again what was measured.
+LIMITS = ("eval/gates.py", "eval/prosody_gates.py", "eval/product_gates.py", "eval/verdict.py")
 WHOLE = ("mlprogram",)  # imports its own modules by name; the folders of NOT_CODE make no figure
 NOT_CODE = ("mlprogram/examine", "mlprogram/benches", "mlprogram/tests", *LIMITS)
 READ = ("g2p/data/normalize/*.json",)  # what that code reads from beside it: the words of a text

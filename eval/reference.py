@@ -21,11 +21,13 @@ from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arr
 from kokoro_ane.core.contract import BOTH, JUDGED, PROSODY_PER_FRAME, SECOND, TUNING
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
+from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.eval.gates import WORST
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
 from kokoro_ane.quantize.corpus import Utterance, require_disjoint
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
+from kokoro_ane.runtimes.torch_runtime import torch_encoder
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import EagerVocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -95,6 +97,11 @@ class Reference:
     def _eager(self) -> EagerVocoder:
         """The same network in two thirds of the time, 100 dB from it: for the other seeds and the clock."""
         return EagerVocoder(self.vocoder)
+
+    @cached_property
+    def encoder(self) -> EncoderBackend:
+        """The checkpoint's, in float32."""
+        return torch_encoder(self.checkpoint)
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         """Features of a clip, with the noise of `seed + other_seed`."""

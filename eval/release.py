@@ -1,10 +1,12 @@
 """Choose the compression level to release: judge every level on the same clips, print one table, name one level and say why.
 
     kokoro-ane release [--objective smallest|fastest] [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane release --product [--encoders w8g] [--methods p6]      # a level a stage, judged together: docs/release.md
 
 Packages that are missing are built first. What was measured before is read from BUILD/release/cache: an interrupted run goes on where it
 stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable (a demo
-voice is judged like any other and never released). The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json.
+voice is judged like any other and never released). The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json
+(with --product, product.json).
 """
 
 import argparse
@@ -15,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.errors import InputError, Parser, exit_of, run_cli
-from kokoro_ane.eval.session import OBJECTIVES, session, session_arguments
-from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.eval.session import OBJECTIVES, PYTORCH, session, session_arguments
+from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
+
+ENCODERS = "w8g,lossless"
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.levels import JudgedLevel
@@ -32,6 +36,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
     )
     parser.add_argument("--methods", help=f"levels to judge, with commas: w8,streaming-w8 (default: all of --layout: {','.join(METHODS)})")
+    parser.add_argument("--product", action="store_true", help="combine levels of encoder and vocoder that ship, judge what is heard")
+    parser.add_argument("--encoders", default=ENCODERS, help="with --product: levels of the encoder, with commas (default: %(default)s)")
     session_arguments(parser)
     chips = tuple(load_rules().chips)
     parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
@@ -62,28 +68,36 @@ def run(argv: list[str] | None) -> int:
     from kokoro_ane.core.staging import check_implied, json_of
     from kokoro_ane.quantize.locator import parse_level
 
-    levels_asked = [parse_level(name, arguments.layout) for name in (arguments.methods.split(",") if arguments.methods else METHODS)]
+    product, named = arguments.product, arguments.methods.split(",") if arguments.methods else None
+    levels_asked = [parse_level(name, arguments.layout) for name in named or METHODS]
+    encoders = [method_named(name, "encoder").name for name in arguments.encoders.split(",")]
+    if product and arguments.features != PYTORCH:
+        raise InputError("--features belongs to levels: a product's are its own encoder's")
     ours, folder = json_of(CHECKSUM), arguments.out or arguments.build / "release"
-    out = folder / "decision.json"
+    out = folder / ("product.json" if product else "decision.json")
     check_implied(out, ours)
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import write_json
-    from kokoro_ane.pipeline.decision_file import ABOUT
+    from kokoro_ane.pipeline.decision_file import ABOUT, PRODUCT_ABOUT
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval.decision import choose, decision_record, seed_variations
+        from kokoro_ane.eval.product import judged_products, print_products, product_record, shipping_vocoders
         from kokoro_ane.eval.provenance import withheld
         from kokoro_ane.eval.terminal import print_release
-    with session(arguments, checkpoint, len(levels_asked), folder / "cache", not arguments.no_build) as context:
-        levels = judged(context, levels_asked)
+    vocoders = (named or shipping_vocoders(arguments.build, arguments.layout)) if product else ()
+    count = len(encoders) * len(vocoders) if product else len(levels_asked)
+    with session(arguments, checkpoint, count, folder / "cache", not arguments.no_build) as context:
+        levels = judged_products(context, encoders, vocoders) if product else judged(context, levels_asked)
         if all(level.failed for level in levels):
             raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
         choice = choose(levels, arguments.objective, arguments.chip, withheld(checkpoint))
-        spread = seed_variations(context)
-        record = decision_record(levels, choice, context, spread, arguments.objective, arguments.chip)
-    write_json(out, checksummed(record, ABOUT), ours)
-    print_release(levels, choice, spread, arguments.chip)
+        asked = (arguments.objective, arguments.chip)
+        spread = {} if product else seed_variations(context)
+        record = product_record(levels, choice, context, *asked) if product else decision_record(levels, choice, context, spread, *asked)
+    write_json(out, checksummed(record, PRODUCT_ABOUT if product else ABOUT), ours)
+    print_products(levels, choice) if product else print_release(levels, choice, spread, arguments.chip)
     short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
     print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))
     return exit_of(choice.verdict, choice.releasable)

@@ -24,7 +24,7 @@ from kokoro_ane.core.checksummed import checksummed, read_checksummed
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import sha256_of_json
 from kokoro_ane.core.staging import read_json, recover, write_json
-from kokoro_ane.eval.execution import Execution
+from kokoro_ane.eval.execution import SEEDS, Execution
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.provenance import code_files, code_sha256, libraries, library_versions, limits
 from kokoro_ane.quantize.corpus import DATA, Utterance
@@ -104,13 +104,13 @@ class Store:
         """Keep a clip's figures."""
         return ClipResult(**self.keep(_clip_name(package_sha256, execution, clip), asdict(result), utterance_sha256(clip)))
 
-    def seed_variation(self, clip: Utterance) -> dict[str, float] | None:
-        """Figures of the fp32 model under another noise seed, where they were measured."""
-        return self.find(f"seed_variation/{clip.id}", utterance_sha256(clip))
+    def seed_variation(self, clip: Utterance, scale: str = SEEDS) -> dict[str, float] | None:
+        """Figures of the fp32 model under another noise seed, or of another `scale`, where they were measured."""
+        return self.find(f"{scale}/{clip.id}", utterance_sha256(clip))
 
-    def keep_seed_variation(self, clip: Utterance, figures: dict[str, float]) -> dict[str, float]:
+    def keep_seed_variation(self, clip: Utterance, figures: dict[str, float], scale: str = SEEDS) -> dict[str, float]:
         """Keep them: they are the same for every package."""
-        return self.keep(f"seed_variation/{clip.id}", figures, utterance_sha256(clip))
+        return self.keep(f"{scale}/{clip.id}", figures, utterance_sha256(clip))
 
     def limits_history(self) -> list[dict[str, str]]:
         """The limits under which these figures have been judged, oldest first, those in force last; remembered."""

@@ -1,6 +1,7 @@
 """The release bundle: one folder to drop into an app or to upload.
 
     kokoro-ane bundle --method p6 [--checkpoint demo] [--build build] [--out build/bundle-demo-p6]
+    kokoro-ane bundle --product                  # the levels that `kokoro-ane release --product` named
     kokoro-ane bundle --runtime onnx             # the files of ONNX Runtime instead of packages: build/bundle-demo-onnx-fp32
     kokoro-ane bundle --text words               # a lexicon in the place of the rules that the Swift package reads text by
     kokoro-ane bundle --verify build/bundle-demo-p6
@@ -31,6 +32,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser("kokoro-ane bundle", __doc__)
     parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help="who will run it: packages, or onnx (default: %(default)s)")
     parser.add_argument("--method", default="", help="level of the vocoder (default: the runtime's own; fp16 of packages)")
+    parser.add_argument("--product", action="store_true", help="the levels that BUILD/release/product.json names")
     layout_argument(parser)
     checkpoint_argument(parser)
     parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
@@ -85,6 +87,8 @@ def run(argv: list[str] | None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.pipeline.decision_file import read_product
+    from kokoro_ane.quantize.locator import parse_level
 
     if arguments.verify:
         from kokoro_ane.pipeline.bundle_files import verify_bundle
@@ -92,6 +96,17 @@ def run(argv: list[str] | None) -> int:
         data, checked = verify_bundle(arguments.verify)
         print_report(arguments.verify, data, checked)
         return EXIT_GOOD
+    product = None
+    if arguments.product:
+        if arguments.method or arguments.runtime != DEFAULT_RUNTIME or arguments.text == "words":
+            raise InputError("--product takes what was judged: --method, --runtime and --text words belong to a bundle without it")
+        decision, chosen = read_product(arguments.build)
+        if chosen is None:
+            print(f"{decision['verdict']}  nothing was bundled: {decision['reason']}")
+            print(json.dumps({"bundle": None, "verdict": decision["verdict"], "reason": decision["reason"]}))
+            return exit_of(decision["verdict"], releasable=False)
+        product, (method, arguments.layout) = (decision, chosen), parse_level(chosen["stages"]["vocoder"])
+        arguments.method = method.name
     dialects = None if arguments.dialects is None else dialects_of(arguments.dialects)
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
     arguments.method = level_for(arguments.runtime, arguments.method)
@@ -102,8 +117,9 @@ def run(argv: list[str] | None) -> int:
     from kokoro_ane.quantize.locator import Request
 
     out = check_output(out, bundle_of_ours)
-    build_missing(arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout, source=arguments.checkpoint))
-    made = (arguments.layout, arguments.runtime, arguments.text == "words")
+    encoder, where = product[1]["stages"]["encoder"] if product else "", (arguments.build, arguments.method, arguments.layout)
+    build_missing(arguments.runtime, Request(checkpoint, *where, source=arguments.checkpoint, encoder=encoder))
+    made = (arguments.layout, arguments.runtime, arguments.text == "words", product)
     write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, *made)
     data, checked = verify_bundle(out)
     print_report(out, data, checked)

@@ -5,6 +5,7 @@ data, checked = verify_bundle(Path("build/bundle-demo-p6"))
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT
 from kokoro_ane.pipeline.assembly import LEXICON, NAME, TEXT, VECTORS, VOCABULARY, VOICES, Assembly, Parts
 from kokoro_ane.pipeline.chain import Chain
-from kokoro_ane.pipeline.decision_file import decision_for, model_card, not_let_out
+from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_for, not_let_out
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
@@ -30,6 +31,7 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, module_of, runtime_for
 
 SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"
+PRODUCT_COMMAND = "kokoro-ane release --product"
 LICENSES = Path(__file__).parent / "licenses"
 CONTENTS = [
     "| | |",
@@ -53,14 +55,18 @@ def write_bundle(
     layout: str = PADDED,
     runtime: str = DEFAULT_RUNTIME,
     words_only: bool = False,
+    product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
 ) -> None:
     """Everything into `folder`, which appears when it is complete; languages of the voices where no dialects are named.
 
     Text is read by g2p's rules, which hold the word lists and the G2P network; `words_only`: by a lexicon and the G2P package instead.
+    `product`: the decision whose levels these are, and the product that it names.
 
-    CheckFailed: a rejected level. InputError: missing or mixed parts.
+    CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision judged.
     """
-    parts = parts_of(checkpoint, build, method, layout, runtime, words_only)
+    parts = parts_of(checkpoint, build, method, layout, runtime, words_only, product[1]["stages"]["encoder"] if product else "")
+    if product:
+        require_judged(parts, product[1])
     manifest = Manifest.load(parts.vocoder)
     require_genuine(manifest, level_name(method, layout), checkpoint)
     decision, level = decision_for(build / "release" / "decision.json", manifest.package_sha256)
@@ -77,17 +83,28 @@ def write_bundle(
         _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
         chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)
-        assembly = Assembly.of(aside, inside, checkpoint.as_source, not_let_out(decision, level)).save(aside / NAME)
+        withheld = not_let_out(decision, level) or (no_word_for(product[0], PRODUCT_COMMAND) if product else None)
+        assembly = Assembly.of(aside, inside, checkpoint.as_source, withheld).save(aside / NAME)
         contents = [line for line in CONTENTS if not line.startswith(f"| {TEXT if words_only else LEXICON}/")]
-        (aside / CARD).write_text(model_card(assembly.data, decision, level, contents), encoding="utf-8")
+        whole = f"The whole chain, {product[1]['product']}, against the fp32 chain: {product[1]['verdict']}." if product else ""
+        (aside / CARD).write_text(model_card(assembly.data, decision, level, contents, whole), encoding="utf-8")
         _write_sums(aside)
 
 
-def parts_of(checkpoint: Checkpoint, build: Path, method: str, layout: str, runtime: str, words_only: bool) -> Parts:
-    """What a bundle is made of in a build folder. InputError names the command for what is missing, or a runtime that opens no files."""
+def require_judged(parts: Parts, product: Mapping[str, Any]) -> None:
+    """Raise InputError unless these are the packages that the product decision judged."""
+    found = {manifest.package: manifest.package_sha256 for manifest in map(Manifest.load, parts.all)}
+    other = sorted(name for name in {*found, *product["packages"]} if found.get(name) != product["packages"].get(name))
+    if other:
+        raise InputError(f"{other[0]} is not what the product decision judged: run `{PRODUCT_COMMAND}` again")
+
+
+def parts_of(checkpoint: Checkpoint, build: Path, method: str, layout: str, runtime: str, words_only: bool, encoder: str = "") -> Parts:
+    """What a bundle is made of in a build folder; `encoder`: as in Request. InputError names the command for what is missing, or a runtime
+    that opens no files."""
     g2p = build / f"{G2P_NAME}.json"
     own = words_only and RUNTIMES[runtime].packages and g2p.is_file()
-    return Parts(*files_of(runtime, Request(checkpoint, build, method, layout)), g2p if own else None)
+    return Parts(*files_of(runtime, Request(checkpoint, build, method, layout, encoder=encoder)), g2p if own else None)
 
 
 def _copied(parts: Parts, place: Path) -> Parts:

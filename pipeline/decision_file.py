@@ -15,6 +15,7 @@ from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
+PRODUCT_FORMAT, PRODUCT_ABOUT = 1, {"file": "product decision"}
 FORMAT = 3  # 3: a forecast time with its interval; 2: with a checksum, facts read off the package, the limits that judged
 ABOUT = {"file": "release decision"}
 AGAIN = "; run `kokoro-ane release` again"
@@ -53,6 +54,15 @@ class Decision(TypedDict):
     provenance: dict[str, Any]
 
 
+def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """BUILD/release/product.json and the product that it names, if any. InputError when there is none, it is not one, or it was edited."""
+    path, again = build / "release" / "product.json", "; run `kokoro-ane release --product` again"
+    record = read_checksummed(path, PRODUCT_ABOUT, "no product was decided; `kokoro-ane release --product` decides", again)
+    if record.get("format") != PRODUCT_FORMAT:
+        raise InputError(f"{path} is no decision of format {PRODUCT_FORMAT}{again}")
+    return record, next((one for one in record["products"] if one["product"] == record["product"]), None)
+
+
 def read_decision(path: Path) -> Decision:
     """The decision; InputError when there is none, it is not one, or it was edited."""
     record = read_checksummed(path, ABOUT, "nothing was decided; `kokoro-ane release` decides", AGAIN)
@@ -68,9 +78,14 @@ def not_let_out(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | N
         return "not releasable: no release decision has judged this very package; `kokoro-ane release` decides"
     if level["verdict"] != "SHIP":
         return f"not releasable: the release decision says {level['verdict']} of this package"
+    return no_word_for(decision, "kokoro-ane release")
+
+
+def no_word_for(decision: Mapping[str, Any], command: str) -> str | None:
+    """Why nobody stands for a decision, or None."""
     if not decision.get("releasable") or not re.fullmatch("[0-9a-f]{40}", str(decision["provenance"].get("commit"))):
         made_by = "sources that no commit holds, or altered libraries"
-        return f"not releasable: the release decision was made by {made_by}; commit, then `kokoro-ane release`"
+        return f"not releasable: the release decision was made by {made_by}; commit, then `{command}`"
     return None
 
 
@@ -97,8 +112,10 @@ def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:
     return lines
 
 
-def model_card(data: dict[str, Any], decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None, contents: list[str]) -> str:
-    """Markdown. data: the assembly's."""
+def model_card(
+    data: dict[str, Any], decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None, contents: list[str], whole: str = ""
+) -> str:
+    """Markdown. data: the assembly's; whole: what is said of the whole chain."""
     name, method = data["checkpoint"]["name"], data["method"]
     core_ml = data["vocoder"]["package"].endswith(PACKAGE)
     head = [f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}", ""]
@@ -118,6 +135,7 @@ def model_card(data: dict[str, Any], decision: Mapping[str, Any] | None, level: 
         lines.append(f"| {entry['package']} | {size} | {entry['target']} | {units} | `{entry['package_sha256'][:16]}` |")
     lines += ["", "## Quality", ""]
     lines += [NOT_JUDGED] if level is None or decision is None else [*_judged(decision, level), "", *decision_table(decision, method)]
+    lines += ["", whole] if whole else []
     lines += ["", "## Not measured", "", "No Apple device was used: latency, placement and memory on a device are not known.", ""]
     lines += ["## Contents", "", *contents, "", "Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with", ""]
     made_from = f"Checkpoint: `{data['checkpoint']['sha256']}` over weights, config and voices."

@@ -51,10 +51,11 @@ def frames(signal: np.ndarray, length: int = FRAME_LENGTH, hop: int = FRAME_HOP)
     return np.lib.stride_tricks.sliding_window_view(signal, length)[::hop]
 
 
-def power_spectrum(signal: np.ndarray) -> np.ndarray:
-    """signal [samples] -> |FFT|^2 of Hann-windowed 25 ms frames [n, 513]."""
+def power_spectrum(signal: np.ndarray, starts: np.ndarray | None = None) -> np.ndarray:
+    """signal [samples] -> |FFT|^2 of Hann-windowed 25 ms frames [n, 513], those that begin at `starts` [n] or all."""
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME_LENGTH) / FRAME_LENGTH)
-    return np.square(np.abs(np.fft.rfft(frames(signal) * window, FFT_SIZE, axis=1)))
+    chosen = frames(signal) if starts is None else frames(signal, hop=1)[starts]
+    return np.square(np.abs(np.fft.rfft(chosen * window, FFT_SIZE, axis=1)))
 
 
 def decibels(power_ratio: float | np.ndarray) -> float | np.ndarray:

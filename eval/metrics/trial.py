@@ -15,8 +15,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.metrics.framing import (
+    FRAME_HOP,
+    FRAME_LENGTH,
+    PITCH_FRAME,
+    PITCH_HOP,
     PitchTrack,
     Windows,
     alignment,
@@ -249,3 +254,45 @@ class Trial:
     def test_windows(self) -> Windows:
         """The test in 60 ms windows."""
         return windows_of(self.test)
+
+
+@dataclass(frozen=True, eq=False)
+class Retimed(Trial):
+    """A test that keeps its own time. `durations`: frames of each token [n], the reference's and the test's. A frame of the reference is
+    held against the test's at the same share of the same token: nothing is stretched and nothing is searched."""
+
+    durations: tuple[np.ndarray, np.ndarray] = (np.ones(1), np.ones(1))
+
+    def _checked(self, role: str, signal: np.ndarray) -> np.ndarray:
+        if role != "test":
+            return super()._checked(role, signal)
+        told = FRAME_SAMPLES * int(self.durations[1].sum())
+        wrong = defect(signal) or (f"holds {len(signal)} samples, its durations {told}" if len(signal) != told else None)
+        if wrong:
+            raise InputError(f"the test signal {wrong}")
+        return np.ascontiguousarray(signal, dtype=np.float64)
+
+    def places(self, length: int, hop: int) -> np.ndarray:
+        """First samples of the test's frames of `length` that stand for the reference's, `hop` apart [frames]."""
+        starts = np.arange(0, len(self.reference) - length + 1, hop)
+        wanted, got = (FRAME_SAMPLES * np.concatenate([[0], np.cumsum(tokens)]) for tokens in self.durations)
+        middles = np.interp(starts + length / 2, wanted, got)
+        return np.clip(np.rint(middles - length / 2), 0, len(self.test) - length).astype(np.int64)
+
+    @property
+    def upright(self) -> np.ndarray:  # type: ignore[override]
+        """As it is: nothing that is measured here hears a sign."""
+        return self.test
+
+    @cached_property
+    def test_spectrum(self) -> np.ndarray:
+        """At the places of the reference's active frames [active, 513]."""
+        starts = self.places(FRAME_LENGTH, FRAME_HOP)[self.baseline.active]
+        return power_spectrum(self.test, starts) + self.baseline.power_floor
+
+    @cached_property
+    def test_pitch(self) -> PitchTrack:
+        """At the places of the reference's frames."""
+        track = track_pitch(self.test)
+        at = np.minimum(np.rint(self.places(PITCH_FRAME, PITCH_HOP) / PITCH_HOP).astype(np.int64), len(track.hz) - 1)
+        return PitchTrack(track.hz[at], track.strength[at], track.loud[at])
