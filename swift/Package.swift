@@ -2,7 +2,7 @@
 import PackageDescription
 
 // Core ML exists on Apple's systems only. KOKORO_CORE_ML_STAND_IN=1 puts a module of the same name and the same few declarations in its
-// place, so that the code that calls it is compiled and run elsewhere too: Tests/CoreMLStandIn.
+// place, so that the code that calls it is compiled and run elsewhere too: Tests/CoreMLStandIn. The sample app is compiled in the same way.
 let standIn = Context.environment["KOKORO_CORE_ML_STAND_IN"] == "1"
 let coreML: [Target.Dependency] = standIn ? ["CoreML"] : []
 
@@ -25,6 +25,11 @@ let package = Package(
         .testTarget(name: "KokoroStepsTests", dependencies: ["KokoroSteps", "KokoroVectors"]),
         .testTarget(name: "KokoroTextTests", dependencies: ["KokoroText"]),
         .testTarget(name: "KokoroTests", dependencies: ["Kokoro", "KokoroONNX", "KokoroVectors"]),
-    ] + (standIn ? [.target(name: "CoreML", dependencies: ["KokoroVectors"], path: "Tests/CoreMLStandIn")] : []),
+    ] + (standIn ? [
+        .target(name: "CoreML", dependencies: ["KokoroVectors"], path: "Tests/CoreMLStandIn"),
+        .target(name: "SwiftUI", path: "Tests/SampleStandIn/SwiftUI"),
+        .target(name: "AVFoundation", path: "Tests/SampleStandIn/AVFoundation"),
+        .target(name: "Sample", dependencies: ["Kokoro", "SwiftUI", "AVFoundation"], path: "Sample"),
+    ] : []),
     swiftLanguageModes: [.v6]
 )

@@ -10,9 +10,14 @@ import SwiftUI
 
 /// What the screen shows, and the task that speaks.
 @MainActor @Observable final class Speaking {
-    var text = "Dr. Smith paid $3.50 at 5:30 pm.", voice = "", speed = 1.0
-    private(set) var voices: [String] = [], said = "", isSpeaking = false
-    private var speaker: Speaker?, task: Task<Void, Never>?
+    var text = "Dr. Smith paid $3.50 at 5:30 pm."  // one at a time: @Observable takes no lists
+    var voice = ""
+    var speed = 1.0
+    private(set) var voices: [String] = []
+    private(set) var said = ""
+    private(set) var isSpeaking = false
+    private var speaker: Speaker?
+    private var task: Task<Void, Never>?
     private let engine = AVAudioEngine(), player = AVAudioPlayerNode()
     private let format = AVAudioFormat(standardFormatWithSampleRate: 24_000, channels: 1)
 
@@ -46,11 +51,17 @@ import SwiftUI
             do {
                 for try await audio in sequence {
                     said = audio.words.map(\.text).joined(separator: " ")
-                    if let buffer = buffer(audio.samples) { await player.scheduleBuffer(buffer) }
+                    await play(audio.samples)
                 }
             } catch is CancellationError {} catch { said = "\(error)" }
             isSpeaking = false
         }
+    }
+
+    /// Returns when the samples have been played, or were stopped.
+    private func play(_ samples: [Float]) async {
+        guard let buffer = buffer(samples) else { return }
+        await withCheckedContinuation { heard in player.scheduleBuffer(buffer) { heard.resume() } }
     }
 
     private func buffer(_ samples: [Float]) -> AVAudioPCMBuffer? {
