@@ -5,7 +5,7 @@
 No waveform gate can judge a product: a neighbouring style row moves MCD further than another noise seed, and nobody could call its prosody
 wrong. So the whole chain is held against the fp32 chain in units of what the neighbouring row with another noise seed does; how the vocoder
 rendered what it was given is held against the fp32 vocoder on the same features, where nothing has moved. `kokoro-ane controls --stage
-product` holds the factors against the tuning set; they were set before it ran on real Kokoro.
+product` holds the factors against the tuning set: on four sentences of kokoro-int8 a row has 0.97 of the variation's MCD, p4 has 1.7.
 """
 
 from kokoro_ane.eval.gates import MEAN, WORST, Gate
