@@ -155,18 +155,18 @@ def _mark_first_vowel(phonemes: str, mark: str) -> str:
 
 NAMES: dict[str, Language] = {
     "us": US, "a": US, "en-us": US, "en": US, "gb": GB, "b": GB, "en-gb": GB, "uk": GB, "en-uk": GB,
-    "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it",
+    "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it", "fr": "fr", "f": "fr", "fr-fr": "fr",
 }  # fmt: skip
-VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it"}  # first letter of a voice: af_heart, bm_george, ef_dora, im_nicola
+VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it", "f": "fr"}  # first letter of a voice: af_heart, bm_george, ef_dora
 
 
 UNREAD = {
-    "f": "French",
     "h": "Hindi",
     "j": "Japanese",
     "p": "Brazilian Portuguese",
     "z": "Mandarin",
 }  # voices of Kokoro that nobody here reads for
+LANGUAGES = ("en", "es", "it", "fr")
 LIKE_BRITAIN = ("gb", "uk", "ie", "au", "nz", "in", "za")
 
 
@@ -177,9 +177,11 @@ def dialect_of(name: str) -> Language:
     """
     plain = name.lower().replace("_", "-") if isinstance(name, str) else ""
     language, *regions = plain.split("-")
-    found = NAMES.get(plain) or (NAMES.get(language) if regions and language in ("en", "es", "it") else None)
+    found = NAMES.get(plain) or (NAMES.get(language) if regions and language in LANGUAGES else None)
     if found is None:
-        raise InputError(f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that begins with en, es or it")
+        raise InputError(
+            f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that begins with {', '.join(LANGUAGES)}"
+        )
     return GB if found == US and regions and regions[-1] in LIKE_BRITAIN else found
 
 
@@ -195,8 +197,8 @@ def voice_language(voice: str) -> Language:
     found = spoken_by(voice)
     if found is None:
         raise InputError(
-            f"the voice {voice} speaks {UNREAD[voice[0]]}, which G2P does not read (it reads us, gb, es, it): choose another voice, or name"
-            f" the language of your text with --dialect, for example --dialect us"
+            f"the voice {voice} speaks {UNREAD[voice[0]]}, which G2P does not read (it reads us, gb, {', '.join(LANGUAGES[1:])}): choose"
+            f" another voice, or name the language of your text with --dialect, for example --dialect us"
         )
     return found
 

@@ -3,22 +3,33 @@
 espeak_ng(["library"])
 """
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.g2p.alphabet import to_kokoro
+from kokoro_ane.g2p.alphabet import KNOWN, to_kokoro
 
 ESPEAK_SYMBOLS = {
     "ʔˌn\u0329": "ʔn", "ʔn\u0329": "ʔn", "a^ɪ": "I", "a^ʊ": "W", "d^ʒ": "ʤ", "e^ɪ": "A", "t^ʃ": "ʧ", "ɔ^ɪ": "Y", "ə^l": "ᵊl", "o^ʊ": "O",
     "ʲo": "jo", "ʲə": "jə", "e": "A", "ʲ": "", "ɚ": "əɹ", "r": "ɹ", "x": "k", "ç": "k", "ɐ": "ə", "ɬ": "l", "\u0303": "",
 }  # fmt: skip
 AFTERWARDS = (("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", ""), ("o", "ɔ"), ("^", ""), ("-", ""), (" ", ""))  # in this order
+UPSTREAM = {
+    "a^ɪ": "I", "a^ʊ": "W", "d^z": "ʣ", "d^ʒ": "ʤ", "e^ɪ": "A", "o^ʊ": "O", "s^s": "S", "t^s": "ʦ", "t^ʃ": "ʧ", "ə^ʊ": "Q", "ɔ^ɪ": "Y",
+}  # fmt: skip
+SWITCH = re.compile(r"\(([a-z^]+)\)")
 SYLLABIC = re.compile("(\\S)\u0329")
 
 
 def espeak_ng(words: Sequence[str]) -> list[str]:
     """Kokoro phonemes of each word by espeak-ng's American voice. Raises InputError when it is not installed."""
+    return [from_espeak(answer) for answer in backend("en-us").phonemize(list(words))]
+
+
+def backend(language: str, switches: str = "keep-flags") -> Any:
+    """phonemizer's espeak-ng. Raises InputError when it is not installed."""
     try:
         import espeakng_loader
         from phonemizer.backend import EspeakBackend
@@ -27,8 +38,22 @@ def espeak_ng(words: Sequence[str]) -> list[str]:
         raise InputError(f"{problem}: espeakng_loader and phonemizer run espeak-ng; run `make venv`") from None
     EspeakWrapper.set_library(espeakng_loader.get_library_path())
     EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
-    backend = EspeakBackend(language="en-us", preserve_punctuation=True, with_stress=True, tie="^")
-    return [from_espeak(answer) for answer in backend.phonemize(list(words))]
+    quiet = logging.getLogger("espeak")
+    quiet.setLevel(logging.ERROR)
+    return EspeakBackend(language, preserve_punctuation=True, with_stress=True, tie="^", language_switch=switches, logger=quiet)
+
+
+def espeak_of(language: str) -> Callable[[str], str]:
+    """One text to what the voices of another language were trained on: misaki's symbols for espeak-ng's. A foreign word begins with @."""
+    speak = backend(language)
+
+    def said(text: str) -> str:
+        answer = SWITCH.sub(lambda found: "" if found[1].replace("^", "") == language[:2] else "@", speak.phonemize([text])[0].strip())
+        for theirs, ours in UPSTREAM.items():
+            answer = answer.replace(theirs, ours)
+        return "".join(symbol for symbol in answer.replace("-", "") if symbol in KNOWN or symbol in " @\n")
+
+    return said
 
 
 def from_espeak(answer: str) -> str:

@@ -27,7 +27,7 @@ from kokoro_ane.g2p.chunks import chunks, joined, segments
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.overrides import Phrases, extract
 from kokoro_ane.g2p.reading import Neural, Reader
-from kokoro_ane.g2p.result import US, Dialect, Guess, Language, Normalized, Result, Source, SpokenToken, Word, tag_of_mark, tokens_of
+from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language, Normalized, Result, Source, SpokenToken, Word, tag_of_mark, tokens_of
 from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
 from kokoro_ane.g2p.ssml import rate_spans
 
@@ -147,23 +147,21 @@ class G2P:
 
     @classmethod
     def load(cls, dialect: str = US, lexicon: UserWords = None, fallback: Fallback | None = None, unk: str | None = None) -> "G2P":
-        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it. `lexicon`: a user's words and phrases, a file or a mapping.
+        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr. `lexicon`: a user's words and phrases, a file or a mapping.
 
         `fallback`: asked for words nobody lists, in the place of the neural model: a word in, phonemes out, or None for "spell it". `unk`:
-        stands for a word that would be spelled for want of anything better. Both are for English: Spanish and Italian are read by rule.
+        stands for a word that would be spelled for want of anything better. Both are for English.
         Raises InputError for a bad one of these.
         """
         from kokoro_ane.g2p.lexicon import user_lexicon
         from kokoro_ane.g2p.normalize import normalize
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
-        if kind == "es" or kind == "it":
-            from kokoro_ane.g2p.languages.language_normalizer import rule_stages
-
+        if kind not in (US, GB):
             if fallback is not None or unk is not None:
                 raise InputError(f"{kind} is read by rule and leaves no word unknown: fallback and unk are for English")
             by_rule = cls.__new__(cls)
-            by_rule._set(*rule_stages(kind, user.words), kind, user.phrases)
+            by_rule._set(*_stages(kind, user.words), kind, user.phrases)
             return by_rule
         if unk is not None and (not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
@@ -274,6 +272,16 @@ class G2P:
             place = sentence.marked.original(token.start, token.end)
             if token.kind != "punctuation" and place not in said:
                 yield place[0] + sentence.offset, place[1] + sentence.offset, "unpronounceable"
+
+
+def _stages(language: Language, words: Mapping[str, str]) -> tuple[Normalizer, Prepared, ReadsSentences]:
+    if language == "es" or language == "it":
+        from kokoro_ane.g2p.languages.language_normalizer import rule_stages
+
+        return rule_stages(language, words)
+    from kokoro_ane.g2p.languages.letter_reader import letter_stages
+
+    return letter_stages(language, words)
 
 
 def _kind(value: object) -> str:

@@ -56,6 +56,8 @@ MARKED = (
 
 def write_text_tables(folder: Path, language: Language) -> None:
     """The files of a language. InputError where g2p's data is missing or damaged, or its code has no form in a file of rules."""
+    if language not in TEXT_BYTES:
+        raise InputError(f"a port has no text data for {language}: it reads {', '.join(TEXT_BYTES)}")
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language)
     roots, natives = rule_roots(g2p)
@@ -80,8 +82,9 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
 
 
 def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
-    """The languages that voices of these names speak and g2p reads."""
-    return tuple(sorted({language for voice in voices if (language := alphabet.spoken_by(voice)) is not None}))
+    """The languages that voices of these names speak and a port reads."""
+    spoken = {alphabet.spoken_by(voice) for voice in voices}
+    return tuple(sorted(language for language in TEXT_BYTES if language in spoken))
 
 
 def _write_arrays(folder: Path, dialect: Dialect) -> None:

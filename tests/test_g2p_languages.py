@@ -1,7 +1,9 @@
-"""Spanish and Italian: words, numbers, sentences, overrides and lexicons as in English, offsets, and bad input in one line."""
+"""Spanish, Italian, French: words, numbers, sentences, overrides and lexicons as in English, offsets, and bad input in one line."""
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,12 @@ from num2words import num2words
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN, dialect_of, spoken_by, voice_language
-from kokoro_ane.g2p.languages import grammar
+from kokoro_ane.g2p.languages import french, grammar
+from kokoro_ane.g2p.languages.letter_reader import letter_stages
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.languages.letter_trees import LetterTrees
+from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
+from training.grow_trees import Alignment, grown, held_out
 
 
 @given(st.integers(0, 999_999))
@@ -20,6 +26,50 @@ def test_numbers_as_num2words_says_them(number: int) -> None:
     assert grammar.spanish(number) == re.sub(r"\buno mil", "un mil", theirs)
     plain = num2words(number, lang="it").replace(" ", "").replace("dicotto", "diciotto").replace("centoo", "cento")
     assert grammar.italian(number).replace("tré", "tre") == plain.replace("tré", "tre")
+    assert french.french(number).replace(" ", "-") == num2words(number, lang="fr").replace(" ", "-")
+
+
+def test_french_words_meet_as_in_espeak() -> None:
+    said = G2P.load("fr").phonemize
+    assert said("Les enfants de Paris.").phonemes == "lez ɑ̃fˈɑ̃ də paʁˈi."
+    assert said("les héros").phonemes == "le eʁˈo" and said("les hommes").phonemes == "lez ˈɔm"
+    assert said("l'ami d'Antoine, un petit homme.").phonemes == "lamˈi dɑ̃twˈan, œ̃ pətˈit ˈɔm."
+    assert said("La SNCF").words[-1].phonemes == "ˌɛsˌɛnsˌeˈɛf"
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("à 14h30, le 1er mai", "à quatorze heures trente , le premier mai"),
+        ("au XXe siècle, Louis XIV et François Ier", "au vingtième siècle , Louis quatorze et François premier"),
+        ("2,50 € et 21 personnes", "deux euros et cinquante centimes et vingt et une personnes"),
+        ("06 12 34 56 78", "zéro six , douze , trente quatre , cinquante six , soixante dix huit"),
+        ("Mme Durand, la 2e fois, n° 5", "madame Durand , la deuxième fois , numéro cinq"),
+        ("Le 3/5/2026, Ce fut 20 %", "Le trois mai deux mille vingt six , Ce fut vingt pour cent"),
+    ],
+)
+def test_french_numbers_and_signs(text: str, spoken: str) -> None:
+    normalize, _, _ = letter_stages("fr", {})
+    assert " ".join(token.text for token in normalize(text, dialect="fr").tokens) == spoken
+
+
+def test_trees_say_again_what_they_were_grown_on() -> None:
+    said = {"chat": "ʃa", "eau": "o", "beau": "bo", "chou": "ʃu", "thé": "te", "cool": "kul", "look": "luk"}
+    align = Alignment(said)
+    aligned = {word: align(word, tuple(sounds)) for word, sounds in said.items()}
+    assert all("".join(map("".join, aligned[word])) == sounds for word, sounds in said.items())
+    arrays = grown(aligned, frozenset({"cool", "look"}))
+    trees = LetterTrees(*(arrays[name].tolist() for name in ("where", "what", "no", "roots")), bytes(arrays["chunks"]).decode().split("\n"))
+    assert {word: trees(word) for word in said} == said and trees("ж") == ""
+    assert np.array_equal(arrays["no"], grown(aligned, frozenset({"cool", "look"}))["no"])
+    assert held_out(["a", *said], 0) == held_out(["a", *said], 0) and "a" not in held_out(["a", *said], 0)
+
+
+def test_a_port_has_no_text_data_for_french(tmp_path: Path) -> None:
+    assert languages_for(["ff_siwis", "if_sara", "af_heart"]) == ("it", "us")
+    with pytest.raises(InputError, match="a port has no text data for fr"):
+        write_text_tables(tmp_path / "text", "fr")
+    assert not (tmp_path / "text").exists()
 
 
 @pytest.mark.parametrize(("language", "acronym"), [("es", "ONU"), ("it", "NATO")])
@@ -38,10 +88,10 @@ def test_overrides_lexicons_and_pauses_work_as_in_english() -> None:
     assert "".join(token.phonemes + token.whitespace for token in tokens).strip() == phonemes
 
 
-TEXT = st.text(alphabet=st.one_of(st.characters(), st.sampled_from("aeiouáñüç0123456789 .,;:¿?¡!€$%/-'°ºªIVX[]()")), max_size=60)
+TEXT = st.text(alphabet=st.one_of(st.characters(), st.sampled_from("aeiouáñüçœéZT0123456789 .,;:¿?¡!€$%/-'°ºªIVX[]()")), max_size=60)
 
 
-@pytest.mark.parametrize("language", ["es", "it"])
+@pytest.mark.parametrize("language", ["es", "it", "fr"])
 @given(text=TEXT)
 def test_any_text_is_said_in_known_symbols_with_its_offsets(language: str, text: str) -> None:
     result = G2P.load(language).phonemize(text)
@@ -61,7 +111,8 @@ def test_bad_input_is_one_line() -> None:
 
 
 def test_a_voice_of_a_language_that_nobody_reads_is_an_error() -> None:
-    unread = {"ff_siwis": "French", "hm_omega": "Hindi", "jf_alpha": "Japanese", "pm_alex": "Portuguese", "zf_xiaoni": "Mandarin"}
+    assert voice_language("ff_siwis") == "fr"
+    unread = {"hm_omega": "Hindi", "jf_alpha": "Japanese", "pm_alex": "Portuguese", "zf_xiaoni": "Mandarin"}
     for voice, language in unread.items():
         with pytest.raises(InputError, match=rf"{voice} speaks .*{language}.*--dialect") as told:
             voice_language(voice)

@@ -22,17 +22,26 @@ from kokoro_ane.g2p.result import PUNCTUATION, Normalized
 
 OPENING = str.maketrans("¿¡", "  ")  # part of the spelling, not said
 NUMBER = r"\d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?:,\d+)?(?![\d.])|\d+(?:[.,]\d+)?"
-WORD = rf"[{LATIN}]+(?:'[{LATIN}]+)*'?"
 VOWEL = "aeiouáéíóúàèìòù"
 WORDLIKE = re.compile(rf"(?:[^{VOWEL}]?[lr]?[{VOWEL}]{{1,2}}[nrslmdkcx]?)+", re.IGNORECASE)
 LONGEST_DIGITS = 15
 CODE = re.compile(r"\d{1,20}(?:[ -]\d{2,12}){0,6}(?![\w%€$£]| ?[€$£%]|[.,:/]\d)")
 PLURAL_NEXT = re.compile(r"\s(?!es\b|m[aá]s\b|las\b|los\b|tras\b|sus\b)[a-zá-ú]+s\b")
+SCALED = re.compile(
+    r" ?(mil millones|millones|millón|miliardi|miliardo|milioni|milione|mila|mil|milliards?|millions?|[mb]ilhões|[mb]ilhão)\b"
+)
 Handler = Callable[[Scan, "re.Match[str]"], int]
 
 
 class Normalizer:
-    """normalize(text) -> Normalized, as SentenceReader wants it."""
+    """normalize(text) -> Normalized, as SentenceReader wants it. The patterns are what a language may have otherwise."""
+
+    word = rf"[{LATIN}]+(?:'[{LATIN}]+)*'?"
+    clock = (
+        r"\b(?:[01]?\d|2[0-4])(?::|(?<=(?:las|lle|ore) \d)\.|(?<=(?:las|lle|ore) \d\d)\.)"
+        r"[0-5]\d(?::[0-5]\d)?(?: ?h\b)?(?!\d|[,.]\d)"
+    )
+    nth, century = "", "(?!)"  # marks of an ordinal; a numeral with one
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -46,7 +55,7 @@ class Normalizer:
         grammar = self.grammar
         units = "|".join(sorted(map(re.escape, grammar.units), key=len, reverse=True))
         short = "|".join(re.escape(text).replace(r"\ ", " ?") for text in sorted(grammar.abbreviations, key=len, reverse=True))
-        signs = "".join(map(re.escape, sorted(set("".join(grammar.currencies)) - set("EURSD"))))
+        signs = "|".join(re.escape(sign) for sign in sorted(grammar.currencies, key=len, reverse=True) if not sign.isalpha())
         months = "|".join(grammar.months)
         elided = rf"(?P<elided>(?i:\b(?:{grammar.elided})'))?" if grammar.elided else "(?P<elided>(?!))?"
         return "|".join(
@@ -55,20 +64,20 @@ class Normalizer:
                 r"(?P<override>[\ue000-\uf8ff])",
                 rf"(?P<line>{BREAK})",
                 r"(?P<tag><(?=[/!?A-Za-z])|>)",
-                r"(?P<address>[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|(?:https?://|www\.)[^\s<>\"”)]*[\w/]|\b\w+\.(?:com|org|net|es|it|eu)\b(?![.\w]))",
+                r"(?P<address>[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|(?:https?://|www\.)[^\s<>\"”)]*[\w/]|\b\w+\.(?:com|org|net|es|it|eu|fr|br|pt)\b(?![.\w]))",
                 rf"(?P<short>(?<!\w)(?:{short})(?!\w))",
                 r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)",
                 r"(?P<date>\b\d{1,2}(?:/\d{1,2}/|-\d{1,2}-|\.\d{1,2}\.)\d{2,4}\b)",
-                r"(?P<clock>\b(?:[01]?\d|2[0-4])(?::|(?<=(?:las|lle|ore) \d)\.|(?<=(?:las|lle|ore) \d\d)\.)"
-                r"[0-5]\d(?::[0-5]\d)?(?: ?h\b)?(?!\d|[,.]\d))",
+                rf"(?P<clock>{self.clock})",
                 r"(?P<fraction>\b[1-9]\d?/[1-9]\d?\b(?![/\d]))",
-                rf"(?P<money>(?P<sign>[{signs}]) ?(?P<price>{NUMBER})|(?P<price2>{NUMBER}) ?(?P<sign2>[{signs}]|EUR\b|USD\b))",
-                r"(?P<ordinal>\b(?P<nth>\d{1,4})(?:\.?[ºª]|\.?[oa]\b|\.?er\b|°(?! ?[CF]\b)(?= [a-zà-ú])))",
+                rf"(?P<money>(?P<sign>{signs}) ?(?P<price>{NUMBER})|(?P<price2>{NUMBER}) ?(?P<sign2>{signs}|EUR\b|USD\b))",
+                rf"(?P<ordinal>\b(?P<nth>\d{{1,4}})(?:\.?[ºª]|\.?[oa]\b|\.?er\b|°(?! ?[CF]\b)(?= [a-zà-ú]){self.nth}))",
+                rf"(?P<century>{self.century})",
                 rf"(?P<first>\b1°?(?= (?:{months})\b))",
                 rf"{elided}(?P<number>(?<![\w.,])[-−]?(?:{NUMBER}))(?P<after> ?(?:%|‰|°(?: ?[CF]\b)?|(?:{units})(?![\w/²³])))?",
                 rf"(?P<capitals>\b[{LATIN}](?<=[A-ZÀ-Þ])[A-ZÀ-Þ]+\b)",
                 r"(?P<single>\b[IVX]\b)",
-                rf"(?P<word>{WORD})",
+                rf"(?P<word>{self.word})",
                 r"(?P<dash>(?<=\s)[-–](?=\s)|–|--+)",
                 r"(?P<dots>\.\.\.+)",
                 rf"(?P<mark>[{re.escape(PUNCTUATION)}])",
@@ -230,7 +239,7 @@ class Normalizer:
             scan.say(self._spoken(match["price"] or match["price2"], named[1]), *match.span())
             return
         whole, fraction = self._parts(match["price"] or match["price2"])
-        scaled = re.match(r" ?(mil millones|millones|millón|miliardi|miliardo|milioni|milione|mila|mil)\b", scan.text[match.end() :])
+        scaled = SCALED.match(scan.text, match.end())
         if scaled or (fraction and len(fraction) != 2) or not cent:
             scan.say(self._spoken(match["price"] or match["price2"], several), *match.span())
             if not scaled:
@@ -320,8 +329,8 @@ class Normalizer:
 
 KINDS = (
     "saint", "override",
-    "line", "tag", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "first", "number", "capitals", "single",
-    "word", "dash", "dots", "mark", "space", "digits", "other",
+    "line", "tag", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "century", "first", "number", "capitals",
+    "single", "word", "dash", "dots", "mark", "space", "digits", "other",
 )  # fmt: skip
 NORMALIZERS = {code: Normalizer(language.grammar) for code, language in LANGUAGES.items()}
 

@@ -1,0 +1,265 @@
+"""The trees of g2p/languages/letter_trees.py, grown on the commonest words and what espeak-ng says of them; and how well they read others.
+
+    python -m training.grow_trees --language fr                # g2p/data/french.npz and french.txt.gz, 10 minutes on one core
+    python -m training.grow_trees --language fr --judge        # the bundled ones on words that no tree has seen, and on sentences
+
+Words: `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0; no frequency is kept). HELD_OUT of the 40,000 commonest, drawn by SHA-256 of
+seed and word, grow no tree; the list holds the words, these too, that the trees read wrong. The last line of stdout is one JSON object.
+"""
+
+import gzip
+import hashlib
+import json
+import math
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.staging import staged
+from kokoro_ane.g2p.espeak import espeak_of
+from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
+from kokoro_ane.g2p.languages.letter_trees import BEFORE, FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, LetterTrees, padded, window
+from kokoro_ane.g2p.word_lists import DATA
+
+SENTENCES = Path(__file__).parent / "sentences"
+HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000  # the last: words whose form inside a phrase is asked for
+ROUNDS, SAMPLE, MOST = 6, 30_000, 3  # of the alignment; sounds a letter can have
+SOUND = re.compile("[ˈˌ]?[^ˈˌː\u0303][ː\u0303]*")
+VOTE, TRUST, SHARE = 10, 3.0, 0.1  # tenths of a vote's log odds; least gain, bits, of its questions; of foreign words
+MEMBERS = np.array([[code in members for code in range(len(LETTERS))] for members in SETS], dtype=np.int64)  # [questions, codes]
+Chunks = list[tuple[str, ...]]
+
+
+def frequent_words(language: str) -> list[str]:
+    """Words of letters alone, the commonest first. Raises InputError when wordfreq is not installed."""
+    spec = find_spec("wordfreq")
+    if spec is None or not spec.submodule_search_locations or find_spec("msgpack") is None:
+        raise InputError("wordfreq and msgpack are not installed: `pip install --no-deps wordfreq==3.1.1 msgpack`")
+    import msgpack
+
+    path = Path(spec.submodule_search_locations[0]) / "data" / f"large_{language}.msgpack.gz"
+    _, *bins = msgpack.unpackb(gzip.decompress(path.read_bytes()), raw=False)
+    return [word for words in bins for word in words if re.fullmatch(r"[a-zà-öø-ÿœ]+", word)]
+
+
+def readings(language: LetterLanguage, words: Sequence[str]) -> tuple[dict[str, str], frozenset[str]]:
+    """Each word's reading in the notation of the list, and the words that espeak-ng reads as foreign."""
+    ask = cache(espeak_of(language.espeak))
+    said = {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
+    return said, frozenset(word for word in words if ask(word).startswith("@"))
+
+
+def held_out(words: Sequence[str], seed: int) -> list[str]:
+    """Those that no tree is grown on."""
+    return sorted((word for word in words[:COMMON] if len(word) > 1), key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[
+        :HELD_OUT
+    ]
+
+
+class Alignment:
+    """Which letters a word's sounds come from: expectation maximization over whole words, the best path alone."""
+
+    def __init__(self, said: Mapping[str, Sequence[str]]) -> None:
+        self.costs: dict[tuple[str, tuple[str, ...]], float] = {}
+        sample = list(said)[:SAMPLE]
+        for _ in range(ROUNDS):
+            counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+            for word in sample:
+                for letter, chunk in zip(word, self(word, tuple(said[word])), strict=False):
+                    counts[letter][chunk] += 1
+            self.costs = {
+                (letter, chunk): math.log(found.total() / count) for letter, found in counts.items() for chunk, count in found.items()
+            }
+
+    def _cost(self, letter: str, chunk: tuple[str, ...]) -> float:
+        if self.costs:
+            return self.costs.get((letter, chunk), 9.0 + 2 * len(chunk))
+        return (1.5, 1.0, 4.0, 8.0)[len(chunk)] + (0.5 if len(chunk) == 1 and chunk[0].strip("ˈˌ") != letter else 0.0)
+
+    def __call__(self, word: str, sounds: tuple[str, ...]) -> Chunks:
+        """A chunk of sounds for each letter; none when there are too many sounds."""
+        best: list[dict[int, tuple[float, int]]] = [{0: (0.0, 0)}]
+        for letter in word:
+            step: dict[int, tuple[float, int]] = {}
+            for end, (so_far, _) in best[-1].items():
+                for reach in range(end, min(end + MOST, len(sounds)) + 1):
+                    cost = so_far + self._cost(letter, sounds[end:reach])
+                    if reach not in step or cost < step[reach][0]:
+                        step[reach] = (cost, end)
+            best.append(step)
+        found, end = [], len(sounds)
+        for step in best[:0:-1] if end in best[-1] else []:
+            found.append(sounds[step[end][1] : end])
+            end = step[end][1]
+        return found[::-1]
+
+
+class Forest:
+    """Nodes of all trees in the order that LetterTrees walks."""
+
+    def __init__(self) -> None:
+        self.where: list[int] = []
+        self.what: list[int] = []
+        self.no: list[int] = []
+
+    def grow(self, codes: np.ndarray, answers: np.ndarray, leaf: Callable[[np.ndarray], int], least: float) -> int:
+        """A tree for codes [n, places] and answers [n], by the gain of information of each question; its root's place."""
+        place = len(self.no)
+        question = best_question(codes, answers, least)
+        self.where.append(LEAF if question is None else question[0])
+        self.what.append(0 if question is None else question[1])
+        self.no.append(leaf(answers) if question is None else 0)
+        if question is not None:
+            yes = MEMBERS[question[1]][codes[:, question[0]]] > 0
+            self.grow(codes[yes], answers[yes], leaf, least)
+            self.no[place] = len(self.no) - place
+            self.grow(codes[~yes], answers[~yes], leaf, least)
+        return place
+
+
+def entropy(counts: np.ndarray) -> np.ndarray:
+    """Bits of [..., answers] counts, times their sum."""
+    totals = counts.sum(axis=-1)
+    return totals * np.log2(np.maximum(totals, 1)) - (counts * np.log2(np.maximum(counts, 1))).sum(axis=-1)
+
+
+def best_question(codes: np.ndarray, answers: np.ndarray, least: float) -> tuple[int, int] | None:
+    """Place and set that part the answers best; None where `least` bits are not gained."""
+    kinds, own = np.unique(answers, return_inverse=True)
+    if len(kinds) < 2:
+        return None
+    all_counts = np.bincount(own)
+    before, best, found = entropy(all_counts), least, None
+    for place in range(codes.shape[1]):
+        counts = np.bincount(codes[:, place].astype(np.int64) * len(kinds) + own, minlength=len(LETTERS) * len(kinds))
+        table = counts.reshape(len(LETTERS), len(kinds))
+        used = np.flatnonzero(table.sum(axis=1))
+        yes = MEMBERS[:, used] @ table[used]  # [questions, answers]
+        gains = before - entropy(yes) - entropy(all_counts - yes)
+        question = int(gains.argmax())
+        if gains[question] > best:
+            best, found = float(gains[question]), (place, question)
+    return found
+
+
+def commonest(answers: np.ndarray) -> int:
+    """The answer of a leaf."""
+    return int(np.bincount(answers).argmax())
+
+
+def vote(answers: np.ndarray) -> int:
+    """Log odds of a foreign word, in tenths, against what is usual."""
+    foreign, own = int(answers.sum()), int(len(answers) - answers.sum())
+    return round(VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (own + SHARE * 9)))) + 3))
+
+
+def grown(aligned: Mapping[str, Chunks], foreign: frozenset[str]) -> dict[str, np.ndarray]:
+    """The arrays of LetterTrees."""
+    counts = Counter(chunk for chunks in aligned.values() for chunk in chunks)
+    chunks = [(), *(chunk for chunk, _ in counts.most_common() if chunk)]
+    code = {chunk: place for place, chunk in enumerate(chunks)}
+    rows: dict[tuple[int, int], list[tuple[list[int], int]]] = defaultdict(list)
+    for word, own in aligned.items():
+        row, said, kind = padded(word), [code[chunk] for chunk in own], FOREIGN if word in foreign else OWN
+        for place, answer in enumerate(said):
+            rows[kind, row[place + SPAN]].append((window(row, place, said[:place]), answer))
+            rows[WHICH, row[place + SPAN]].append((window(row, place, [])[:-BEFORE], int(kind == FOREIGN)))
+    forest, roots = Forest(), np.full((3, len(LETTERS)), -1, dtype=np.int32)
+    for (kind, letter), seen in sorted(rows.items()):
+        codes, answers = np.array([codes for codes, _ in seen], dtype=np.uint8), np.array([answer for _, answer in seen])
+        roots[kind, letter] = forest.grow(codes, answers, *((vote, TRUST) if kind == WHICH else (commonest, 1e-6)))
+    text = "\n".join("".join(chunk) for chunk in chunks)
+    nodes = {"where": np.array(forest.where, np.uint8), "what": np.array(forest.what, np.uint8), "no": np.array(forest.no, np.int32)}
+    return nodes | {"roots": roots, "chunks": np.frombuffer(text.encode(), np.uint8)}
+
+
+def bare(reading: str, stressed: Callable[[str], str]) -> str:
+    """The form for the end of a phrase, as the trees answer it: without the stress that the rule gives back."""
+    end, _, inside = reading.partition("/")
+    plain = end.replace("ˈ", "").replace("ˌ", "")
+    latent = inside[-1:] if inside[-1:].isupper() and not end[-1:].isupper() else ""
+    return (plain if stressed(plain) == end else end) + latent
+
+
+def train(language: LetterLanguage, words: Sequence[str], unseen: Sequence[str]) -> dict[str, Any]:
+    """Write the trees and the list; the figures of the last line."""
+    said, foreign = readings(language, words)
+    sounds = {
+        word: tuple(SOUND.findall(bare(said[word], language.stressed)))
+        for word in words
+        if len(word) > 1 and said[word] and " " not in said[word] and ID.keys() >= set(word)
+    }
+    align = Alignment({word: own for word, own in sounds.items() if word not in foreign})
+    aligned = {word: align(word, own) for word, own in sounds.items() if word not in set(unseen)}
+    arrays = grown({word: chunks for word, chunks in aligned.items() if chunks}, foreign)
+    with staged(DATA / f"{language.name}.npz") as aside, aside.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+    ask, compounds = espeak_of(language.espeak), language.compounds
+    trees = LetterTrees.load(language.name)
+    kept = [word for word in words if said[word] and " " not in said[word] and language.stressed(trees(word)) != said[word]]
+    lines = [f"{word}\t{said[word]}\n" for word in kept] + [f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds]
+    content = gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0)
+    with staged(DATA / f"{language.name}.txt.gz") as aside:
+        aside.write_bytes(content)
+    return {"words": len(words), "nodes": len(arrays["no"]), "listed": len(lines), "foreign": len(foreign)}
+
+
+def same(found: Iterable[str], wanted: Iterable[str]) -> float:
+    """Percent of pairs that are equal."""
+    pairs = list(zip(found, wanted, strict=True))
+    return round(100 * sum(one == other for one, other in pairs) / len(pairs), 2)
+
+
+def judge(code: Any, unseen: Sequence[str]) -> dict[str, Any]:
+    """Percent of unseen words, by the trees alone, and of words of sentences, by everything, that are as espeak-ng says them."""
+    from kokoro_ane.g2p import G2P
+
+    language, g2p = LETTER_LANGUAGES[code], G2P.load(code)
+    ask = espeak_of(language.espeak)
+    wanted = [ask(word).removeprefix("@") for word in unseen]
+    found = [language.joined(language.stressed(language.trees(word)), "", "") for word in unseen]
+    shown = [f"{word}: {one} {other}" for word, one, other in zip(unseen, found, wanted, strict=True) if one != other]
+    print(*shown[:40], sep="\n", file=sys.stderr)
+    texts = SENTENCES.joinpath(f"{language.name}.txt").read_text(encoding="utf-8").splitlines()
+    ours, theirs = [[re.sub("[^\\w ˈˌː\u0303]", "", text).split() for text in side] for side in
+                    ([g2p.phonemize(text).phonemes for text in texts], [ask(text).replace("@", "") for text in texts])]  # fmt: skip
+    right = sum((Counter(one) & Counter(other)).total() for one, other in zip(ours, theirs, strict=True))
+    for text, one, other in zip(texts, ours, theirs, strict=True):
+        if one != other:
+            print(text, *one, "\n", *other, file=sys.stderr)
+    return {
+        "unseen": len(unseen), "words": same(found, wanted), "without stress": same(*([re.sub("[ˈˌ]", "", word) for word in side]
+        for side in (found, wanted))), "sentences": len(texts), "words of sentences": round(100 * right / sum(map(len, theirs)), 2),
+    }  # fmt: skip
+
+
+def run(argv: list[str] | None) -> int:
+    """The command itself."""
+    parser = Parser("training.grow_trees", __doc__)
+    parser.add_argument("--language", choices=tuple(LETTER_LANGUAGES), default="fr")
+    parser.add_argument("--seed", type=int, default=0, help="of the words that no tree sees")
+    parser.add_argument("--judge", action="store_true", help="judge the bundled trees; grow none")
+    arguments = parser.parse_args(argv)
+    words = frequent_words(arguments.language)
+    unseen = held_out(words, arguments.seed)
+    language = LETTER_LANGUAGES[arguments.language]
+    figures = judge(arguments.language, unseen) if arguments.judge else train(language, words, unseen)
+    print(json.dumps({"language": arguments.language, "seed": arguments.seed} | figures))
+    return EXIT_GOOD
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code of the command."""
+    return run_cli(run, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
