@@ -13,8 +13,8 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN, dialect_of, spoken_by, voice_language
 from kokoro_ane.g2p.languages import french, grammar
-from kokoro_ane.g2p.languages.letter_reader import letter_stages
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.languages.letter_reader import letter_stages
 from kokoro_ane.g2p.languages.letter_trees import LetterTrees
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from training.grow_trees import Alignment, grown, held_out
