@@ -155,18 +155,25 @@ def _mark_first_vowel(phonemes: str, mark: str) -> str:
 
 NAMES: dict[str, Language] = {
     "us": US, "a": US, "en-us": US, "en": US, "gb": GB, "b": GB, "en-gb": GB, "uk": GB, "en-uk": GB,
-    "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it", "fr": "fr", "f": "fr", "fr-fr": "fr",
+    "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it",
+    "fr": "fr", "f": "fr", "fr-fr": "fr", "pt": "pt", "p": "pt", "pt-br": "pt",
 }  # fmt: skip
-VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it", "f": "fr"}  # first letter of a voice: af_heart, bm_george, ef_dora
+VOICES: dict[str, Language] = {
+    "a": US,
+    "b": GB,
+    "e": "es",
+    "i": "it",
+    "f": "fr",
+    "p": "pt",
+}  # first letter of a voice: af_heart, bm_george, ef_dora
 
 
 UNREAD = {
     "h": "Hindi",
     "j": "Japanese",
-    "p": "Brazilian Portuguese",
     "z": "Mandarin",
 }  # voices of Kokoro that nobody here reads for
-LANGUAGES = ("en", "es", "it", "fr")
+LANGUAGES = ("en", "es", "it", "fr", "pt")
 LIKE_BRITAIN = ("gb", "uk", "ie", "au", "nz", "in", "za")
 
 

@@ -147,7 +147,7 @@ class G2P:
 
     @classmethod
     def load(cls, dialect: str = US, lexicon: UserWords = None, fallback: Fallback | None = None, unk: str | None = None) -> "G2P":
-        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr. `lexicon`: a user's words and phrases, a file or a mapping.
+        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr, pt. `lexicon`: a user's words and phrases, a file or a mapping.
 
         `fallback`: asked for words nobody lists, in the place of the neural model: a word in, phonemes out, or None for "spell it". `unk`:
         stands for a word that would be spelled for want of anything better. Both are for English.

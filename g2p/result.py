@@ -12,7 +12,7 @@ from typing import Literal
 from kokoro_ane.core.errors import InputError
 
 Dialect = Literal["us", "gb"]
-Language = Literal["us", "gb", "es", "it", "fr"]  # from es on: g2p/languages
+Language = Literal["us", "gb", "es", "it", "fr", "pt"]  # from es on: g2p/languages
 US: Dialect = "us"
 GB: Dialect = "gb"
 # word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a private-use placeholder, see `Token`.

@@ -1,4 +1,4 @@
-"""Spanish, Italian, French: words, numbers, sentences, overrides and lexicons as in English, offsets, and bad input in one line."""
+"""Spanish, Italian, French, Portuguese: words, numbers, sentences, overrides and lexicons as in English, offsets, and bad input in one line."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from num2words import num2words
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN, dialect_of, spoken_by, voice_language
-from kokoro_ane.g2p.languages import french, grammar
+from kokoro_ane.g2p.languages import french, grammar, portuguese
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.languages.letter_reader import letter_stages
 from kokoro_ane.g2p.languages.letter_trees import LetterTrees
@@ -27,6 +27,7 @@ def test_numbers_as_num2words_says_them(number: int) -> None:
     plain = num2words(number, lang="it").replace(" ", "").replace("dicotto", "diciotto").replace("centoo", "cento")
     assert grammar.italian(number).replace("tré", "tre") == plain.replace("tré", "tre")
     assert french.french(number).replace(" ", "-") == num2words(number, lang="fr").replace(" ", "-")
+    assert portuguese.portuguese(number) == num2words(number, lang="pt_BR").replace(",", "").replace("catorze", "quatorze")
 
 
 def test_french_words_meet_as_in_espeak() -> None:
@@ -35,6 +36,14 @@ def test_french_words_meet_as_in_espeak() -> None:
     assert said("les héros").phonemes == "le eʁˈo" and said("les hommes").phonemes == "lez ˈɔm"
     assert said("l'ami d'Antoine, un petit homme.").phonemes == "lamˈi dɑ̃twˈan, œ̃ pətˈit ˈɔm."
     assert said("La SNCF").words[-1].phonemes == "ˌɛsˌɛnsˌeˈɛf"
+
+
+def test_portuguese_words_meet_as_in_espeak() -> None:
+    said = G2P.load("pt-BR").phonemize
+    assert said("Os amigos de João não vieram.").phonemes == "ʊz ˌæmˈiɡʊz ʤy ʒoˈɐ̃ʊ̃ nˌɐ̃ʊ̃ viˈɛɾɐ̃ʊ̃."
+    assert said("Isso antes, falar assim.").phonemes == "ˈisw ˈɐ̃ŋʧys, falˈaɾ ˌasˈiŋ."
+    assert said("R$ 2,50 às 14h30").phonemes == said("dois reais e cinquenta centavos às quatorze horas e trinta minutos").phonemes
+    assert said("a 2ª vez, D. Pedro II").phonemes == said("a segunda vez, dona Pedro segundo").phonemes
 
 
 @pytest.mark.parametrize(
@@ -91,7 +100,7 @@ def test_overrides_lexicons_and_pauses_work_as_in_english() -> None:
 TEXT = st.text(alphabet=st.one_of(st.characters(), st.sampled_from("aeiouáñüçœéZT0123456789 .,;:¿?¡!€$%/-'°ºªIVX[]()")), max_size=60)
 
 
-@pytest.mark.parametrize("language", ["es", "it", "fr"])
+@pytest.mark.parametrize("language", ["es", "it", "fr", "pt"])
 @given(text=TEXT)
 def test_any_text_is_said_in_known_symbols_with_its_offsets(language: str, text: str) -> None:
     result = G2P.load(language).phonemize(text)
@@ -101,8 +110,8 @@ def test_any_text_is_said_in_known_symbols_with_its_offsets(language: str, text:
 
 
 def test_bad_input_is_one_line() -> None:
-    with pytest.raises(InputError, match="'pt': one of us, a, .*es, e, .*it") as told:
-        G2P.load("pt")
+    with pytest.raises(InputError, match="'hi': one of us, a, .*es, e, .*it") as told:
+        G2P.load("hi")
     assert "\n" not in str(told.value)
     pytest.raises(InputError, G2P.load, "es", fallback=lambda word: None).match("es is read by rule")
     pytest.raises(InputError, G2P.load, "it", {"x": "ж"}).match("entry 1: 'ж'")
@@ -111,8 +120,8 @@ def test_bad_input_is_one_line() -> None:
 
 
 def test_a_voice_of_a_language_that_nobody_reads_is_an_error() -> None:
-    assert voice_language("ff_siwis") == "fr"
-    unread = {"hm_omega": "Hindi", "jf_alpha": "Japanese", "pm_alex": "Portuguese", "zf_xiaoni": "Mandarin"}
+    assert voice_language("ff_siwis") == "fr" and voice_language("pm_alex") == "pt"
+    unread = {"hm_omega": "Hindi", "jf_alpha": "Japanese", "zf_xiaoni": "Mandarin"}
     for voice, language in unread.items():
         with pytest.raises(InputError, match=rf"{voice} speaks .*{language}.*--dialect") as told:
             voice_language(voice)

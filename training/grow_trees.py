@@ -1,7 +1,6 @@
-"""The trees of g2p/languages/letter_trees.py, grown on the commonest words and what espeak-ng says of them; and how well they read others.
+"""The trees of g2p/languages/letter_trees.py, grown on the commonest words and what espeak-ng says of them.
 
     python -m training.grow_trees --language fr                # g2p/data/french.npz and french.txt.gz, 10 minutes on one core
-    python -m training.grow_trees --language fr --judge        # the bundled ones on words that no tree has seen, and on sentences
 
 Words: `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0; no frequency is kept). HELD_OUT of the 40,000 commonest, drawn by SHA-256 of
 seed and word, grow no tree; the list holds the words, these too, that the trees read wrong. The last line of stdout is one JSON object.
@@ -12,9 +11,8 @@ import hashlib
 import json
 import math
 import re
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +27,6 @@ from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLangu
 from kokoro_ane.g2p.languages.letter_trees import BEFORE, FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, LetterTrees, padded, window
 from kokoro_ane.g2p.word_lists import DATA
 
-SENTENCES = Path(__file__).parent / "sentences"
 HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000  # the last: words whose form inside a phrase is asked for
 ROUNDS, SAMPLE, MOST = 6, 30_000, 3  # of the alignment; sounds a letter can have
 SOUND = re.compile("[ˈˌ]?[^ˈˌː\u0303][ː\u0303]*")
@@ -212,46 +209,14 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: Sequence[str])
     return {"words": len(words), "nodes": len(arrays["no"]), "listed": len(lines), "foreign": len(foreign)}
 
 
-def same(found: Iterable[str], wanted: Iterable[str]) -> float:
-    """Percent of pairs that are equal."""
-    pairs = list(zip(found, wanted, strict=True))
-    return round(100 * sum(one == other for one, other in pairs) / len(pairs), 2)
-
-
-def judge(code: Any, unseen: Sequence[str]) -> dict[str, Any]:
-    """Percent of unseen words, by the trees alone, and of words of sentences, by everything, that are as espeak-ng says them."""
-    from kokoro_ane.g2p import G2P
-
-    language, g2p = LETTER_LANGUAGES[code], G2P.load(code)
-    ask = espeak_of(language.espeak)
-    wanted = [ask(word).removeprefix("@") for word in unseen]
-    found = [language.joined(language.stressed(language.trees(word)), "", "") for word in unseen]
-    shown = [f"{word}: {one} {other}" for word, one, other in zip(unseen, found, wanted, strict=True) if one != other]
-    print(*shown[:40], sep="\n", file=sys.stderr)
-    texts = SENTENCES.joinpath(f"{language.name}.txt").read_text(encoding="utf-8").splitlines()
-    ours, theirs = [[re.sub("[^\\w ˈˌː\u0303]", "", text).split() for text in side] for side in
-                    ([g2p.phonemize(text).phonemes for text in texts], [ask(text).replace("@", "") for text in texts])]  # fmt: skip
-    right = sum((Counter(one) & Counter(other)).total() for one, other in zip(ours, theirs, strict=True))
-    for text, one, other in zip(texts, ours, theirs, strict=True):
-        if one != other:
-            print(text, *one, "\n", *other, file=sys.stderr)
-    return {
-        "unseen": len(unseen), "words": same(found, wanted), "without stress": same(*([re.sub("[ˈˌ]", "", word) for word in side]
-        for side in (found, wanted))), "sentences": len(texts), "words of sentences": round(100 * right / sum(map(len, theirs)), 2),
-    }  # fmt: skip
-
-
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = Parser("training.grow_trees", __doc__)
     parser.add_argument("--language", choices=tuple(LETTER_LANGUAGES), default="fr")
     parser.add_argument("--seed", type=int, default=0, help="of the words that no tree sees")
-    parser.add_argument("--judge", action="store_true", help="judge the bundled trees; grow none")
     arguments = parser.parse_args(argv)
     words = frequent_words(arguments.language)
-    unseen = held_out(words, arguments.seed)
-    language = LETTER_LANGUAGES[arguments.language]
-    figures = judge(arguments.language, unseen) if arguments.judge else train(language, words, unseen)
+    figures = train(LETTER_LANGUAGES[arguments.language], words, held_out(words, arguments.seed))
     print(json.dumps({"language": arguments.language, "seed": arguments.seed} | figures))
     return EXIT_GOOD
 

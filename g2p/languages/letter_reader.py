@@ -1,4 +1,4 @@
-"""Languages whose words are read by trees of letters and a list of what these read wrong: French.
+"""Languages whose words are read by trees of letters and a list of what these read wrong: French and Brazilian Portuguese.
 
     normalizer, reader, _ = letter_stages("fr", {})
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kokoro_ane.g2p.alphabet import KNOWN, PRIMARY, SECONDARY
-from kokoro_ane.g2p.languages import french
+from kokoro_ane.g2p.languages import french, portuguese
 from kokoro_ane.g2p.languages.grammar import Grammar
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
 from kokoro_ane.g2p.languages.letter_trees import LetterTrees
@@ -83,6 +83,10 @@ class LetterLanguage:
 LETTER_LANGUAGES: Mapping[Language, LetterLanguage] = {
     "fr": LetterLanguage(
         "french", "fr-fr", french.FRENCH, french.FrenchNormalizer, french.stressed, french.joined, french.probed, french.ELIDED, 0.97
+    ),
+    "pt": LetterLanguage(
+        "portuguese", "pt-br", portuguese.PORTUGUESE, portuguese.PortugueseNormalizer, portuguese.stressed, portuguese.joined,
+        portuguese.probed, portuguese.ELIDED, 0.95
     ),
 }  # fmt: skip
 
