@@ -5,7 +5,6 @@
 A reading may have two forms, END/INSIDE of a phrase; what else its neighbours change is the language's `joined`.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from functools import cached_property
 
 from kokoro_ane.g2p.alphabet import KNOWN, PRIMARY, SECONDARY
 from kokoro_ane.g2p.languages import french, portuguese
-from kokoro_ane.g2p.languages.grammar import Grammar
+from kokoro_ane.g2p.languages.grammar import Grammar, read_words
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
 from kokoro_ane.g2p.languages.letter_trees import LetterTrees
 from kokoro_ane.g2p.languages.rule_reader import Language as Rules
@@ -39,7 +38,7 @@ class LetterLanguage:
     @property
     def compounds(self) -> tuple[str, ...]:
         """Words of several parts that may have a reading of their own, numbers among them."""
-        listed = json.loads((DATA / f"{self.name}.json").read_text(encoding="utf-8"))["compounds"].split()
+        listed = read_words(self.name)["compounds"].split()
         numbers = (word for number in range(100) for word in self.grammar.cardinal(number, "").split())
         return tuple(dict.fromkeys((*listed, *(word for word in numbers if "-" in word))))
 
