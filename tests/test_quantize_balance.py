@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bench.random_checkpoint import random_vocoder, tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
@@ -25,10 +25,10 @@ from kokoro_ane.quantize.balance import (
     time_scaled,
     with_time_varying_scales,
 )
-from kokoro_ane.quantize.compress import build_compressed, fits
+from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.corpus import calibration, heldout, require_disjoint
-from kokoro_ane.quantize.layer_plan import Layer, LayerPlan, can_be_fitted, int8_paths, program_layers
-from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights
+from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, int8_paths, program_layers
+from kokoro_ane.quantize.methods import METHODS, SCHEMES
 from kokoro_ane.quantize.palettes import Unfolded, fits_of, fitted_palette, input_moments, palette, rounded
 from kokoro_ane.quantize.simulate import activation_grid, input_sizes, simulated
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -260,17 +260,6 @@ class TestPackage:
         layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         without = {layer.name for layer in layers if not layer.is_tail and not can_be_fitted(layer)}
         assert {"decode.0.norm1.fc", "F0_conv", "N_conv"} <= without and "generator.ups.0" not in without
-
-    def test_other_forms_are_refused(self) -> None:
-        class Other:
-            layout = METHODS["w8"]  # anything with a name
-
-            def layers_of(self, _: str) -> nn.Module:
-                return nn.Identity()
-
-        layer = dataclasses.make_dataclass("Layer", ["name"])("decode.0.conv1")
-        with pytest.raises(InputError, match="fitted \\(gptq\\) in the padded and streaming layouts only, not in w8"):
-            fits((LayerPlan(layer, PaletteWeights(4, gptq=True), False),), Other())  # type: ignore[arg-type]
 
 
 def test_moments_are_means_over_columns(built: tuple[Checkpoint, Path]) -> None:
