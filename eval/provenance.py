@@ -79,8 +79,8 @@ def _imported(name: str) -> Iterator[Path]:
 
 
 def _counts(path: Path) -> bool:
-    """Bytecode is made anew and headers are for compilers."""
-    return path.suffix not in (".pyc", ".h", ".hpp", ".cuh", "") and "include" not in path.parts
+    """Bytecode and what numba compiles at the first use (librosa's) are made anew, and headers are for compilers."""
+    return path.suffix not in (".pyc", ".h", ".hpp", ".cuh", "") and not {"include", "__pycache__"} & {*path.parts}
 
 
 def _digests(paths: Iterable[Path]) -> dict[Path, str]:

@@ -172,6 +172,18 @@ class TestKey:
         wanted |= {name for name in models if importlib.util.find_spec(name)}
         assert wanted <= set(versions) and "pytest" not in versions
 
+    def test_what_a_library_compiles_at_its_first_use_is_no_change(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """librosa's numba code is kept in __pycache__: an interrupted first run would have measured everything again."""
+        for name in ("heard.py", "__init__.py", "__pycache__/heard.nbi"):
+            (tmp_path / "heard" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "heard" / name).write_text(name, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        kept = provenance.Libraries.of({"heard"})
+        (tmp_path / "heard" / "__pycache__" / "heard.nbi").write_text("compiled", encoding="utf-8")
+        assert provenance.Libraries.of({"heard"}) == kept
+        (tmp_path / "heard" / "heard.py").write_text("altered", encoding="utf-8")
+        assert provenance.Libraries.of({"heard"}) != kept
+
     def test_a_time_that_was_put_back_does_not_hide_a_change(self, tmp_path: Path) -> None:
         path, began = tmp_path / "a.py", time.time_ns()
         path.write_text("x = 1\n", encoding="utf-8")
