@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, CheckFailed, Parser, command
 from kokoro_ane.core.staging import staged
 
 PEAK_LIMIT_GB = 6.0
@@ -36,7 +36,8 @@ def timed_build(folder: Path, precision: str, buckets: str, out: Path) -> dict:
     return row | {"package_mb": report["package_bytes"] / 1e6, "figures_db": figures}
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.build_speed", __doc__)
     parser.add_argument("--out", type=Path, default=Path("build/random"), help="folder for checkpoint and packages")
@@ -55,11 +56,6 @@ def run(argv: list[str] | None) -> int:
             print(f"  {value:6.1f} dB  {name}")
     print(json.dumps({"builds": rows, "peak_limit_gb": PEAK_LIMIT_GB}))
     return EXIT_GOOD if max(row["peak_gb"] for row in rows) <= PEAK_LIMIT_GB else EXIT_REJECTED
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -40,7 +40,8 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     return row | {name: snr_db(reference[tensor], ours[tensor]) for name, tensor in FIGURES.items()}
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.chain_parity", __doc__)
     checkpoint_argument(parser)
@@ -71,11 +72,6 @@ def run(argv: list[str] | None) -> int:
     good = not changed and min(worst.values()) >= arguments.limit
     print(json.dumps({"good": good, "durations_changed": changed, "worst": worst, "rows": rows}))
     return EXIT_GOOD if good else EXIT_REJECTED
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import torch
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
 from kokoro_ane.pipeline.text import TextReader, chunks
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
@@ -188,7 +188,8 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
     print_markdown(headings, cells)
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.memory:
@@ -204,11 +205,6 @@ def run(argv: list[str] | None) -> int:
     print_speed(rows)
     print(json.dumps({"rows": rows}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

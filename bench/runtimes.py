@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 
 LIMIT_DB = 100.0
@@ -117,7 +117,8 @@ def good(row: dict[str, Any]) -> bool:
     return near and not row["durations_changed"] and not row["not_finite"]
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.alone:
@@ -137,11 +138,6 @@ def run(argv: list[str] | None) -> int:
     kept = all(good(row) for row in rows)
     print(json.dumps({"rows": rows, "good": kept}, default=str))
     return EXIT_GOOD if kept else EXIT_REJECTED
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":
