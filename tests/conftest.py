@@ -14,7 +14,18 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.pipeline.vectors import main as write_vectors
-from tests.builds import VECTORS_VOICE, built, checkpoint_once, copied, instant, once, packages_once, small_config, without_self_checks  # noqa: F401  fixtures
+from tests.builds import (  # noqa: F401  fixtures
+    VECTORS_VOICE,
+    built,
+    checkpoint_once,
+    copied,
+    g2p_weights,
+    instant,
+    once,
+    packages_once,
+    small_config,
+    without_self_checks,
+)
 
 pytest_plugins = ["tests.release_build"]
 
@@ -22,6 +33,13 @@ pytest_plugins = ["tests.release_build"]
 def pytest_configure() -> None:
     """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and one test in work would fail."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first (with --no-loadscope-reorder): one that began last would leave the other processes without work."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:
