@@ -73,10 +73,10 @@ bench: venv ## speed and memory: full-size build, executor against eager PyTorch
 	$(RUN) -m mlprogram.benches.executor
 
 test: venv ## fast tests, in two processes (WORKERS=)
-	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile
+	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: venv ## full-size parity, in two processes
-	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile
+	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 fuzz: venv ## seeded bad invocations of every verb, then kill -9 at every rename of the important writers (COUNT=10000)
 	$(RUN) -m tests.sweep --count $(COUNT) --workers $(WORKERS)

@@ -28,6 +28,7 @@ from tests.builds import (  # noqa: F401  fixtures
 )
 
 pytest_plugins = ["tests.release_build"]
+LONG = ("test_vocoder_streaming_package.py",)  # of those without slow tests: a minute or two, of which its packages are the most
 
 
 def pytest_configure() -> None:
@@ -37,9 +38,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first (with --no-loadscope-reorder): one that began last would leave the other processes without work."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Long files first (with --no-loadscope-reorder): one that began last would leave the other processes without work."""
+    long = {item.path for item in items if item.path.name in LONG or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
