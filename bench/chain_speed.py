@@ -39,14 +39,9 @@ MEMORY_LIMIT_MB, JOIN_LIMIT_DB = 50.0, 0.0
 UPSTREAM = "upstream"
 
 
-def markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
-
-
 def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """The same, printed."""
-    print(markdown(headings, rows))
+    """A Markdown table."""
+    print("\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows)))
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
