@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python -m bench.runtimes --checkpoint kokoro-int8 [--rows onnx,mlprogram:fp16,mlprogram:fp16:streaming]
 
 duration (hidden, text), prosody (F0, energy) and vocoder are each given the reference's inputs. Speed and memory: bench.chain_speed;
-verdicts: eval/quality.py. Exit 0: durations equal, everything finite, float32 rows at 100 dB or more; 1: not. The last line of stdout is one
-JSON object.
+verdicts: eval/quality.py. Exit 0: durations equal, everything finite, float32 rows at 100 dB or more; 1: not. The last line of stdout is
+one JSON object.
 """
 
 import json
