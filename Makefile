@@ -68,8 +68,7 @@ controls: venv ## prove that the gates reject known errors and pass what does no
 sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the curve
 	$(RUN) -m kokoro_ane sensitivity $(checkpoint_flag) --build "$(OUT)"
 
-bench: venv ## speed and memory: full-size build, executor against eager PyTorch
-	$(RUN) -m bench.build_speed
+bench: venv ## speed and memory of the executor against eager PyTorch
 	$(RUN) -m mlprogram.benches.executor
 
 test: venv ## fast tests, in two processes (WORKERS=)
