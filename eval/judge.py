@@ -57,7 +57,7 @@ class Judgement:
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Mean and worst of each metric, for the package and for the variation: all of the sound's where one of them has a gate."""
         test, other_seed = self.figures, self.seed_variation
-        heard = METRICS if any(check.gate.metric in METRICS for check in self.decision.checks) else ()
+        heard = tuple(METRICS) if any(check.gate.metric in METRICS for check in self.decision.checks) else ()
         columns = {"mean": (MEAN, test), "worst": (WORST, test)}
         columns |= {"seed_variation_mean": (MEAN, other_seed), "seed_variation_worst": (WORST, other_seed)}
         names = [*heard, *(name for name in (test[0] if test else {}) if name not in METRICS)]
