@@ -24,6 +24,7 @@ from kokoro_ane.eval.prosody_judge import ProsodyBench
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.store import Store, utterance_sha256
+from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.locator import built_encoder
 
 if TYPE_CHECKING:
@@ -42,11 +43,14 @@ def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | N
     package = EncoderPackage(built_encoder(bench.checkpoint, source, build, may_build, name))
     manifests, say = package.manifests, bench.said_by(package.backend)
     sha256, clips = "-".join(manifest.package_sha256[:16] for manifest in manifests), []
+
+    def measured(clip: Utterance) -> dict[str, Any]:
+        return asdict(bench.clip(clip, say))
+
     for clip in shown(bench.clips, f"{name}: sentences"):
         about = utterance_sha256(clip)
         bench.rows[clip.id] = store.figures(f"prosody-rows/{clip.id}", partial(bench.row_variation, clip), about)
-        found = store.figures(f"prosody-{sha256}/{clip.id}", lambda clip=clip: asdict(bench.clip(clip, say)), about)
-        clips.append(ClipResult(**found))
+        clips.append(ClipResult(**store.figures(f"prosody-{sha256}/{clip.id}", partial(measured, clip), about)))
     made, why = decided(name, clips, gates=PROSODY_GATES), withheld(bench.checkpoint)
     return {
         "format": 1,
