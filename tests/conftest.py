@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
@@ -27,6 +28,8 @@ from tests.builds import (  # noqa: F401  fixtures
     without_self_checks,
 )
 
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no test asserts a time
+settings.load_profile("busy")
 pytest_plugins = ["tests.release_build"]
 LONG = ("test_vocoder_streaming_package.py",)  # of those without slow tests: a minute or two, of which its packages are the most
 
