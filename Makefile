@@ -68,15 +68,14 @@ controls: venv ## prove that the gates reject known errors and pass what does no
 sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the curve
 	$(RUN) -m kokoro_ane sensitivity $(checkpoint_flag) --build "$(OUT)"
 
-bench: venv ## speed and memory: full-size build, executor against eager PyTorch
-	$(RUN) -m bench.build_speed
+bench: venv ## speed and memory of the executor against eager PyTorch
 	$(RUN) -m mlprogram.benches.executor
 
 test: venv ## fast tests, in two processes (WORKERS=)
-	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile
+	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: venv ## full-size parity, in two processes
-	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile
+	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 fuzz: venv ## seeded bad invocations of every verb, then kill -9 at every rename of the important writers (COUNT=10000)
 	$(RUN) -m tests.sweep --count $(COUNT) --workers $(WORKERS)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from bench.ane_networks import networks
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, command
 from mlprogram.benches.shared import markdown
 from mlprogram.examine.cost import Costs, Steps, engine_parts, load_costs, steps_of
 from mlprogram.examine.rules import Rules, load_rules
@@ -236,7 +236,8 @@ def peers(rules: Rules, costs: Costs) -> list[dict[str, float]]:
     return found
 
 
-def run(argv: Sequence[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = argparse.ArgumentParser(prog="python -m bench.ane_times", description=__doc__.splitlines()[0])
     for flag, says in (("rows", "every row"), ("peers", "LAI's vocoder, converted (a minute)"), ("fit", "write the numbers")):
@@ -259,11 +260,6 @@ def run(argv: Sequence[str] | None) -> int:
     same = all(abs(log(getattr(written, key) / value)) < REFITTED for key, value in numbers.items() if not key.startswith("direct"))
     print(json.dumps(told | {"numbers": numbers, "written": same}))
     return EXIT_GOOD if same else EXIT_REJECTED
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

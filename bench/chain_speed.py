@@ -1,13 +1,12 @@
-"""The whole chain, text to audio: real-time factor by length, time to first audio, memory, and torch against mlprogram.
+"""The whole chain, text to audio: real-time factor by length, time to first audio, memory.
 
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --memory 1000,10000
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --agreement
 
 The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length spoken once after a warm-up; models are
 loaded before the clock starts. With one thread seconds are the process' own CPU seconds, so that a busy machine does not count; with more
-they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Agreement:
-the same chunks through both runtimes. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout is one JSON object.
+they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Exit 0: measured.
+Exit 1: a figure misses its limit. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -22,16 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.checks import rmse, snr_db
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
-from kokoro_ane.core.steps import run_steps
-from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
 from kokoro_ane.pipeline.text import TextReader, chunks
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
@@ -40,20 +35,13 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram.benches.shared import resident_kib
 
-LIMIT_DB = {"fp16": 45.0, "fp32": 100.0}  # vocoder against vocoder on the same features
-MEMORY_LIMIT_MB, JOIN_LIMIT_DB, AGREEMENT_WORDS = 50.0, 0.0, 100
-FEATURES = ("raw", "hidden", "text", "f0_hz", "energy", "spectrum")  # what one chain's vocoder is given of the other's
+MEMORY_LIMIT_MB, JOIN_LIMIT_DB = 50.0, 0.0
 UPSTREAM = "upstream"
 
 
-def markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
-
-
 def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """The same, printed."""
-    print(markdown(headings, rows))
+    """A Markdown table."""
+    print("\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows)))
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -67,9 +55,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
     parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
     parser.add_argument("--threads", type=threads_argument, default=1)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
-    what.add_argument("--agreement", action="store_true", help="torch against mlprogram instead")
+    parser.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
     return parser.parse_args(argv)
 
 
@@ -112,34 +98,6 @@ def print_memory(rows: list[dict[str, Any]]) -> None:
     headings = ("runtime", "words", "audio s", "chunks", "peak MB", "real-time factor", "loudest join dB", "peak", "turned down")
     names = ("seconds_of_audio", "chunks", "peak_mb", "real_time_factor", "worst_join_db", "peak_of_the_model", "chunks_turned_down")
     print_markdown(headings, [(row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names)) for row in rows])
-
-
-def agreement(checkpoint: Checkpoint, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Both runtimes on the same chunks: vocoder on the same features, encoder by itself, and the whole chain on its own F0."""
-    text, voice = text_of(AGREEMENT_WORDS), checkpoint.voice(arguments.voice or checkpoint.voices[0]).numpy()
-    methods = {"torch": "fp16", "mlprogram": arguments.method}
-    opened = [open_runtime(name, Request(checkpoint, arguments.build, method, arguments.layout)) for name, method in methods.items()]
-    ours, theirs = (Chain(checkpoint.config.vocab, voice, found.encoder, found.vocoder) for found in opened)
-    rows = []
-    for index, chunk in enumerate(chunks(TextReader.load("us", None).sentences(text), text)):
-        given = begin(chunk.phonemes, 1.0, index)
-        one, other = (run_steps(STEPS, chain, given) for chain in (ours, theirs))
-        features = given | {name: one[name] for name in FEATURES}
-        shared = run_steps(STEPS, theirs, features)["waveform"]
-        row = {"tokens": len(one["ids"]), "changed": int((one["durations"] != other["durations"]).sum())}
-        row["same_features_db"] = snr_db(one["waveform"], shared)
-        if not row["changed"]:
-            row |= {"f0_rms_hz": rmse(one["f0_hz"], other["f0_hz"]), "chain_db": snr_db(one["waveform"], other["waveform"])}
-        rows.append(row)
-    chains = [row["chain_db"] for row in rows if "chain_db" in row]
-    return {
-        "chunks": len(rows), "tokens": sum(row["tokens"] for row in rows), "durations_changed": sum(row["changed"] for row in rows),
-        "f0_rms_hz_worst": max((row["f0_rms_hz"] for row in rows if "f0_rms_hz" in row), default=None),
-        "same_features_db_worst": min(row["same_features_db"] for row in rows),
-        "same_features_db_median": float(np.median([row["same_features_db"] for row in rows])),
-        "chain_db_worst": min(chains, default=None), "chain_db_median": float(np.median(chains)) if chains else None,
-        "limit_db": LIMIT_DB.get(arguments.method, 0.0), "method": arguments.method,
-    }  # fmt: skip
 
 
 def text_of(words: int) -> str:
@@ -225,7 +183,8 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
     print_markdown(headings, cells)
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.memory:
@@ -237,24 +196,10 @@ def run(argv: list[str] | None) -> int:
         print(json.dumps({"rows": rows, "good": good}))
         return EXIT_GOOD if good else EXIT_REJECTED
     checkpoint = open_checkpoint(arguments.checkpoint)
-    if arguments.agreement:
-        figures = agreement(checkpoint, arguments)
-        print_markdown(
-            ("what", "figure"), [(name, f"{value:.4g}" if isinstance(value, float) else str(value)) for name, value in figures.items()]
-        )
-        good = figures["durations_changed"] == 0 and figures["same_features_db_worst"] >= figures["limit_db"]
-        print(json.dumps(figures | {"good": good}))
-        return EXIT_GOOD if good else EXIT_REJECTED
-
     rows = speed(checkpoint, arguments)
     print_speed(rows)
     print(json.dumps({"rows": rows}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

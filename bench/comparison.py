@@ -1,9 +1,10 @@
-"""Renders to compare: upstream against ours, exact length against padded. Parity bench and parity tests share these.
+"""Upstream beside ours, exact length beside padded, with random weights: what the parity tests compare.
 
 theirs, ours = both_renders(upstream, vocoder, frames=40, dtype=torch.float64)
 """
 
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import numpy as np
 import torch
 
 from bench.random_checkpoint import enliven_encoder
+from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
 from kokoro_ane.core.layers import Mask
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, Encoded, EncoderBackend, encode
+from kokoro_ane.encoder.functions import PARTS, Encoder, torch_functions
 from kokoro_ane.pipeline.upstream import Silence, empty_model, injected_noise, istftnet, upstream_intermediates
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -127,3 +131,67 @@ def padded_render(vocoder: Vocoder, x: VocoderInputs, bucket: int, masked: bool 
     asr, f0, energy = fill(x.asr[:, :, None], extra), fill(x.f0_hz[:, None, None], 2 * extra), fill(x.energy[:, None, None], 2 * extra)
     spectrum = fill(x.spectrum[:, :, None], COLUMNS_PER_FRAME * extra)
     return vocoder(asr, f0, energy, x.style[:, :, None, None], spectrum, Mask.of(mask)).flatten()[: FRAME_SAMPLES * x.frames].numpy()
+
+
+SPEEDS = (1.0, 1.0, 0.8, 1.3)
+SEAMS = ("hidden", "text", "asr", "f0_hz", "energy")
+
+
+@dataclass(frozen=True)
+class Case:
+    """ids with boundary tokens, style [1, 256] float32, speed, padding in tokens and in frames."""
+
+    ids: tuple[int, ...]
+    style: torch.Tensor
+    speed: float
+    extra_tokens: int
+    extra_frames: int
+
+
+def cases(texts: int, seed: int) -> Iterator[Case]:
+    """`texts` cases; lengths spread evenly over the logarithm of 1 to 510, the two ends first."""
+    generator, styles = torch.Generator().manual_seed(seed), real_styles()
+    for index in range(texts):
+        drawn = torch.rand(3, generator=generator)
+        length = (510, 1)[index] if index < 2 else round(510 ** float(drawn[0]))
+        symbols = torch.randint(1, 178, (length,), generator=generator).tolist()
+        extra_tokens = round(float(drawn[1]) ** 2 * (510 - length))
+        yield Case((0, *symbols, 0), styles[index % 6], SPEEDS[index % 4], extra_tokens, round(float(drawn[2]) * 400))
+
+
+def both_models(config: dict[str, Any], seed: int, decoder: bool = False) -> tuple[torch.nn.Module, Encoder]:
+    """Upstream's KModel with random weights, and ours with the same."""
+    upstream = upstream_model(config, seed, real_styles()[0], decoder)
+    encoder = Encoder(KokoroConfig.from_dict(config, "bench")).eval()
+    for name in PARTS:
+        getattr(encoder, name).load_state_dict({key: value.clone() for key, value in getattr(upstream, name).state_dict().items()})
+    return upstream, encoder
+
+
+def encoded_by_upstream(upstream: torch.nn.Module, case: Case) -> Encoded:
+    """Upstream's seams, dynamic and packed, in the model's dtype."""
+    seams = upstream_intermediates(upstream, torch.tensor([case.ids]), case.style.to(next(upstream.parameters()).dtype), case.speed)
+    width = seams["text"].shape[1]  # d and frames carry the style behind the hidden features
+    hidden, frames = (seams[name][..., :width].transpose(1, 2) for name in ("d", "frames"))
+    return Encoded(seams["raw"][0], seams["durations"], hidden, seams["text"], frames, seams["asr"], seams["f0_hz"], seams["energy"])
+
+
+def encoded_by_us(encoder: Encoder, case: Case, durations: torch.Tensor) -> Encoded:
+    """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame padding its length."""
+    total = int(durations.sum())
+    buckets = Buckets((len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),))
+    style = case.style[:, 128:].to(next(encoder.parameters()).dtype)
+    backend = EncoderBackend(torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets)
+    return encode(backend, case.ids, style, case.speed)
+
+
+def row(upstream: torch.nn.Module, ours: Callable[[Case, torch.Tensor], Encoded], case: Case) -> dict[str, Any]:
+    """One text: tokens, durations that differ, SNR of each seam, those behind the alignment where durations agree."""
+    theirs = encoded_by_upstream(upstream, case)
+    found = ours(case, theirs.durations)
+    changed = int((theirs.durations != found.durations).sum())
+    frames = found.asr.shape[-1]  # a package's longest bucket cuts a long text
+    alike = not changed and frames == theirs.asr.shape[-1]
+    seams = SEAMS if alike else SEAMS[:2]  # those before the alignment
+    figures = {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in seams}
+    return {"tokens": len(case.ids), "changed": changed, "snr_db": figures}

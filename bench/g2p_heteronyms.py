@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.chain_speed import print_markdown
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
 SETS = ("dev", "held_out", "hard", "fresh", "later", "last", "newest", "unseen", "longer")
@@ -138,7 +138,8 @@ def speed_us(choice: Choice, cases: Sequence[Case], rounds: int = 5) -> tuple[fl
     return min(spent) / len(cases) * 1e6, min(spent) / words * 1e6
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.g2p_heteronyms", __doc__)
     parser.add_argument("--sets", default=",".join(SETS))
@@ -167,11 +168,6 @@ def run(argv: list[str] | None) -> int:
     good = word_us <= LIMIT_US and all(found["ours"] >= max(LIMIT, found["best fixed"]) for found in figures.values())
     print(json.dumps({"accuracy": figures, "sentence_us": sentence_us, "word_us": word_us, "espeak_sentence_us": espeak_us, "good": good}))
     return EXIT_GOOD if good else EXIT_REJECTED
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

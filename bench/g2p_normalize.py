@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from bench.chain_speed import print_markdown
 from bench.g2p_cases import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 LIMIT, PLAIN_LIMIT_US = 0.98, 15.0
 PLAIN = "The quick brown fox jumps over the lazy dog, and nobody in the small town was surprised by what it did then. "
@@ -65,7 +65,8 @@ def table(cases: list[Case], exact: list[bool]) -> None:
     print_markdown(("category", "cases", "ours"), rows)
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.g2p_normalize", __doc__)
     parser.add_argument("--misses", action="store_true", help="print each case that is wrong, with what was said")
@@ -106,11 +107,6 @@ def print_misses(cases: list[Case], exact: list[bool]) -> None:
         if not is_right:
             said = " ".join(spoken_tokens(normalize(case.text, dialect=case.dialect)))
             print(f"{case.category}, {case.dialect}: {case.text!r}: wanted {case.spoken!r}, said {said!r}")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import torch
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.layers import upstream_state
-from kokoro_ane.core.staging import strangers
 from kokoro_ane.encoder.functions import PARTS, Encoder
 from kokoro_ane.encoder.prosody import TextEncoder
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -105,11 +104,6 @@ def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch
         projection.weight.mul_(8.0)
         projection.bias.copy_(torch.linspace(2.0, -18.0, config.max_dur))  # the first frames are likely, the last are rare
     return {name: upstream_state(getattr(encoder, name)) for name in PARTS}
-
-
-def checkpoint_of_ours(folder: Path) -> str | None:
-    """Why a folder is not one that `write_checkpoint` filled (None: it is)."""
-    return strangers(folder, ("config.json", WEIGHTS, *(f"voices/{name}.pt" for name in VOICES)))
 
 
 def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0, encoder: bool = False) -> Path:

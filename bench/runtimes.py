@@ -1,147 +1,149 @@
-"""The parity table: every runtime, level and layout against PyTorch, on the same sentences and features, and their speed in one run.
+"""Every runtime, level and layout beside PyTorch, on the same sentences: tokens whose duration changed, and each function's worst dB.
 
-    OMP_NUM_THREADS=1 python -m bench.runtimes --checkpoint kokoro-int8 [--rows onnx,mlprogram:fp16,mlprogram:fp16:host] [--write]
+    OMP_NUM_THREADS=1 python -m bench.runtimes --checkpoint kokoro-int8 [--rows onnx,mlprogram:fp16,mlprogram:fp16:streaming]
 
-Per row: tokens whose duration changed, worst SNR of duration (hidden, text), prosody (F0, energy) and vocoder on the reference's inputs,
-PESQ and misheard words of the vocoder's audio, real-time factor of the chain on one thread (process time, rows in turns), CPU time to open
-and peak memory in a process of its own, bytes on disk. Exit 0: durations equal and float32 rows at 100 dB or more; 1: not. The last line
-of stdout is one JSON object. --write puts the table into docs/runtimes.md.
+duration (hidden, text), prosody (F0, energy) and vocoder are each given the reference's inputs. Speed and memory: bench.chain_speed;
+verdicts: eval/quality.py. Exit 0: durations equal, everything finite, float32 rows at 100 dB or more; 1: not. The last line of stdout is
+one JSON object.
 """
 
-import argparse
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
-from kokoro_ane.core.staging import staged
+from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.contract import PADDED
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.runtimes.registry import RUNTIMES, level_for, open_runtime
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core.steps import Tensors
 
 LIMIT_DB = 100.0
 VOICES = 5
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "runtimes.md"
-BEGIN, END = "<!-- parity: python -m bench.runtimes -->", "<!-- end of parity -->"
-HEADINGS = (
-    "runtime", "level", "layout", "sentences", "durations changed", "duration dB", "prosody dB", "vocoder dB", "PESQ, worst",
-    "words wrong, %",
-    "real-time factor", "opens in CPU s", "peak MB", "MB on disk", "PyTorch loaded",
-)  # fmt: skip
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("bench.runtimes", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the files (default: %(default)s)")
-    parser.add_argument("--rows", type=lambda text: tuple(text.split(",")), default=("onnx",), help="RUNTIME[:LEVEL[:LAYOUT]], ...")
-    parser.add_argument("--sentences", type=int, default=50, help="of core/data/unseen.txt (default: %(default)s)")
-    parser.add_argument("--timed", type=int, default=4, help="sentences that are timed (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=2, help="best of so many (default: %(default)s)")
-    parser.add_argument("--float64", action="store_true", help="also PyTorch's vocoder in float64: how far its float32 is from exact")
-    parser.add_argument("--pesq", action="store_true", help="also PESQ: 0.3 s a sentence")
-    parser.add_argument("--words", action="store_true", help="also the words that pocketsphinx mishears: 1 s a sentence")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/runtimes.md")
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
-
-
-def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rows, PyTorch's first."""
-    from bench.runtime_rows import Row, alone, float64, parity, said, speeds
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.quantize.corpus import frozen_sentences
-    from kokoro_ane.quantize.locator import source_name
-
-    wanted = [Row.parse(text) for text in arguments.rows]
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    voices = checkpoint.voices[:VOICES]
-    texts = frozen_sentences("unseen")
-    if not 1 <= arguments.sentences <= len(texts):
-        raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
-    sentences = said(checkpoint, texts[: arguments.sentences], voices)
-    rows = [Row.parse("torch"), *wanted]
-    seconds = speeds(rows, checkpoint, arguments.build, sentences[: arguments.timed], arguments.rounds) if arguments.timed else {}
-    heard = frozenset(name for name in ("pesq", "words") if getattr(arguments, name))
-    found = []
-    for row in rows:
-        named = {"runtime": row.runtime, "level": row.level, "layout": row.layout, "voices": len(voices), "checkpoint": checkpoint.name}
-        figures = parity(row, checkpoint, arguments.build, sentences, heard)
-        found.append(named | figures | {"rtf": seconds.get(str(row))} | alone(row, source_name(checkpoint), arguments.build))
-    if arguments.float64:
-        found.append({"runtime": "torch", "level": "fp64", **float64(checkpoint, sentences)})
-    return found
-
-
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A line of the table."""
-    decibels = (f"{row[name]:.1f}" if row.get(name, float("inf")) != float("inf") else "" for name in DECIBELS)
-    numbers = [_number(row.get("rtf"), ".3f"), _number(row.get("start_s"), ".1f"), _number(row.get("peak_mb"), ".0f")]
-    disk = f"{row['bytes'] / 1e6:.1f}" if row.get("bytes") else ""
-    changed = f"{row['durations_changed']} of {row['tokens']}" if "tokens" in row else ""
-    first = (row["runtime"], row.get("level", ""), row.get("layout", ""), str(row.get("sentences", "")), changed)
-    wer = row.get("wer")
-    heard = (_number(row.get("pesq"), ".2f"), "" if wer is None else f"{100 * wer:.1f}")
-    return (*first, *decibels, *heard, *numbers, disk, {True: "yes", False: "no"}.get(row.get("pytorch"), ""))
-
-
+SHARED = ("raw", "hidden", "text")  # what `prosody` is given of the reference's
+FEATURES = (*SHARED, "f0_hz", "energy", "spectrum")  # what `vocoder` is given
+COMPARED = {"hidden": "duration", "text": "duration", "f0_hz": "prosody", "energy": "prosody", "waveform": "vocoder"}
 DECIBELS = ("duration_db", "prosody_db", "vocoder_db")
 
 
-def _number(value: float | None, shape: str) -> str:
-    return "" if value is None else format(value, shape)
+@dataclass(frozen=True)
+class Row:
+    """RUNTIME, RUNTIME:LEVEL or RUNTIME:LEVEL:LAYOUT."""
+
+    runtime: str
+    level: str
+    layout: str = PADDED
+
+    @classmethod
+    def parse(cls, text: str) -> "Row":
+        """Raises InputError for an unknown runtime."""
+        runtime, _, rest = text.partition(":")
+        level, _, layout = rest.partition(":")
+        if runtime not in RUNTIMES:
+            raise InputError(f"--rows {text}: unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+        return cls(runtime, level_for(runtime, level), layout or PADDED)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """In Markdown."""
-    from bench.chain_speed import markdown
+@dataclass(frozen=True, eq=False)
+class Said:
+    """A sentence in one voice: what a chain starts from, voice [510, 1, 256]; every tensor of PyTorch's chain."""
 
-    return markdown(HEADINGS, [cells(row) for row in rows])
+    given: "Tensors"
+    voice: "np.ndarray"
+    tensors: "Tensors"
 
 
-def placed(document: str, rows: list[dict[str, Any]]) -> str:
-    """The document with the table between its marks. InputError where a mark is missing."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise InputError(f"{DOCUMENT.name} lacks the mark {END if begin else BEGIN!r}")
-    first = rows[0]
-    told = f"{first['sentences']} sentences, {first['voices']} voices, checkpoint {first['checkpoint']}."
-    return f"{before}{BEGIN}\n{told}\n\n{table(rows)}\n{END}{after}"
+def said(checkpoint: "Checkpoint", texts: Iterable[str], voices: tuple[str, ...]) -> list[Said]:
+    """Every sentence by PyTorch, one voice a sentence in turn, British ones in their dialect; its seed is its number."""
+    from kokoro_ane.core.steps import run_steps
+    from kokoro_ane.core.voices import VoiceLibrary
+    from kokoro_ane.g2p import G2P
+    from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+    from kokoro_ane.quantize.locator import Request
+
+    dialects = {name: "gb" if name.startswith("b") else "us" for name in voices}
+    read = {dialect: G2P.load(dialect) for dialect in dialects.values()}
+    opened, found = open_runtime("torch", Request(checkpoint, Path("build"))), []
+    packs = {name: VoiceLibrary(checkpoint.folder / "voices").blend_array(name) for name in voices}
+    for index, text in enumerate(texts):
+        name = voices[index % len(voices)]
+        given = begin(read[dialects[name]].phonemize(text).phonemes, 1.0, index)
+        chain = Chain(checkpoint.config.vocab, packs[name], opened.encoder, opened.vocoder)
+        found.append(Said(given, packs[name], run_steps(STEPS, chain, given)))
+    return found
+
+
+def parity(row: Row, checkpoint: "Checkpoint", build: Path, sentences: list[Said]) -> dict[str, Any]:
+    """Durations changed, worst dB of each function on the reference's own inputs, values that are not finite."""
+    import numpy as np
+
+    from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.core.steps import run_steps
+    from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
+    from kokoro_ane.pipeline.chain import STEPS, Chain
+    from kokoro_ane.quantize.locator import Request
+
+    opened = open_runtime(row.runtime, Request(checkpoint, build, row.level, row.layout))
+    changed, unfinite, worst = 0, 0, dict.fromkeys(DECIBELS, float("inf"))
+    for sentence in sentences:
+        chain, wanted = Chain(checkpoint.config.vocab, sentence.voice, opened.encoder, opened.vocoder), sentence.tensors
+        own = run_steps(ENCODER_STEPS, chain, sentence.given)
+        changed += int((own["durations"] != wanted["durations"]).sum())
+        curves = run_steps(ENCODER_STEPS, chain, sentence.given | {name: wanted[name] for name in SHARED})
+        voiced = run_steps(STEPS, chain, sentence.given | {name: wanted[name] for name in FEATURES})
+        found = {name: {"duration": own, "prosody": curves, "vocoder": voiced}[function][name] for name, function in COMPARED.items()}
+        unfinite += sum(int((~np.isfinite(array)).sum()) for array in found.values())
+        for name, function in COMPARED.items():
+            worst[f"{function}_db"] = min(worst[f"{function}_db"], snr_db(wanted[name], found[name]))
+    tokens = sum(len(sentence.tensors["ids"]) for sentence in sentences)
+    return {"tokens": tokens, "durations_changed": changed, "not_finite": unfinite, **worst}
 
 
 def good(row: dict[str, Any]) -> bool:
     """Float32 beside PyTorch: durations equal, nothing infinite, every function within LIMIT_DB. Other levels are judged by eval."""
-    if "durations_changed" not in row:
-        return True
     near = row["level"] != "fp32" or min(row[name] for name in DECIBELS) >= LIMIT_DB
     return near and not row["durations_changed"] and not row["not_finite"]
 
 
-def run(argv: list[str] | None) -> int:
-    """The command itself."""
-    arguments = parse_arguments(argv)
-    if arguments.alone:
-        from bench.runtime_rows import Row, alone_figures
-        from kokoro_ane.core.checkpoint import open_checkpoint
-
-        print(json.dumps(alone_figures(Row.parse(arguments.alone), open_checkpoint(arguments.checkpoint), arguments.build)))
-        return EXIT_GOOD
-    import torch
-
-    torch.set_num_threads(1)
-    rows = measured(arguments)
-    print(table(rows))
-    if arguments.write:
-        with staged(DOCUMENT) as aside:
-            aside.write_text(placed(DOCUMENT.read_text(encoding="utf-8"), rows), encoding="utf-8")
-    kept = all(good(row) for row in rows)
-    print(json.dumps({"rows": rows, "good": kept}, default=str))
-    return EXIT_GOOD if kept else EXIT_REJECTED
-
-
+@command
 def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
+    """The command itself."""
+    parser = Parser("bench.runtimes", __doc__)
+    checkpoint_argument(parser)
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the files (default: %(default)s)")
+    parser.add_argument("--rows", default="onnx", help="RUNTIME[:LEVEL[:LAYOUT]], ... (default: %(default)s)")
+    parser.add_argument("--sentences", type=int, default=50, help="of core/data/unseen.txt (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.quantize.corpus import frozen_sentences
+
+    wanted, texts = [Row.parse(text) for text in arguments.rows.split(",")], frozen_sentences("unseen")
+    if not 1 <= arguments.sentences <= len(texts):
+        raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    sentences = said(checkpoint, texts[: arguments.sentences], checkpoint.voices[:VOICES])
+    rows = [vars(row) | parity(row, checkpoint, arguments.build, sentences) for row in wanted]
+    table = [
+        (
+            row["runtime"],
+            row["level"],
+            row["layout"],
+            f"{row['durations_changed']} of {row['tokens']}",
+            *(f"{row[name]:.1f}" for name in DECIBELS),
+        )
+        for row in rows
+    ]
+    headings = ("runtime", "level", "layout", "durations changed", "duration dB", "prosody dB", "vocoder dB")
+    print_table(f"{checkpoint.name}, {len(sentences)} sentences, against PyTorch", headings, table)
+    kept = all(good(row) for row in rows)
+    print(json.dumps({"rows": rows, "good": kept}))
+    return EXIT_GOOD if kept else EXIT_REJECTED
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
 from kokoro_ane.core.contract import FRAMES_PER_SECOND, JUDGED, SECOND, TUNING, VOCODER_NAME
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED, Parser, command
 from kokoro_ane.vocoder.streaming.windows import MEASURED
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ SHOWN = ("m1", "m4", "a14", "a17")  # chips in the table; the last line has all
 QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.streaming", __doc__)
     checkpoint_argument(parser)
@@ -192,11 +193,6 @@ def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:
     print_table(title, ("package", "s", "runs", "operations", "MB/s", *SHOWN), table)
     print(json.dumps({"rows": rows}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

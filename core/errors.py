@@ -1,7 +1,7 @@
 """The exceptions a user may cause, the exit codes, and the one place that turns the first into a clear line and the second.
 
-def main(argv: list[str] | None = None) -> int:
-    return run_cli(run, argv)
+@command
+def main(argv: list[str] | None = None) -> int: ...
 """
 
 import errno
@@ -9,6 +9,8 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
+from typing import TypeVar, cast
 
 from mlprogram.command import NO_MEMORY, lost, no_memory, silenced, with_streams
 from mlprogram.command import Parser as Parser  # of every command
@@ -57,6 +59,19 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
             return _interrupted()  # a second one is held off; what the exception kept alive, such as a progress bar, has said its last
     except KeyboardInterrupt:
         return _interrupted()
+
+
+Main = TypeVar("Main", bound=Callable[..., int])
+
+
+def command(main: Main) -> Main:
+    """A function of argv as a command: called through run_cli."""
+
+    @wraps(main)
+    def called(argv: list[str] | None = None) -> int:
+        return run_cli(main, argv)
+
+    return cast(Main, called)
 
 
 def _interrupted() -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kokoro_ane.core.commands import checkpoint_argument
 from kokoro_ane.core.commands import print_table as print_rows
 from kokoro_ane.core.contract import BOTH, TUNING
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.faults import Caught, Control, Harmless
@@ -122,7 +122,8 @@ def told_as_wanted(stage: str, rows: "list[dict[str, Any]]") -> int:
     return EXIT_GOOD if right == len(rows) else EXIT_REJECTED
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.stage != "vocoder":
@@ -158,11 +159,6 @@ def run(argv: list[str] | None) -> int:
 def rows_of(found: "Sequence[Caught]") -> list[dict[str, object]]:
     """As plain data."""
     return [{"name": caught.name, "rejected": caught.rejected, "broken": list(caught.broken)} for caught in found]
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

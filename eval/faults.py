@@ -19,9 +19,9 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, SAMPLE_RATE_HZ
 from kokoro_ane.core.layers import Mask
 from kokoro_ane.eval.gates import MEAN, gates_for
-from kokoro_ane.eval.judge import ClipResult, judge_clip
+from kokoro_ane.eval.judge import ClipResult, decided, judge_clip
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.verdict import BROKEN, check, statistic
+from kokoro_ane.eval.verdict import statistic
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.decoder import BINS, InverseStft, Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -164,13 +164,10 @@ class ControlTrials:
         changed = Spoilt(self._faults, control.render)
         results = [self._result(changed, clip) for clip in self._clips]
         silent = tuple(f"{result.id} {result.defect}" for result in results if result.defect)
-        sound = [result for result in results if not result.defect]
-        figures, seed_variation = [result.figures for result in sound], [result.seed_variation for result in sound]
         held = [gate for gate in gates_for(JUDGED_AS) if gate.metric != getattr(control, "named_by", None)]
-        broken = tuple(gate.name for gate in held if check(gate, figures, seed_variation).state == BROKEN)
-        found = {name: statistic(name, MEAN, figures) for name in ("pesq", "mcd_db")}
-        mean = {name: float("nan") if value is None else value for name, value in found.items()}
-        return Caught(control.name, silent + broken, mean["pesq"], mean["mcd_db"])
+        made = decided(JUDGED_AS, results, gates=held)
+        found = (statistic(name, MEAN, made.figures) for name in ("pesq", "mcd_db"))
+        return Caught(control.name, silent + made.decision.broken, *(float("nan") if value is None else value for value in found))
 
     def _result(self, changed: Spoilt, clip: Utterance) -> ClipResult:
         return judge_clip(self._reference, changed, clip, self._seed_variation[clip.id], self._renders[clip.id], self._only)

@@ -24,7 +24,8 @@ Gates = Sequence[Gate]
 
 @dataclass(frozen=True)
 class ClipResult:
-    """Figures of one clip: the package's, and those of the fp32 model under other seeds. `defect` when the package gave no audio."""
+    """Figures of one clip: the package's, and what the fp32 model itself varies by, under other seeds or, where the encoder is judged, by
+    the neighbouring style rows. `defect` when the package gave no audio, or no prosody."""
 
     id: str
     voice: str
@@ -54,11 +55,12 @@ class Judgement:
         return [clip.seed_variation for clip in self.clips]
 
     def summary(self) -> dict[str, dict[str, float | None]]:
-        """Mean and worst of each metric, for the package and for the other seeds."""
+        """Mean and worst of each metric, for the package and for the variation: all of the sound's where one of them has a gate."""
         test, other_seed = self.figures, self.seed_variation
+        heard = tuple(METRICS) if any(check.gate.metric in METRICS for check in self.decision.checks) else ()
         columns = {"mean": (MEAN, test), "worst": (WORST, test)}
         columns |= {"seed_variation_mean": (MEAN, other_seed), "seed_variation_worst": (WORST, other_seed)}
-        names = [*METRICS, *(name for name in (test[0] if test else {}) if name not in METRICS)]
+        names = [*heard, *(name for name in (test[0] if test else {}) if name not in METRICS)]
         return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in names}
 
 

@@ -139,11 +139,6 @@ def other_half(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     return faults.rendered(inputs, style=nearest[None, half:])
 
 
-def f0_late(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """F0 one frame late, in the source and in the decoder."""
-    return of_f0(faults, inputs, _late(inputs.f0_hz, frames=1))
-
-
 def _late(track: Tensor, frames: int) -> Tensor:
     """A curve [1, 2F] that many frames late, its first value held."""
     step = frames * PROSODY_PER_FRAME
@@ -166,16 +161,6 @@ def voiced_everywhere(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     mean = inputs.f0_hz[voiced].mean() if bool(voiced.any()) else torch.tensor(150.0)
     f0_hz = torch.where(voiced, inputs.f0_hz, mean) * 1.0
     return of_f0(faults, inputs, torch.where(voiced.all(), f0_hz * 0.9, f0_hz))  # a held vowel is voiced already: it is flat
-
-
-def noise_loud(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Source noise of eight times the deviation."""
-    return of_noise(faults, inputs, 8 * faults.noise(inputs))
-
-
-def energy_late(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The energy curve two frames late."""
-    return faults.rendered(inputs, energy=_late(inputs.energy, frames=2))
 
 
 def said_twice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
@@ -206,11 +191,6 @@ def real_bins(factor: float) -> Render:
     return render
 
 
-def constant_noise(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The constant 1, the noise's standard deviation, in place of noise."""
-    return of_noise(faults, inputs, np.ones_like(faults.noise(inputs)))
-
-
 def pulse_noise(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """A generator whose state is stuck at zero: one pulse each 10 ms, of the noise's power, in place of noise."""
     noise = np.zeros_like(faults.noise(inputs))
@@ -231,11 +211,6 @@ def _padded(tensor: Tensor, frames: int, wanted: int) -> Tensor:
     return torch.nn.functional.pad(tensor, (0, columns))
 
 
-def detuned(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """F0 3 % too high, in the source and in the decoder."""
-    return of_f0(faults, inputs, inputs.f0_hz * 1.03)
-
-
 def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The style of the voice that is farthest from the right one."""
     half = faults.checkpoint.config.style_dim
@@ -249,21 +224,16 @@ def dropout(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     return render_reference(faults.with_tail(silent=(start, stop)), inputs)
 
 
-def int4_weights(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Every convolution in int4."""
-    return render_reference(faults.int4, inputs)
-
-
-def another_seed(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Noise of a seed that is not in the seed variation; a caller's seed 0 in every sentence is this."""
-    return of_noise(faults, inputs, gaussian_noise(inputs.frames, faults.seed + UNSEEN_SEED))
-
-
 THIRTEEN = (
     Control("atan2 flipped at DC", "mcd_db", real_bins(0.0), "Core ML's atan2(0, negative) is 0: word error rate 10.38 % until found"),
     Control("overlap-add factor 1.5", "level_db", of_tail(UNNORMALIZED), "inverse STFT without normalization, in a published port"),
     Control("interior bins halved", "band_2_4_khz_db", of_tail(HALVED), "one-sided factor lost in every bucket of a published port"),
-    Control("DC instead of noise", "mcd_db", constant_noise, "noise replaced by a constant, in a published port"),
+    Control(
+        "DC instead of noise",
+        "mcd_db",
+        lambda f, x: of_noise(f, x, np.ones_like(f.noise(x))),
+        "noise replaced by a constant, in a published port",
+    ),
     Control("mask dropped", "thd_n_increase_db", mask_dropped, "statistics over the padding: level moves by 3 dB in a published port"),
     Control("one sample shift", "lag_samples", of_tail(LATE), "off-by-one in a trim: not heard, but the graph is wrong"),
     Control("dropout 10 ms", "click_db", dropout, "a chunk boundary or an overflow to zero"),
@@ -271,10 +241,10 @@ THIRTEEN = (
         "low-pass 9 kHz", "lsd_db", of_waveform(wave.band_limited), "a generator stage lost; at three quarters of the voice's own band"
     ),
     Control("hard clipping", "clipping_percent", of_waveform(wave.clipped), "saturating int8 range"),
-    Control("F0 off by 3 %", "f0_rmse_cents", detuned, "pitch drawn out at the wrong rate"),
+    Control("F0 off by 3 %", "f0_rmse_cents", lambda f, x: of_f0(f, x, x.f0_hz * 1.03), "pitch drawn out at the wrong rate"),
     Control("wrong voice", "mcd_db", wrong_voice, "style row of another pack"),
     Control("seed-0 pulse train", "mcd_db", pulse_noise, "xorshift started at 0 stays at 0, in a published port"),
-    Control("int4 everything", "pesq", int4_weights, "every convolution in int4, one scale per channel"),
+    Control("int4 everything", "pesq", lambda f, x: render_reference(f.int4, x), "every convolution in int4, one scale per channel"),
 )
 SHIPPED = (
     Control("wrong phone", "local_spectrum_db", wrong_phone, "75 ms of another phone: PESQ 4.30, MCD 0.19, shipped by the means alone"),
@@ -290,10 +260,15 @@ LATER = (
     Control("residual block dropped", "mcd_db", block_dropped, "a branch of a stage not added"),
     Control("Snake alpha doubled", "mcd_db", alpha_doubled, "a scale folded in twice"),
     Control("other half of the style", "mcd_db", other_half, "columns 128 to 256 instead of 0 to 128"),
-    Control("F0 a frame late", "mcd_db", f0_late, "off-by-one in the alignment of prosody"),
+    Control("F0 a frame late", "mcd_db", lambda f, x: of_f0(f, x, _late(x.f0_hz, frames=1)), "off-by-one in the alignment of prosody"),
     Control("voiced everywhere", "mcd_db", voiced_everywhere, "F0 not set to 0 where unvoiced"),
-    Control("noise 18 dB louder", "mcd_db", noise_loud, "uniform bits not scaled"),
-    Control("energy two frames late", "mcd_db", energy_late, "a track of another rate cut instead of drawn out"),
+    Control("noise 18 dB louder", "mcd_db", lambda f, x: of_noise(f, x, 8 * f.noise(x)), "uniform bits not scaled"),
+    Control(
+        "energy two frames late",
+        "mcd_db",
+        lambda f, x: f.rendered(x, energy=_late(x.energy, frames=2)),
+        "a track of another rate cut instead of drawn out",
+    ),
     Control("25 ms said twice", "local_spectrum_db", said_twice, "overlap counted twice where pieces are joined"),
     Control("three frames swapped", "local_spectrum_db", frames_swapped, "rows packed in another order"),
     Control("constant added", "pause_floor_db", of_waveform(wave.offset), "a bias lost on its way"),
@@ -309,7 +284,11 @@ LATER = (
 CONTROLS = MappingProxyType({control.name: control for control in (*THIRTEEN, *SHIPPED, *LATER)})
 
 HARMLESS = (
-    Harmless("another noise seed", another_seed, "nobody can say which of two renders is right"),
+    Harmless(
+        "another noise seed",
+        lambda f, x: of_noise(f, x, gaussian_noise(x.frames, f.seed + UNSEEN_SEED)),
+        "nobody can say which of two renders is right",
+    ),
     Harmless("polarity", of_waveform(wave.turned_over), "a sign cannot be heard: every metric but `polarity` turns the clip over first"),
     Harmless("0.3 dB quieter", of_waveform(wave.quieter), "below what a listener notices; THD+N takes the gain out, `level_db` holds it"),
     Harmless("0.25 ms late", of_waveform(wave.later), "not heard; PESQ and THD+N undo it, frames of 25 ms hardly see it", "lag_samples"),

@@ -9,9 +9,7 @@ shift all that follow and be counted again in each.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +20,8 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Encoded, EncoderBackend, encode, whole_frames
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST
+from kokoro_ane.eval.gates import WORST
+from kokoro_ane.eval.judge import ClipResult, Judgement, decided
 from kokoro_ane.eval.prosody_gates import (  # fmt: skip
     ENERGY,
     LENGTH,
@@ -36,7 +35,6 @@ from kokoro_ane.eval.prosody_gates import (  # fmt: skip
     TOKENS,
     VOICING,
 )
-from kokoro_ane.eval.verdict import Decision, decide, statistic
 from kokoro_ane.g2p.alphabet import PAUSES
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.source import VOICED_ABOVE_HZ
@@ -45,32 +43,6 @@ ROW_STEPS = (1, -1)  # phonemes: the rows that are the scale
 MS_PER_FRAME = 1000 / FRAMES_PER_SECOND
 CENTS, PITCH_FLOOR_HZ = 1200.0, 50.0  # below no voice speaks: the curve passes there on its way to voiceless, which VOICING counts
 Say = Callable[[Utterance], Encoded]  # on the alignment of the utterance's own durations
-
-
-@dataclass(frozen=True)
-class ProsodyClip:
-    """Figures of one sentence. `defect`: why there are none."""
-
-    id: str
-    voice: str
-    figures: dict[str, float]
-    row_variation: dict[str, float]
-    defect: str | None = None
-
-
-@dataclass(frozen=True)
-class ProsodyJudgement:
-    """All sentences and the decision."""
-
-    method: str
-    clips: tuple[ProsodyClip, ...]
-    decision: Decision
-
-    def summary(self) -> dict[str, dict[str, float | None]]:
-        """Mean and worst of each figure, of the level and of the neighbouring rows."""
-        own, rows = [clip.figures for clip in self.clips if not clip.defect], [clip.row_variation for clip in self.clips]
-        columns = {"mean": (MEAN, own), "worst": (WORST, own), "row_variation_mean": (MEAN, rows), "row_variation_worst": (WORST, rows)}
-        return {name: {column: statistic(name, *source) for column, source in columns.items()} for name in PROSODY_METRICS}
 
 
 def prosody_figures(utterance: Utterance, wanted: Encoded, got: Encoded, durations: np.ndarray) -> dict[str, float]:
@@ -164,7 +136,7 @@ class ProsodyBench:
             self.rows[clip.id] = means | {f"{name} {WORST}": max(figures[name] for figures in found) for name in PROSODY_METRICS}
         return self.rows[clip.id]
 
-    def clip(self, clip: Utterance, say: Say) -> ProsodyClip:
+    def clip(self, clip: Utterance, say: Say) -> ClipResult:
         """One sentence; output that is no prosody is a result."""
         try:
             figures, defect = self.figures(clip, say), None
@@ -172,23 +144,8 @@ class ProsodyBench:
                 figures, defect = {}, "holds NaN or infinity"
         except InputError as problem:
             figures, defect = {}, str(problem)
-        return ProsodyClip(clip.id, clip.voice, figures, self.row_variation(clip), defect)
+        return ClipResult(clip.id, clip.voice, clip.frames / FRAMES_PER_SECOND, clip.text, figures, self.row_variation(clip), defect)
 
-    def plain(self, clip: Utterance, say: Say) -> dict[str, Any]:
-        """The same as plain data."""
-        return asdict(self.clip(clip, say))
-
-    def judged(self, method: str, say: Say) -> ProsodyJudgement:
+    def judged(self, method: str, say: Say) -> Judgement:
         """Every clip of it."""
-        return decided_prosody(method, [self.clip(clip, say) for clip in self.clips])
-
-
-def decided_prosody(method: str, clips: Sequence[ProsodyClip]) -> ProsodyJudgement:
-    """The decision over measured sentences."""
-    defects = [f"{clip.id}: {clip.defect}" for clip in clips if clip.defect]
-    voices = len({clip.voice for clip in clips})
-    doubts = [f"voices judged: {voices}, needed: at least {FEWEST_VOICES}"] if voices < FEWEST_VOICES else []
-    sound = [clip for clip in clips if not clip.defect]
-    own: list[dict[str, Any]] = [clip.figures for clip in sound]
-    decision = decide(PROSODY_GATES, own, [clip.row_variation for clip in sound], defects, doubts)
-    return ProsodyJudgement(method, tuple(clips), decision)
+        return decided(method, [self.clip(clip, say) for clip in self.clips], gates=PROSODY_GATES)

@@ -18,11 +18,13 @@ from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.contract import BOTH
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.eval.execution import shared_cores
-from kokoro_ane.eval.judge import plain_decision
-from kokoro_ane.eval.prosody_judge import ProsodyBench, ProsodyClip, decided_prosody
+from kokoro_ane.eval.judge import ClipResult, decided, plain_decision
+from kokoro_ane.eval.prosody_gates import PROSODY_GATES
+from kokoro_ane.eval.prosody_judge import ProsodyBench
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.store import Store, utterance_sha256
+from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.locator import built_encoder
 
 if TYPE_CHECKING:
@@ -41,12 +43,15 @@ def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | N
     package = EncoderPackage(built_encoder(bench.checkpoint, source, build, may_build, name))
     manifests, say = package.manifests, bench.said_by(package.backend)
     sha256, clips = "-".join(manifest.package_sha256[:16] for manifest in manifests), []
+
+    def measured(clip: Utterance) -> dict[str, Any]:
+        return asdict(bench.clip(clip, say))
+
     for clip in shown(bench.clips, f"{name}: sentences"):
         about = utterance_sha256(clip)
         bench.rows[clip.id] = store.figures(f"prosody-rows/{clip.id}", partial(bench.row_variation, clip), about)
-        found = store.figures(f"prosody-{sha256}/{clip.id}", partial(bench.plain, clip, say), about)
-        clips.append(ProsodyClip(**found))
-    made, why = decided_prosody(name, clips), withheld(bench.checkpoint)
+        clips.append(ClipResult(**store.figures(f"prosody-{sha256}/{clip.id}", partial(measured, clip), about)))
+    made, why = decided(name, clips, gates=PROSODY_GATES), withheld(bench.checkpoint)
     return {
         "format": 1,
         "stage": "encoder",
@@ -85,7 +90,7 @@ def print_prosody(record: dict[str, Any]) -> None:
     for name, found in record["summary"].items():
         checks = [one for one in record["checks"] if one["gate"].split()[0] == name]
         limits = "; ".join(f"{one['gate'].split()[1]} {one['rule']} {one['state']}" for one in checks)
-        own, near = (" / ".join(_short(found[f"{column}{kind}"]) for kind in ("mean", "worst")) for column in ("", "row_variation_"))
+        own, near = (" / ".join(_short(found[f"{column}{kind}"]) for kind in ("mean", "worst")) for column in ("", "seed_variation_"))
         rows.append((name, own, near, limits))
     print_table("mean / worst of the sentences", ("figure", "level", "neighbouring row", "limits"), rows)
 

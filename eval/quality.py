@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import InputError, Parser, exit_of, run_cli
+from kokoro_ane.core.errors import InputError, Parser, command, exit_of
 from kokoro_ane.eval.session import PYTORCH, session, session_arguments
 from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
@@ -98,7 +98,8 @@ def judge_encoder(arguments: argparse.Namespace) -> int:
     return exit_of(record["verdict"], record["releasable"])
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.stage == "encoder":
@@ -112,11 +113,6 @@ def run(argv: list[str] | None) -> int:
     print_judgement(level)
     print(json.dumps(short_record(level.record, out), allow_nan=False))
     return exit_of(level.verdict, level.record["releasable"])
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.errors import InputError, Parser, exit_of, run_cli
+from kokoro_ane.core.errors import InputError, Parser, command, exit_of
 from kokoro_ane.eval.session import OBJECTIVES, PYTORCH, session, session_arguments
 from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
@@ -60,7 +60,8 @@ def judged(context: "JudgeContext", asked: "list[tuple[Method, str]]") -> "list[
     return levels
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -101,11 +102,6 @@ def run(argv: list[str] | None) -> int:
     short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
     print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))
     return exit_of(choice.verdict, choice.releasable)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, seed_argument
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
     return sorted((build / "sensitivity").glob(f"{manifest_path(build, checkpoint, method_named('fp16')).stem}-*.png"))
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.staging import check_output
@@ -111,11 +112,6 @@ def run(argv: list[str] | None) -> int:
     print(f"{folder / 'listening'}  {pairs} blinded pairs")
     print(json.dumps({"report": str(html), "bytes": html.stat().st_size, "listening": str(folder / "listening"), "pairs": pairs}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -66,43 +66,18 @@ def _blocks(size: int) -> list[slice]:
     return [slice(start, start + ANE.block) for start in range(0, size, ANE.block)]
 
 
-def ane_conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    strides: list[int] | None = None,
-    pad_type: str = "valid",
-    pad: list[int] | None = None,
-    dilations: list[int] | None = None,
-    groups: int = 1,
-) -> Tensor:
+def ane_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any) -> Tensor:
     """conv, accumulated over blocks of input channels."""
     grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
-    parts = (
-        conv(grouped[:, :, b].flatten(1, 2), weight[:, b], None, strides, pad_type, pad, dilations, groups)
-        for b in _blocks(weight.shape[1])
-    )
+    parts = (conv(grouped[:, :, b].flatten(1, 2), weight[:, b], groups=groups, **how) for b in _blocks(weight.shape[1]))
     return with_bias(_accumulate(parts, weight[0].numel()), bias)
 
 
-def ane_conv_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    pad: list[int] | None = None,
-    output_shape: list[int] | None = None,
-    pad_type: str = "valid",
-    strides: list[int] | None = None,
-    dilations: list[int] | None = None,
-    groups: int = 1,
-) -> Tensor:
+def ane_conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any) -> Tensor:
     """conv_transpose, accumulated over blocks of input channels."""
     grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
     parts = (
-        conv_transpose(
-            grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), None, pad, output_shape, pad_type, strides, dilations, groups
-        )
-        for b in _blocks(kernels.shape[1])
+        conv_transpose(grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), groups=groups, **how) for b in _blocks(kernels.shape[1])
     )
     return with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
@@ -162,17 +137,9 @@ def _seam(x: Tensor) -> Tensor:
     return ANE.seam_error * (1 - distance / ANE.seam_reach).clamp(min=0)
 
 
-def ane_slice_by_index(
-    x: Tensor,
-    begin: list[int],
-    end: list[int],
-    stride: list[int] | None = None,
-    begin_mask: list[bool] | None = None,
-    end_mask: list[bool] | None = None,
-    squeeze_mask: list[bool] | None = None,
-) -> Tensor:
+def ane_slice_by_index(x: Tensor, begin: list[int], begin_mask: list[bool] | None = None, **how: Any) -> Tensor:
     """slice_by_index; one that starts inside the last axis overflows above fp16_max / slice_gain."""
-    y = slice_by_index(x, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    y = slice_by_index(x, begin, begin_mask=begin_mask, **how)
     if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
         return y
     return torch.where(y.abs() * ANE.slice_gain > ANE.fp16_max, y.sign() * math.inf, y)
@@ -180,8 +147,8 @@ def ane_slice_by_index(
 
 ANE_KERNELS = MappingProxyType(
     {
-        "conv": kernel(ane_conv),
-        "conv_transpose": kernel(ane_conv_transpose),
+        "conv": kernel(ane_conv, like=conv),
+        "conv_transpose": kernel(ane_conv_transpose, like=conv_transpose),
         "cos": kernel(ane_cos),
         "einsum": kernel(ane_einsum),
         "exp": kernel(ane_exp),
@@ -190,35 +157,24 @@ ANE_KERNELS = MappingProxyType(
         "matmul": kernel(ane_matmul),
         "scaled_dot_product_attention": kernel(ane_attention),
         "sin": kernel(ane_sin),
-        "slice_by_index": kernel(ane_slice_by_index),
+        "slice_by_index": kernel(ane_slice_by_index, like=slice_by_index),
     }
 )
 
 
-def core_ai_conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    strides: list[int] | None = None,
-    pad_type: str = "valid",
-    pad: list[int] | None = None,
-    dilations: list[int] | None = None,
-    groups: int = 1,
-) -> Tensor:
+def core_ai_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, **how: Any) -> Tensor:
     """conv whose sum is rounded to fp16 before the bias is added."""
-    return with_bias(conv(x, weight, None, strides, pad_type, pad, dilations, groups).half().float(), bias)
+    return with_bias(conv(x, weight, **how).half().float(), bias)
 
 
 def core_ai_conv_transpose(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    pad: list[int] | None = None,
-    output_shape: list[int] | None = None,
-    pad_type: str = "valid",
     strides: list[int] | None = None,
     dilations: list[int] | None = None,
     groups: int = 1,
+    **how: Any,
 ) -> Tensor:
     """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by tile, tap by tap; then the bias."""
     ones = [1] * (x.dim() - 2)
@@ -229,7 +185,7 @@ def core_ai_conv_transpose(
         for columns, taps in passes:
             own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]  # [G, O / G, *K]
             own[:, :, *taps] = whole[:, :, *taps]
-            part = conv_transpose(grouped[:, :, channel] * columns, own, None, pad, output_shape, pad_type, strides, dilations, groups)
+            part = conv_transpose(grouped[:, :, channel] * columns, own, strides=strides, dilations=dilations, groups=groups, **how)
             total = part.half() if total is None else (total.float() + part).half()
     assert total is not None  # there is a channel and a tap
     return with_bias(total.float(), bias)
@@ -262,7 +218,11 @@ def core_ai_leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 
 CORE_AI_KERNELS = MappingProxyType(
-    {"conv": kernel(core_ai_conv), "conv_transpose": kernel(core_ai_conv_transpose), "leaky_relu": kernel(core_ai_leaky_relu)}
+    {
+        "conv": kernel(core_ai_conv, like=conv),
+        "conv_transpose": kernel(core_ai_conv_transpose, like=conv_transpose),
+        "leaky_relu": kernel(core_ai_leaky_relu),
+    }
 )
 
 

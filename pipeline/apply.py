@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table, settings_argument
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.quantize.methods import STAGE_METHODS, method_named, with_settings
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def _stage_level(arguments: argparse.Namespace, method: "Method") -> int:
     return EXIT_GOOD
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -115,11 +116,6 @@ def run(argv: list[str] | None) -> int:
     parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe, arguments.layout)
     print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

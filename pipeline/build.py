@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import buckets_argument, checkpoint_argument, layout_argument
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, STREAMED, TOKEN_BUCKETS
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.core.builder import Kind, Stage
@@ -170,7 +170,8 @@ def _g2p_stage(arguments: argparse.Namespace) -> "Stage":
     return G2PStage(arguments.weights or WEIGHTS, arguments.method, arguments.target)
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.staging import check_output
@@ -181,11 +182,6 @@ def run(argv: list[str] | None) -> int:
 
     print_report(build(stage, arguments.out, _kind(arguments)))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, exit_of, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command, exit_of
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, build_missing, check_runtime, level_for
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) ->
     print(json.dumps({"bundle": str(folder), "bytes": total, "releasable": data["releasable"], "method": data["method"], **checked}))
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -124,11 +125,6 @@ def run(argv: list[str] | None) -> int:
     data, checked = verify_bundle(out)
     print_report(out, data, checked)
     return exit_of("SHIP", data["releasable"])
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

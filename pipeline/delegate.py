@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, Parser, command
 from kokoro_ane.runtimes.registry import check_runtime, level_for
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -
     print(json.dumps({"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}))
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     check_runtime(RUNTIME, level_for(RUNTIME, ""))
@@ -104,11 +105,6 @@ def run(argv: list[str] | None) -> int:
         rows = compare(aside, manifests)
     print_report(out, rows, data)
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.data_files import conform
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from mlprogram.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -229,7 +229,8 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (row["package"], row["shapes"], f"{row['ms']:.3g}", span, row["verdict"], *shares, near, told)
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.read:
@@ -247,11 +248,6 @@ def run(argv: list[str] | None) -> int:
     write_json(arguments.out, report, json_of("chip", "packages"))
     print(json.dumps({"wrote": str(arguments.out), "rows": sum(len(package["rows"]) for package in report["packages"])}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

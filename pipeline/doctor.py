@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, Parser, command
 
 NEEDED = ("torch", "coremltools", "numpy", "scipy", "misaki", "pesq", "pystoi", "rich", "soundfile", "safetensors")
 EXTRAS = {
@@ -73,7 +73,8 @@ def packages(build: Path) -> dict[str, str]:
     return found
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
@@ -85,11 +86,6 @@ def run(argv: list[str] | None) -> int:
     missing = [name for name in NEEDED if versions[name] is None]
     print(json.dumps({"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}))
     return EXIT_BAD_INPUT if missing else EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

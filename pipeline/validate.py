@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table, seed_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,7 +161,8 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     picture.savefig(path, dpi=110)
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -187,11 +188,6 @@ def run(argv: list[str] | None) -> int:
         save(arguments.save_dir, runs, report)
     print(json.dumps(report))
     return EXIT_REJECTED if any(bad.values()) else EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

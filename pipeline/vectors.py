@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -60,7 +60,8 @@ def print_report(rows: list[dict[str, Any]], title: str, more: dict[str, Any]) -
     return EXIT_REJECTED if missed else EXIT_GOOD
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -79,11 +80,6 @@ def run(argv: list[str] | None) -> int:
         write_vectors(folder, chain, checkpoint.as_source, packages)
         more = {"out": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())}
     return print_report(check_vectors(folder, chain, packages), f"{folder}, every step replayed on its stored inputs", more)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

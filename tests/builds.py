@@ -11,6 +11,7 @@ from typing import Any
 
 import coremltools as ct
 import pytest
+import torch
 from filelock import FileLock
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
@@ -18,6 +19,8 @@ from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.g2p.network import LetterToSound, save_weights
+from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.build import vocoder_stage
 from kokoro_ane.quantize import compress as compression
@@ -32,6 +35,7 @@ from mlprogram import Program
 from mlprogram.graph import Operation
 
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
+SMALLEST_G2P = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 
 
 def speaking_config() -> dict[str, Any]:  # the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
@@ -83,6 +87,15 @@ def without_self_checks(patch: pytest.MonkeyPatch) -> None:
     from coremltools.converters.mil.mil import Program
 
     patch.setattr(Program, "validate", lambda *_, **__: None)
+
+
+@pytest.fixture(scope="session")
+def g2p_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the smallest G2P network, random: its package takes two seconds to build. Shared, too."""
+    torch.manual_seed(1)
+    path = tmp_path_factory.mktemp("weights") / "tiny.npz"
+    save_weights(LetterToSound(SMALLEST_G2P), path, {"seed": 1, "steps": 0})
+    return path
 
 
 QUICK = Activations(clips=2)

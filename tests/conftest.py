@@ -10,18 +10,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.pipeline.vectors import main as write_vectors
-from tests.builds import VECTORS_VOICE, built, checkpoint_once, copied, instant, once, packages_once, small_config, without_self_checks  # noqa: F401  fixtures
+from tests.builds import (  # noqa: F401  fixtures
+    VECTORS_VOICE,
+    built,
+    checkpoint_once,
+    copied,
+    g2p_weights,
+    instant,
+    once,
+    packages_once,
+    small_config,
+    without_self_checks,
+)
 
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no test asserts a time
+settings.load_profile("busy")
 pytest_plugins = ["tests.release_build"]
+LONG = ("test_vocoder_streaming_package.py",)  # of those without slow tests: a minute or two, of which its packages are the most
 
 
 def pytest_configure() -> None:
     """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and one test in work would fail."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first (with --no-loadscope-reorder): one that began last would leave the other processes without work."""
+    long = {item.path for item in items if item.path.name in LONG or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,6 @@
 
 import ast
 import errno
-import json
 import os
 import shutil
 import signal
@@ -15,9 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench import build_speed as bench_build
-from bench import chain_speed, random_checkpoint
-from bench.random_checkpoint import tiny_config
+from bench import chain_speed
 from kokoro_ane import cli
 from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.g2p.__main__ import main as g2p
@@ -133,25 +130,6 @@ class TestTexts:
 def test_threads_that_are_none(threads: str, capsys: pytest.CaptureFixture) -> None:
     pytest.raises(SystemExit, chain_speed.parse_arguments, ["--threads", threads]).match("2")
     assert "not a whole number from 1 to 1024" in capsys.readouterr().err
-
-
-def test_a_random_checkpoint_replaces_only_its_own(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """bench.build_speed wrote into OUT/checkpoint as it came, over whatever stood there."""
-    config = tiny_config()
-    monkeypatch.setattr(random_checkpoint, "kokoro_config", lambda: config)
-    monkeypatch.setattr(
-        bench_build, "timed_build", lambda *_: {"precision": "fp16", "seconds": 1, "peak_gb": 1, "package_mb": 1, "figures_db": {}}
-    )
-    shutil.copytree(tiny, tmp_path / "checkpoint")
-    (tmp_path / "checkpoint" / "thesis.tex").write_text("years of work")
-    before = (tmp_path / "checkpoint" / "config.json").read_bytes()
-    assert bench_build.main(["--out", str(tmp_path)]) == 2
-    assert "thesis.tex" in capsys.readouterr().err and (tmp_path / "checkpoint" / "config.json").read_bytes() == before
-    (tmp_path / "checkpoint" / "thesis.tex").unlink()
-    assert bench_build.main(["--out", str(tmp_path)]) == 0
-    assert json.loads((tmp_path / "checkpoint" / "config.json").read_text())["name"] == "random" and names(tmp_path) == ["checkpoint"]
 
 
 class TestNothingThatIsNoNumber:

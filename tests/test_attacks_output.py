@@ -200,7 +200,7 @@ def test_a_living_owner_is_left_alone(tmp_path: Path) -> None:
 
 
 ROOM_BYTES = {"full": 0, "nearly full": 100_000}  # the second passes the check before the work
-WRITERS = {"build": ["vocoder", "--buckets", "40", "--out", "{disk}/new"], "quantize": ["--method", "w8", "--build", "{disk}/build"],
+WRITERS = {"quantize": ["--method", "w8", "--build", "{disk}/build"],
     "vectors": ["--build", "{build}", "--out", "{disk}/vectors", "--voice", "slt"],
     "bundle": ["--build", "{build}", "--out", "{disk}/bundle-tiny"],
     "speak": ["Hello there.", "-o", "{disk}/old.wav", "--runtime", "torch", "--voice", "slt"],
@@ -289,12 +289,12 @@ def test_g2p_on_a_full_disk(room_bytes: int, disk: Path, g2p_package: Path, quic
 
 
 def test_a_full_folder_for_temporary_files(
-    disk: Path, tiny_build: Path, tiny_checkpoint: Checkpoint, quick_conversion: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    disk: Path, tiny_build: Path, g2p_weights: Path, quick_conversion: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """coremltools' copies go to where the package goes: no room in TMPDIR used to end in shutil.Error."""
     filled(disk, tiny_build, 0)
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
-    assert build(["vocoder", "--buckets", "40", "--out", str(tmp_path / "new"), "--checkpoint", str(tiny_checkpoint.folder)]) == 0
+    assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "new")]) == 0
     assert sorted(path.name for path in disk.iterdir()) == ["build", "filler", "old.json", "old.wav"]
 
 

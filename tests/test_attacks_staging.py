@@ -278,14 +278,13 @@ def _pairs(folder: Path, mine: str) -> None:
 
 class TestTemporaryFiles:
     def test_a_conversion_leaves_none_while_the_process_lives(
-        self, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_conversion: None
+        self, g2p_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_conversion: None
     ) -> None:
         """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever where it is killed."""
         (tmp_path / "tmp").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-        assert build(["vocoder", "--checkpoint", str(tiny), "--buckets", "20", "--out", str(tmp_path / "build")]) == 0
-        assert not names(tmp_path / "tmp")
-        assert names(tmp_path / "build") == ["KokoroVocoder-tiny-fp16.json", "KokoroVocoder-tiny-fp16.mlpackage"]
+        assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "build")]) == 0
+        assert not names(tmp_path / "tmp") and names(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
 
     def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
         """They waited for clips for ever, with a gigabyte each."""

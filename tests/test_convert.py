@@ -18,20 +18,21 @@ from kokoro_ane.core.contract import FEATURES
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, CheckFailed, InputError
 from kokoro_ane.core.export import package_sha256
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.g2p import g2p_stage
 from kokoro_ane.g2p.alphabet import encode
 from kokoro_ane.g2p.g2p_stage import IDS, SHAPES, G2PStage, check_words, matrix_count, package_run, shape_for
 from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
-from kokoro_ane.g2p.neural import Config, NeuralG2P
+from kokoro_ane.g2p.neural import NeuralG2P
 from kokoro_ane.pipeline.build import main
 from kokoro_ane.quantize.corpus import heldout
 from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
-from kokoro_ane.vocoder import vocoder_stage
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
+from tests.builds import SMALLEST_G2P
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
@@ -47,10 +48,6 @@ def speech(tiny_checkpoint: Checkpoint) -> VocoderInputs:
 
 def left_behind(out: Path) -> list[str]:
     return sorted(path.name for path in out.iterdir()) if out.exists() else []
-
-
-def build_again(tiny_checkpoint: Checkpoint, out: Path, *flags: str) -> int:
-    return main(["vocoder", "--checkpoint", str(tiny_checkpoint.folder), "--buckets", BUCKETS, "--out", str(out), *flags])
 
 
 class TestVocoder:
@@ -109,16 +106,6 @@ class TestVocoder:
         assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
         assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(tiny_build / f"{NAME}.mlpackage")
 
-    def test_a_failed_rebuild_leaves_the_old_package_whole(
-        self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-    ) -> None:
-        out = tmp_path / "build"
-        shutil.copytree(tiny_build, out)
-        monkeypatch.setitem(vocoder_stage.LIMIT_SNR_DB, "fp16", 400.0)
-        assert (build_again(tiny_checkpoint, out, "--buckets",
-            "40") == 1 and "limit >= 400 dB" in capsys.readouterr().err and left_behind(out) == left_behind(tiny_build))  # fmt: skip
-        Manifest.load(out / f"{NAME}.json").verify()
-
     def test_changed_package_is_refused(self, tiny_build: Path, tmp_path: Path) -> None:
         out = tmp_path / "build"
         shutil.copytree(tiny_build, out)
@@ -127,17 +114,6 @@ class TestVocoder:
         data[-1] ^= 1
         weights.write_bytes(data)
         pytest.raises(InputError, VocoderPackage, out / f"{NAME}.json").match("its manifest says")
-
-    def test_full_disk_leaves_nothing(self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        """A file-size limit stands for a disk that fills while the package is written."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-        try:
-            assert build_again(tiny_checkpoint, tmp_path / "out", "--buckets", "40") == 2
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        error = capsys.readouterr().err
-        assert "Traceback" not in error and "error: cannot write" in error and left_behind(tmp_path / "out") == []
 
     @pytest.mark.parametrize(("flags", "message"), [(["--buckets", ""], "bucket list is empty"),
         (["--buckets", "40,20"], "20 stands after 40"),
@@ -151,25 +127,14 @@ class TestVocoder:
         assert code == 2 and message in capsys.readouterr().err and left_behind(tmp_path / "out") == []
 
 
-TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
+@pytest.fixture(scope="module")
+def model(g2p_weights: Path) -> LetterToSound:
+    return load_model(g2p_weights)
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(1)
-    path = tmp_path_factory.mktemp("weights") / "tiny.npz"
-    save_weights(LetterToSound(TINY), path, {"seed": 1, "steps": 0})
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(weights: Path) -> LetterToSound:
-    return load_model(weights)
-
-
-@pytest.fixture(scope="module")
-def package(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    (manifest,) = build(G2PStage(weights), tmp_path_factory.mktemp("build"))
+def package(g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    (manifest,) = build(G2PStage(g2p_weights), tmp_path_factory.mktemp("build"))
     return Program(manifest.package_path)
 
 
@@ -180,22 +145,22 @@ class TestG2P:
         assert [guess.phonemes for guess in pair[0]] == [guess.phonemes for guess in pair[1]]
         assert np.allclose([guess.confidence for guess in pair[0]], [guess.confidence for guess in pair[1]], rtol=1e-4, atol=0)
 
-    def test_structure(self, package: Program, weights: Path) -> None:
-        facts = G2PStage(weights).facts("main", package)
-        assert facts.int8_weights == matrix_count(TINY) and facts.fp16_operations == 0
+    def test_structure(self, package: Program, g2p_weights: Path) -> None:
+        facts = G2PStage(g2p_weights).facts("main", package)
+        assert facts.int8_weights == matrix_count(SMALLEST_G2P) and facts.fp16_operations == 0
         assert "reshape" not in facts.operations and "shape" not in facts.operations
         assert not facts.promises("fp32", 3)["15 enumerated shapes for 3 lengths"]
         with pytest.raises(CheckFailed, match="weights in int8"):
-            G2PStage(weights, "fp16").facts("main", package)
+            G2PStage(g2p_weights, "fp16").facts("main", package)
 
     def test_another_model_is_rejected(self, package: Program, tmp_path: Path) -> None:
         torch.manual_seed(2)
-        save_weights(LetterToSound(TINY), tmp_path / "other.npz", {"seed": 2, "steps": 0})
+        save_weights(LetterToSound(SMALLEST_G2P), tmp_path / "other.npz", {"seed": 2, "steps": 0})
         with pytest.raises(CheckFailed, match="largest difference of a logit"):
             all_held(G2PStage(tmp_path / "other.npz").figures({"main": package}))
 
-    def test_fp16_is_close_and_has_no_int8(self, weights: Path, tmp_path: Path) -> None:
-        (manifest,) = build(G2PStage(weights, "fp16"), tmp_path)
+    def test_fp16_is_close_and_has_no_int8(self, g2p_weights: Path, tmp_path: Path) -> None:
+        (manifest,) = build(G2PStage(g2p_weights, "fp16"), tmp_path)
         structure = manifest.checks["structure"]["main"]
         assert structure["int8_weights"] == 0 and structure["fp16_operations"] > 50
 
@@ -206,15 +171,31 @@ class TestG2P:
         assert np.abs(package_run(package)(ids) - torch_run(model)(ids)).max() < 1e-5
         assert set(map(tuple, package.inputs[IDS].shapes)) == set(SHAPES)
 
-    def test_command(self, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        assert main(["g2p", "--weights", str(weights), "--out", str(tmp_path)]) == EXIT_GOOD
+    def test_command_and_a_failed_rebuild_leaves_the_old_package_whole(
+        self, g2p_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        given = ["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path)]
+        assert main(given) == EXIT_GOOD
         last = json.loads(capsys.readouterr().out.splitlines()[-1])
         manifest = Manifest.load(Path(last["manifests"][0]))
         manifest.verify()
         assert (manifest.stage, manifest.package, manifest.method) == ("G2P", "G2P.mlpackage", "w8")
         assert manifest.compute_units["default"] == "CPU_ONLY"
         assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1] and manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["G2P.json", "G2P.mlpackage"]
+        monkeypatch.setitem(g2p_stage.LIMIT_LOGITS, "w8", -1.0)
+        assert main(given) == 1 and "limit <= -1" in capsys.readouterr().err and left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
+        manifest.verify()
+
+    def test_full_disk_leaves_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        """A file-size limit stands for a disk that fills while the package, 1.6 MB, is written: room for what is tried before the work."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        try:
+            assert main(["g2p", "--out", str(tmp_path / "out")]) == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        error = capsys.readouterr().err
+        assert "Traceback" not in error and "error: cannot write" in error and left_behind(tmp_path / "out") == []
 
     @pytest.mark.parametrize(("flags", "message"), [(["--weights", "x.pth"], "a .npz file"), (["--weights", "no/x.npz"], "does not exist")])
     def test_bad_input_is_one_line(self, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -232,16 +213,16 @@ class TestG2P:
         assert np.array_equal(again, values)
 
 
-def _copied(weights: Path, folder: Path) -> Path:
+def _copied(g2p_weights: Path, folder: Path) -> Path:
     for suffix in (".npz", ".json"):
-        (folder / f"tiny{suffix}").write_bytes(weights.with_suffix(suffix).read_bytes())
+        (folder / f"tiny{suffix}").write_bytes(g2p_weights.with_suffix(suffix).read_bytes())
     return folder / "tiny.npz"
 
 
-def test_weights_are_reproducible_and_checked(weights: Path, model: LetterToSound, tmp_path: Path) -> None:
-    path = _copied(weights, tmp_path)
+def test_weights_are_reproducible_and_checked(g2p_weights: Path, model: LetterToSound, tmp_path: Path) -> None:
+    path = _copied(g2p_weights, tmp_path)
     save_weights(model, path, {"seed": 1, "steps": 0})
-    assert path.read_bytes() == weights.read_bytes()  # the grid is kept, and so are the bytes
+    assert path.read_bytes() == g2p_weights.read_bytes()  # the grid is kept, and so are the bytes
     path.write_bytes(path.read_bytes() + b"x")
     pytest.raises(InputError, load_model, path).match("its manifest says")
     path.unlink()
@@ -251,8 +232,8 @@ def test_weights_are_reproducible_and_checked(weights: Path, model: LetterToSoun
 @pytest.mark.parametrize(("change", "message"), [(lambda manifest: {}, "not a manifest"),
     (lambda manifest: manifest | {"config": manifest["config"] | {"width": 32}}, "does not hold the model"),
     (lambda manifest: manifest | {"config": manifest["config"] | {"depth": 1}}, "does not hold the model")])  # fmt: skip
-def test_a_manifest_of_another_model(change: "object", message: str, weights: Path, tmp_path: Path) -> None:
-    path = _copied(weights, tmp_path)
+def test_a_manifest_of_another_model(change: "object", message: str, g2p_weights: Path, tmp_path: Path) -> None:
+    path = _copied(g2p_weights, tmp_path)
     manifest = json.loads(path.with_suffix(".json").read_text())
     path.with_suffix(".json").write_text(json.dumps(change(manifest)))  # type: ignore[operator]
     pytest.raises(InputError, load_model, path).match(message)

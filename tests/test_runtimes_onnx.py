@@ -51,27 +51,15 @@ class TestFiles:
             "good"
         }  # upstream has no narrow decoder
 
-    def test_parity_table_of_a_runtime(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
-        """Rows beside PyTorch; a row whose durations differ, or that is far away, is not good."""
-        from bench.runtime_rows import Row, parity, said
-        from bench.runtimes import BEGIN, END, good, placed
+    def test_parity_of_a_runtime(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
+        """A row beside PyTorch; one whose durations differ, or that is far away, is not good."""
+        from bench.runtimes import Row, good, parity, said
 
         sentences = said(tiny_checkpoint, ["Hello there.", "It is late."], tiny_checkpoint.voices[:2])
-        row = Row.parse("onnx")
-        figures = parity(row, tiny_checkpoint, build, sentences, frozenset({"words"}))
-        figures |= {"runtime": "onnx", "level": row.level, "layout": row.layout}
-        assert figures["wer"] > 0.5  # random weights say nothing
-        assert figures["durations_changed"] == 0 and figures["not_finite"] == 0 and figures["vocoder_db"] >= 100 and figures["bytes"] > 0
-        figures |= {"duration_db": 120.0, "prosody_db": 110.0, "voices": 2, "checkpoint": "tiny"}
-        assert good(figures)
-        assert (
-            not good(figures | {"durations_changed": 1})
-            and not good(figures | {"vocoder_db": 99.0})
-            and not good(figures | {"not_finite": 1})
-        )
-        page = placed(f"before\n{BEGIN}\nold\n{END}\nafter", [figures])
-        assert page.startswith("before\n") and page.endswith("\nafter") and "old" not in page
-        assert "| onnx | fp32 |" in page and f"| {100 * figures['wer']:.1f} |" in page
+        figures = vars(Row.parse("onnx")) | parity(Row.parse("onnx"), tiny_checkpoint, build, sentences)
+        assert figures["durations_changed"] == 0 and figures["not_finite"] == 0 and figures["vocoder_db"] >= 100
+        assert good(figures | {"duration_db": 120.0, "prosody_db": 110.0})
+        assert not any(good(figures | bad) for bad in ({"durations_changed": 1}, {"vocoder_db": 99.0}, {"not_finite": 1}))
         pytest.raises(InputError, Row.parse, "onyx:fp32").match("unknown runtime 'onyx'")
 
     def test_quality_judges_what_onnx_runtime_renders(self, tiny_checkpoint: Checkpoint, build: Path) -> None:

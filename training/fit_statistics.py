@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, command
 from kokoro_ane.core.steps import run_steps
 
 if TYPE_CHECKING:
@@ -223,7 +223,8 @@ def deviations(targets: np.ndarray) -> np.ndarray:
     return np.concatenate([np.exp(targets[:, channels:].mean(0) / 2), np.ones(channels)])
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("training.fit_statistics", __doc__)
     checkpoint_argument(parser)
@@ -267,11 +268,6 @@ def run(argv: list[str] | None) -> int:
     print_table(f"{checkpoint.name}: statistics of {told['held_out']} sentences held out, RMS error in deviations", ("by", "error"), rows)
     print(json.dumps(told | {"out": str(out), "bytes": out.stat().st_size}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

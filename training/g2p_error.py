@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.g2p.alphabet import Rates
@@ -147,7 +147,8 @@ def ahead(rows: list[Row]) -> bool:
                for mine, other in pairs for n in names)  # fmt: skip
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("training.g2p_error", __doc__)
     parser.add_argument("--package", type=Path, help="a G2P .mlpackage to execute beside PyTorch")
@@ -200,11 +201,6 @@ def finished(out: Path | None, figures: dict[str, Any]) -> int:
         write_json(check_output(out), figures)
     print(json.dumps(figures, ensure_ascii=False))
     return EXIT_GOOD if figures["good"] else EXIT_REJECTED
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.g2p.alphabet import ALPHABETS, AMERICAN, BRITISH
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT, ListFile, read
@@ -80,7 +80,8 @@ def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dic
     return found
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.calibrate:
@@ -200,11 +201,6 @@ def names_split(seed: int) -> Split:
 
 
 SPLIT_OF: Mapping[Dialect, Callable[[int], Split]] = {US: names_split, GB: british_split}
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

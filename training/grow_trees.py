@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
@@ -209,7 +209,8 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: Sequence[str])
     return {"words": len(words), "nodes": len(arrays["no"]), "listed": len(lines), "foreign": len(foreign)}
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("training.grow_trees", __doc__)
     parser.add_argument("--language", choices=tuple(LETTER_LANGUAGES), default="fr")
@@ -219,11 +220,6 @@ def run(argv: list[str] | None) -> int:
     figures = train(LETTER_LANGUAGES[arguments.language], words, held_out(words, arguments.seed))
     print(json.dumps({"language": arguments.language, "seed": arguments.seed} | figures))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

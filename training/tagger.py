@@ -20,7 +20,7 @@ import scipy.sparse
 from rich.console import Console
 from rich.progress import track
 
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.g2p.part_of_speech import BASE, IRREGULAR, PAST, PRONOUNS, TAGS, Classes, Tagger, guess, keys, of_readings, possible
 from kokoro_ane.g2p.word_lists import read
 from training.tagger_sources import PARTS, WORDNET, Example, Silver, examples
@@ -251,7 +251,8 @@ def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
     return Tagger(rows, rounded, scale, items.classes, items.heteronyms), accuracy(matrix, items, rounded.astype(np.float32))
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("training.tagger", __doc__)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
@@ -269,11 +270,6 @@ def run(argv: list[str] | None) -> int:
         print(f"held out, {name:10s} {100 * value:5.1f} %")
     print(json.dumps({"words": len(items.labels), "features": len(tagger.rows), "bytes": size, "held_out": held_out}))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

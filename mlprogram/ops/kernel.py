@@ -34,9 +34,12 @@ class Kernel:
     wants_generator: bool
 
 
-def kernel(run: Callable[..., Any], half: bool = False) -> Kernel:
-    """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and `Scalars` mean several values."""
-    known = inspect.signature(run).parameters
+def kernel(run: Callable[..., Any], half: bool = False, like: Callable[..., Any] | None = None) -> Kernel:
+    """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and `Scalars` mean several values.
+
+    `like`: a function that takes the same parameters and writes them all down.
+    """
+    known = inspect.signature(like or run).parameters
     notes = {name: str(p.annotation) for name, p in known.items()}
     wants_generator = "generator" in notes
     notes.pop("generator", None)
