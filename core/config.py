@@ -104,14 +104,6 @@ class KokoroConfig:
     releasable: bool = True
 
     def __post_init__(self) -> None:
-        _require(2 * self.style_dim == VOICE_SHAPE[-1], f"style_dim is {self.style_dim}; a voice's rows hold two styles of 128")
-        _require(self.hidden_dim % 2 == 0, f"hidden_dim is {self.hidden_dim}: both directions of an LSTM share it, so it is even")
-        kernel, positions = self.text_encoder_kernel_size, self.plbert.max_position_embeddings
-        _require(kernel % 2 == 1, f"text_encoder_kernel_size is {kernel}: only odd kernels keep the length")
-        longest = MAX_PHONEMES + 2
-        _require(positions >= longest, f"plbert.max_position_embeddings is {positions}, an utterance takes up to {longest}")
-        odd = next((symbol for symbol in self.vocab if len(symbol) != 1), None)
-        _require(self.vocab != {} and odd is None, f"vocab holds {'nothing' if odd is None else repr(odd[:20])}: each key is one character")
         _require(max(self.n_token, len(self.vocab)) <= MAX_SYMBOLS, f"n_token or vocab holds more than {MAX_SYMBOLS} symbols")
         outside = next((f"{symbol!r}: {number}" for symbol, number in self.vocab.items() if not 0 <= number < self.n_token), None)
         _require(outside is None, f"vocab gives {outside}, outside n_token {self.n_token}")
@@ -123,6 +115,14 @@ class KokoroConfig:
         )
         needed = 4 * self.fewest_weights
         _require(needed <= MAX_BYTES, f"weights of these sizes take {needed / 1e9:.0f} GB, this machine has {MAX_BYTES / 1e9:.0f} to give")
+        _require(2 * self.style_dim == VOICE_SHAPE[-1], f"style_dim is {self.style_dim}; a voice's rows hold two styles of 128")
+        _require(self.hidden_dim % 2 == 0, f"hidden_dim is {self.hidden_dim}: both directions of an LSTM share it, so it is even")
+        kernel, positions = self.text_encoder_kernel_size, self.plbert.max_position_embeddings
+        _require(kernel % 2 == 1, f"text_encoder_kernel_size is {kernel}: only odd kernels keep the length")
+        longest = MAX_PHONEMES + 2
+        _require(positions >= longest, f"plbert.max_position_embeddings is {positions}, an utterance takes up to {longest}")
+        odd = next((symbol for symbol in self.vocab if len(symbol) != 1), None)
+        _require(self.vocab != {} and odd is None, f"vocab holds {'nothing' if odd is None else repr(odd[:20])}: each key is one character")
 
     @property
     def fewest_weights(self) -> int:
