@@ -35,8 +35,8 @@ def started(tmp_path: Path) -> Iterator[tuple[str, Start]]:
     def start(*command: str, threads: int = 1) -> subprocess.Popen:
         environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(sys.path)}
         with (tmp_path / "log").open("ab") as log:
-            to = {"env": environment, "stdout": log, "stderr": log, "cwd": "/"}
-            running.append(subprocess.Popen([sys.executable, "-m", "dask", *command, *HOST], **to))
+            words = [sys.executable, "-m", "dask", *command, *HOST]
+            running.append(subprocess.Popen(words, env=environment, stdout=log, stderr=log, cwd="/"))
         return running[-1]
 
     start("scheduler", "--port", "0", "--scheduler-file", str(file))
@@ -88,17 +88,18 @@ def test_strange_workers_are_refused(placed: tuple[Checkpoint, Path], started: t
     """In one line, before anything is measured: by the worker itself, since others may join later."""
     address, start = started
     clip, execution = min(own_speech(placed[0]), key=lambda clip: clip.frames), Execution.of("declared")
-    strange = start(threads=3)
-    with pytest.raises(InputError, match=r"^worker tcp://\S+ has another threads \(3 there, 1 here\): .*OMP_NUM_THREADS") as problem:
-        with workers_of(placed, address, tmp_path / "renders", 1) as workers:
+
+    def refused(message: str) -> None:
+        with pytest.raises(InputError, match=message) as problem, workers_of(placed, address, tmp_path / "renders", 1) as workers:
             list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip], {}))
-    assert "\n" not in str(problem.value)
+        assert "\n" not in str(problem.value)
+
+    strange = start(threads=2)
+    refused(r"^worker tcp://\S+ has another threads \(2 there, 1 here\): .*OMP_NUM_THREADS")
     strange.kill()
     strange.wait()
     start("--nthreads", "2")
-    with pytest.raises(InputError, match="measures 2 clips at once: start it with --nthreads 1"):
-        with workers_of(placed, address, tmp_path / "renders", 1) as workers:
-            list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip], {}))
+    refused("measures 2 clips at once: start it with --nthreads 1")
 
 
 @pytest.mark.parametrize("other", ["code_sha256", "libraries", "checkpoint_sha256", "corpus_sha256"])
