@@ -40,19 +40,15 @@ def started(tmp_path: Path) -> Iterator[tuple[str, Start]]:
         return running[-1]
 
     start("scheduler", "--port", "0", "--scheduler-file", str(file))
-    until(lambda: file.is_file() and file.stat().st_size > 0)
+    for _ in range(1200):  # two minutes
+        if file.is_file() and file.stat().st_size > 0:
+            break
+        time.sleep(0.1)
     address = json.loads(file.read_text(encoding="utf-8"))["address"]
     yield address, lambda *flags, threads=1: start("worker", address, "--no-nanny", "--nthreads", "1", *flags, threads=threads)
     for process in running:
         process.kill()
         process.wait()
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 @contextmanager
