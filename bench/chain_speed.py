@@ -2,21 +2,27 @@
 
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --memory 1000,10000
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --opening --runtimes mlprogram,onnx
 
 The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length spoken once after a warm-up; models are
 loaded before the clock starts. With one thread seconds are the process' own CPU seconds, so that a busy machine does not count; with more
-they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Exit 0: measured.
-Exit 1: a figure misses its limit. The last line of stdout is one JSON object.
+they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Opening:
+each part in turn, in a process that has its libraries loaded: CPU seconds, growth of pages that are files' (mapped) and of pages of its own
+(copied); then the first sentence, which plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout
+is one JSON object.
 """
 
 import argparse
+import importlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +38,7 @@ from kokoro_ane.pipeline.text import TextReader, chunks
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
 from kokoro_ane.quantize.corpus import calibration, heldout
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.runtimes.registry import RUNTIMES, files_of, module_of, open_runtime
 from mlprogram.benches.shared import resident_kib
 
 MEMORY_LIMIT_MB, JOIN_LIMIT_DB = 50.0, 0.0
@@ -55,7 +61,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
     parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
     parser.add_argument("--threads", type=threads_argument, default=1)
-    parser.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
+    what.add_argument("--opening", action="store_true", help="time and memory to open each part instead")
     return parser.parse_args(argv)
 
 
@@ -98,6 +106,37 @@ def print_memory(rows: list[dict[str, Any]]) -> None:
     headings = ("runtime", "words", "audio s", "chunks", "peak MB", "real-time factor", "loudest join dB", "peak", "turned down")
     names = ("seconds_of_audio", "chunks", "peak_mb", "real_time_factor", "worst_join_db", "peak_of_the_model", "chunks_turned_down")
     print_markdown(headings, [(row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names)) for row in rows])
+
+
+def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]:
+    """In a fresh process: encoder, vocoder and the reader of text opened one after the other, then a sentence of them all."""
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    for name in (RUNTIMES[runtime].module.partition(":")[0], *RUNTIMES[runtime].needs):
+        importlib.import_module(name)
+    encoders, vocoder = files_of(runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout))
+    voice, made, rows = checkpoint.voice(arguments.voice or checkpoint.voices[0]), dict[str, Any](), list[dict[str, Any]]()
+
+    def speak() -> int:
+        pipeline = Pipeline(made["text"], made["encoder"], made["vocoder"], checkpoint.config.vocab)
+        return sum(len(speech.audio) for speech in pipeline.speak(text_of(20), voice, SpeechOptions()))
+
+    module = module_of(runtime)
+    parts: dict[str, Callable[[], Any]] = {"encoder": partial(module.open_encoder, encoders)}
+    parts["vocoder"] = partial(module.open_vocoder, vocoder)
+    for part, act in (parts | {"text": partial(TextReader.load, "us", None), "first sentence": speak}).items():
+        pages, spent_s = (resident_kib("RssFile"), resident_kib("RssAnon")), time.process_time()
+        made[part] = act()
+        mapped, copied = resident_kib("RssFile") - pages[0], resident_kib("RssAnon") - pages[1]
+        grown = {"cpu_s": time.process_time() - spent_s, "mapped_mb": mapped / 1000, "copied_mb": copied / 1000}
+        rows.append({"runtime": runtime, "part": part} | grown | {"peak_mb": resident_kib("VmHWM") / 1000})
+    return rows
+
+
+def print_opening(rows: list[dict[str, Any]]) -> None:
+    """As the documents hold it."""
+    names = ("cpu_s", "mapped_mb", "copied_mb", "peak_mb")
+    headings = ("runtime", "part", "CPU s", "mapped MB", "copied MB", "process' peak MB")
+    print_markdown(headings, [(row["runtime"], row["part"], *(f"{row[name]:.3g}" for name in names)) for row in rows])
 
 
 def text_of(words: int) -> str:
@@ -195,6 +234,14 @@ def main(argv: list[str] | None = None) -> int:
         good = flat and all(row["worst_join_db"] is None or row["worst_join_db"] <= JOIN_LIMIT_DB for row in rows)
         print(json.dumps({"rows": rows, "good": good}))
         return EXIT_GOOD if good else EXIT_REJECTED
+    if arguments.opening:
+        opened = []
+        for runtime in arguments.runtimes.split(","):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
+                opened += fresh.submit(opening, arguments, runtime).result()
+        print_opening(opened)
+        print(json.dumps({"rows": opened}))
+        return EXIT_GOOD
     checkpoint = open_checkpoint(arguments.checkpoint)
     rows = speed(checkpoint, arguments)
     print_speed(rows)

@@ -9,17 +9,19 @@ Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pi
 import os
 import sys
 import threading
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, reduce
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kokoro_ane.core.config import KokoroConfig, not_releasable
+from kokoro_ane.core.data_files import check_name
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import Identity, released_weights, withheld
 from kokoro_ane.core.staging import sha256_of
-from kokoro_ane.core.tensor_files import plain_tensor, read_safetensors, read_tensors
+from kokoro_ane.core.tensor_files import by_part, plain_tensor, read_safetensors, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,6 +37,22 @@ HUB_TIMEOUT_S = 10
 PROBE_TIMEOUT_S = 4  # for the first answer, name look-up and connection included: all that an offline machine waits
 DEMO_FOLDER = Path(__file__).resolve().parent / "data" / "demo"
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
+PREFIXES = tuple(f"{name}." for name in PARTS)
+_BERT = "bert encoder.albert_layer_groups.0.albert_layers.0"
+SIZES = {  # field of config.json: part, layer and axis of the weight that shows it; lists have {} for the place in them
+    "n_token": ("text_encoder embedding", 0),
+    "hidden_dim": ("text_encoder embedding", 1),
+    "text_encoder_kernel_size": ("text_encoder cnn.0.0", 2),
+    "max_dur": ("predictor duration_proj.linear_layer", 0),
+    "plbert.hidden_size": (f"{_BERT}.ffn", 1),
+    "plbert.intermediate_size": (f"{_BERT}.ffn", 0),
+    "plbert.max_position_embeddings": ("bert embeddings.position_embeddings", 0),
+    "decoder.hidden_dim": ("decoder encode.conv1", 0),
+    "decoder.asr_res_dim": ("decoder asr_res.0", 0),
+    "istftnet.upsample_initial_channel": ("decoder generator.ups.0", 0),
+    "istftnet.upsample_kernel_sizes": ("decoder generator.ups.{}", 2),
+    "istftnet.resblock_kernel_sizes": ("decoder generator.resblocks.{}.convs1.0", 2),
+}
 KOKORO_INT8, DEMO_NAME, HUB_NAME = "kokoro-int8", "demo", "kokoro-82m"
 DEMO_NOTICE = """
   +----------------------------------------------------------------------+
@@ -163,12 +181,13 @@ class Checkpoint:
         if expected_sha256 is not None and digest != expected_sha256:
             stored = found[0].resolve()  # in the hub's cache a link: what it leads to has to go
             raise InputError(f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and download again")
+        config = config if config.name else replace(config, name=_known_names().get(digest) or _name_of(folder))
         _require_own_name(config.name, digest, found[0])
         return cls(folder, found[0], config, digest)
 
     @property
     def name(self) -> str:
-        """kokoro-82m, kokoro-int8, demo, or what config.json says."""
+        """kokoro-82m, kokoro-int8, demo, or what config.json says; where it says nothing, the folder's name."""
         return self.config.name
 
     @property
@@ -200,7 +219,9 @@ class Checkpoint:
 
     @cached_property
     def _parts(self) -> "dict[str, dict[str, Tensor]]":
-        data = read_safetensors(self.weights) if self.weights.suffix == ".safetensors" else read_tensors(self.weights)
+        data: Any = read_safetensors(self.weights) if self.weights.suffix == ".safetensors" else read_tensors(self.weights)
+        if isinstance(data, dict) and any(isinstance(name, str) and name.startswith(PREFIXES) for name in data):
+            data = by_part(data)  # upstream's KModel.state_dict()
         if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
             raise InputError(f"{self.weights} is not a dict of state dicts: expected the parts {', '.join(PARTS)}")
         unknown = [str(name)[:80] for name in data if name not in PARTS]
@@ -225,13 +246,33 @@ class Checkpoint:
             missing, extra = module.load_state_dict(self.part(name), strict=False)
         except RuntimeError as problem:
             lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()] or [str(problem)]
-            raise InputError(
-                f"{self.weights}: {name}: {lines[0]} ({len(lines)} tensors do not fit {self.folder / 'config.json'})"
-            ) from None
+            where = self._wrong_field() or f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
+            raise InputError(f"{self.weights}: {name}: {lines[0]} ({where})") from None
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
-                raise InputError(f"{self.weights}: {name} {kind} {keys[0]} ({len(keys)} in all)")
+                raise InputError(f"{self.weights}: {name} {kind} {keys[0]} ({self._wrong_field() or f'{len(keys)} in all'})")
         return module.eval()
+
+    def _wrong_field(self) -> str | None:
+        """The first field of config.json that the weights contradict, with what they say; None where none of SIZES does."""
+        wrong = next((f"{field} is {said} there, {found} in the weights" for field, said, found in self._sizes() if said != found), None)
+        return wrong and f"{self.folder / 'config.json'}: {wrong}"
+
+    def _sizes(self) -> Iterator[tuple[str, int, int]]:
+        """Field, what config.json says and what the weights show, where they show it."""
+        blocks = {key.split(".")[1] for key in self._parts.get("text_encoder", {}) if key.startswith("cnn.")}
+        yield "n_layer", self.config.n_layer, len(blocks)
+        for field, (place, axis) in SIZES.items():
+            value = reduce(getattr, field.split("."), self.config)
+            part, layer = place.split(" ")
+            for index, said in enumerate(value if isinstance(value, tuple) else (value,)):
+                shape = self._weight_shape(part, layer.format(index))
+                if axis < len(shape):
+                    yield field, said, shape[axis]
+
+    def _weight_shape(self, part: str, layer: str) -> tuple[int, ...]:
+        names = ("weight", "weight_v", "parametrizations.weight.original1")
+        return next((tuple(t.shape) for name in names if (t := self._parts.get(part, {}).get(f"{layer}.{name}")) is not None), ())
 
     @property
     def voices(self) -> tuple[str, ...]:
@@ -255,17 +296,28 @@ class Checkpoint:
 
 def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
     """Raise InputError for weights under another's name: what config.json calls them is believed only where the hash agrees."""
-    from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
-
-    known = {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8, _demo_sha256(): DEMO_NAME}
-    own = known.get(weights_sha256)
+    own = _known_names().get(weights_sha256)
     if own in (KOKORO_INT8, DEMO_NAME) and name != own:
         raise InputError(f'{weights} holds the weights of {own}, but its config.json gives the name {name}: give it "name": "{own}"')
     if name in (HUB_NAME, KOKORO_INT8) and own != name:
         raise InputError(
-            f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose name its config.json gives or leaves "
-            'as it is: give it a "name" of its own'
+            f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose name its config.json or its folder "
+            'gives: give it a "name" of its own'
         )
+
+
+def _known_names() -> dict[str, str]:
+    """By hash of the weights."""
+    from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
+
+    return {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8, _demo_sha256(): DEMO_NAME}
+
+
+def _name_of(folder: Path) -> str:
+    """What a checkpoint is called whose config.json gives no name."""
+    name = folder.resolve().name
+    check_name(name, f'{folder / "config.json"} gives no "name", and the folder\'s own')
+    return name
 
 
 @cache

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME
+from kokoro_ane.core.contract import FRAME_SAMPLES, HOP_SAMPLES, MAX_PHONEMES, N_FFT, PROSODY_PER_FRAME, VOICE_SHAPE
 from kokoro_ane.core.data_files import check_name, conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import read_json
@@ -47,6 +47,17 @@ class IstftNetConfig:
         _require(len(self.resblock_kernel_sizes) == len(self.resblock_dilation_sizes), "istftnet.resblock_* lists differ in length")
         _require(
             all(len(d) == 3 for d in self.resblock_dilation_sizes), "istftnet.resblock_dilation_sizes: three dilations a block are needed"
+        )
+        for rate, kernel in zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True):
+            fits = 1 < rate <= kernel and (kernel - rate) % 2 == 0
+            needed = "a rate of 2 or more is needed, and a kernel as long or longer by an even number"
+            _require(fits, f"istftnet.upsample_kernel_sizes has {kernel} for a rate of {rate}: {needed}")
+        even = next((kernel for kernel in self.resblock_kernel_sizes if kernel % 2 == 0), None)
+        _require(even is None, f"istftnet.resblock_kernel_sizes has {even}: only odd kernels keep the length")
+        stages = len(self.upsample_rates)
+        _require(
+            self.upsample_initial_channel >= 2**stages,
+            f"istftnet.upsample_initial_channel {self.upsample_initial_channel} cannot be halved {stages} times",
         )
 
 
@@ -89,11 +100,10 @@ class KokoroConfig:
     multispeaker: bool = True
     n_mels: int = 80
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
-    name: str = "kokoro-82m"
+    name: str = ""  # not given: the checkpoint's folder gives it one (core/checkpoint.py)
     releasable: bool = True
 
     def __post_init__(self) -> None:
-        check_name(self.name, "name")
         _require(max(self.n_token, len(self.vocab)) <= MAX_SYMBOLS, f"n_token or vocab holds more than {MAX_SYMBOLS} symbols")
         outside = next((f"{symbol!r}: {number}" for symbol, number in self.vocab.items() if not 0 <= number < self.n_token), None)
         _require(outside is None, f"vocab gives {outside}, outside n_token {self.n_token}")
@@ -105,6 +115,14 @@ class KokoroConfig:
         )
         needed = 4 * self.fewest_weights
         _require(needed <= MAX_BYTES, f"weights of these sizes take {needed / 1e9:.0f} GB, this machine has {MAX_BYTES / 1e9:.0f} to give")
+        _require(2 * self.style_dim == VOICE_SHAPE[-1], f"style_dim is {self.style_dim}; a voice's rows hold two styles of 128")
+        _require(self.hidden_dim % 2 == 0, f"hidden_dim is {self.hidden_dim}: both directions of an LSTM share it, so it is even")
+        kernel, positions = self.text_encoder_kernel_size, self.plbert.max_position_embeddings
+        _require(kernel % 2 == 1, f"text_encoder_kernel_size is {kernel}: only odd kernels keep the length")
+        longest = MAX_PHONEMES + 2
+        _require(positions >= longest, f"plbert.max_position_embeddings is {positions}, an utterance takes up to {longest}")
+        odd = next((symbol for symbol in self.vocab if len(symbol) != 1), None)
+        _require(self.vocab != {} and odd is None, f"vocab holds {'nothing' if odd is None else repr(odd[:20])}: each key is one character")
 
     @property
     def fewest_weights(self) -> int:
@@ -119,6 +137,8 @@ class KokoroConfig:
     def from_dict(cls, data: dict[str, Any], where: str) -> "KokoroConfig":
         """Build from parsed JSON; `where` names the file in errors."""
         try:
+            if "name" in data:
+                check_name(data["name"], "name")
             return _build(cls, data, "")
         except InputError as problem:
             raise InputError(f"{where}: {problem}") from None

@@ -4,7 +4,7 @@ tensors = read_tensors(Path("kokoro-v1_0.pth"))
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -102,8 +102,13 @@ def read_safetensors(path: Path) -> "dict[str, dict[str, Tensor]]":
         tensors = load_file(path)
     except (SafetensorError, OSError, AttributeError, KeyError, ValueError) as problem:  # the second two: a dtype that torch has not
         raise InputError(f"{path} cannot be read as safetensors (truncated, or not weights): {str(problem)[:120]}") from None
+    return by_part(tensors)
+
+
+def by_part(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
+    """The state dict of a whole model, keys "PART.KEY", as one of each part."""
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        part, _, key = name.partition(".")
+        part, _, key = str(name).partition(".")
         parts.setdefault(part, {})[key] = tensor
     return parts

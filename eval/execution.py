@@ -15,8 +15,8 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -64,7 +64,7 @@ class Execution:
     def of(cls, precision: str, encoder: tuple[Path, ...] = (), scale: str = SEEDS) -> Self:
         """`encoder`: manifests (one, or the two of an iOS 17 build). `scale` ROWS: they are judged as a product (eval/product_judge.py).
         Raises InputError for one that cannot be read."""
-        hashes = [Manifest.load(path).package_sha256[:16] for path in encoder]
+        hashes, encoder = [Manifest.load(path).package_sha256[:16] for path in encoder], tuple(path.absolute() for path in encoder)
         return cls(precision, encoder, "-".join([precision, *hashes, *([scale] if scale != SEEDS else [])]), scale)
 
     @property
@@ -160,15 +160,14 @@ class ClipBench:
         return self._features[execution]
 
 
-_BENCHES: list[ClipBench] = []  # of a worker process: one, made when it starts
+_BENCHES: list[ClipBench] = []  # of a worker process: one, of the plan in work
 
 
-def _start(plan: Plan) -> None:
+def _start(threads: int) -> None:
     """A worker begins: Ctrl-C is for the parent, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(plan.threads)
-    _BENCHES.append(ClipBench(plan))
+    torch.set_num_threads(threads)
 
 
 def _end_with_parent() -> None:
@@ -179,8 +178,38 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _clip(*asked: Any) -> TimedResult:
-    return _BENCHES[0].timed(*asked)
+def has_bench(plan: Plan) -> bool:
+    """Whether this process has measured for it before."""
+    return any(bench.plan == plan for bench in _BENCHES)
+
+
+def measured_here(plan: Plan, package: str, manifest: Path, *asked: Any) -> TimedResult:
+    """In a worker process: `ClipBench.timed`. `package`: the hash of what `manifest` has to describe."""
+    if not has_bench(plan):
+        _BENCHES[:] = [ClipBench(plan)]
+    if (found := Manifest.load(manifest).package_sha256) != package:
+        raise InputError(f"{manifest} describes package {found[:12]} here, {package[:12]} is judged: was it built again meanwhile?")
+    return _BENCHES[0].timed(manifest, *asked)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Who measures: so many processes, the executor that hands a plan's clips to them, what they run, and what its own errors mean."""
+
+    count: int
+    start: Callable[[Plan], Executor]
+    measure: Callable[..., TimedResult]
+    lost: Mapping[type[Exception], str]
+
+    @classmethod
+    def of_processes(cls, count: int) -> Self:
+        """On this machine."""
+
+        def start(plan: Plan) -> Executor:
+            return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _start, (plan.threads,))
+
+        told = "a worker process was ended, perhaps for want of memory: --workers 1 needs half of it"
+        return cls(count, start, measured_here, {BrokenProcessPool: told})
 
 
 @contextmanager
@@ -205,46 +234,48 @@ def shared_cores(processes: int) -> Iterator[None]:
 class Workers:
     """Responsibilities: 1. start processes when there is work for more than one; 2. hand out clips; 3. end them, whatever happens."""
 
-    def __init__(self, reference: Reference, renders: Path, count: int) -> None:
-        """`reference`: of this process, for one worker."""
-        checkpoint = replace(reference.checkpoint)  # without the tensors that have been read
-        self.count = count
-        self._plan = Plan(checkpoint, reference.seed, renders, torch.get_num_threads())
+    def __init__(self, reference: Reference, renders: Path, count: int, engine: Engine | None = None) -> None:
+        """`reference`: of this process, for one worker. `engine`: other machines' workers."""
+        known = reference.checkpoint
+        checkpoint = replace(known, folder=known.folder.absolute(), weights=known.weights.absolute())  # without tensors that have been read
+        self.count, self._remote = count, engine is not None
+        self._plan = Plan(checkpoint, reference.seed, renders.absolute(), torch.get_num_threads())
         self._own = ClipBench(self._plan, reference)
-        self._pool: ProcessPoolExecutor | None = None
+        self._engine = engine or Engine.of_processes(count)
+        self._executor: Executor | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _problem: BaseException | None, _trace: TracebackType | None) -> None:
-        if self._pool is not None:
+        if isinstance(self._executor, ProcessPoolExecutor):
             if kind is not None:
                 for process in multiprocessing.active_children():
                     process.terminate()
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._executor.shutdown(wait=True, cancel_futures=True)
+        elif self._executor is not None:
+            self._executor.shutdown(wait=kind is None)  # else clips in work are cancelled
 
     def measure(
         self, manifest: Path, execution: Execution, clips: Sequence[Utterance], seed_variations: SeedVariations
     ) -> Iterator[tuple[Utterance, ClipResult, float | None]]:
         """Every clip with its figures and `ClipBench.timed`'s seconds, in the order in which they are done."""
-        if self.count == 1 or len(clips) == 1:
+        if not clips:
+            return
+        if not self._remote and (self.count == 1 or len(clips) == 1):
             for clip in clips:
                 yield clip, *self._own.timed(manifest, execution, clip, seed_variations.get(clip.id))
             return
+        self._executor = self._executor or self._engine.start(self._plan)
         longest_first = sorted(clips, key=lambda clip: -clip.frames)  # so that the last ones to end are short
-        tasks: dict[Future[Any], Utterance] = {}
-        for clip in longest_first:
-            tasks[self._started().submit(_clip, manifest, execution, clip, seed_variations.get(clip.id))] = clip
+        common = (self._engine.measure, self._plan, Manifest.load(manifest).package_sha256, manifest.absolute(), execution)
+        tasks = {self._executor.submit(*common, clip, seed_variations.get(clip.id)): clip for clip in longest_first}
         try:
             for done in as_completed(tasks):
                 yield tasks[done], *done.result()
-        except BrokenProcessPool:
-            raise InputError("a worker process was ended, perhaps for want of memory: --workers 1 needs half of it") from None
-
-    def _started(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.count, multiprocessing.get_context("spawn"), _start, (self._plan,))
-        return self._pool
+        except tuple(self._engine.lost) as problem:
+            told = next(told for kind, told in self._engine.lost.items() if isinstance(problem, kind))
+            raise InputError(told) from None
 
 
 def in_words(seconds: float) -> str:

@@ -5,8 +5,9 @@ with session(arguments, checkpoint, levels=8) as context:
 """
 
 import argparse
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,11 +63,13 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", choices=FEATURES, default=PYTORCH, help="the level's features, by whom (default: %(default)s)")
     parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes that measure clips, to the same figures (default: %(default)s)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, whose workers measure instead (docs/release.md)")
 
 
 @contextmanager
 def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int, cache: Path, may_build: bool) -> Iterator[JudgeContext]:
     """Clips, fp32 reference, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
+    from kokoro_ane.eval.cluster import cluster
     from kokoro_ane.eval.execution import Execution, Progress, Workers, arithmetic, shared_cores
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.store import Store
@@ -79,11 +82,15 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
         raise InputError(f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none")
     precision = arithmetic(runtime, arguments.precision)
     package = built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build) if arguments.features == PACKAGE else ()
-    with shared_cores(arguments.workers):  # the clips too: their features' last bits hang on the number of threads
+    processes = (os.cpu_count() or 1) if arguments.scheduler else arguments.workers  # one thread, as Dask gives its workers
+    with ExitStack() as held:
+        held.enter_context(shared_cores(processes))  # the clips too: their features' last bits hang on the number of threads
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
         reference = Reference(checkpoint, arguments.seed, store.renders)
-        with Workers(reference, store.renders, arguments.workers) as workers, Progress(levels * len(chosen)) as progress:
+        engine = held.enter_context(cluster(arguments.scheduler, store.key)) if arguments.scheduler else None
+        count = engine.count if engine else arguments.workers
+        with Workers(reference, store.renders, count, engine) as workers, Progress(levels * len(chosen)) as progress:
             yield JudgeContext(
                 checkpoint=checkpoint,
                 source=arguments.checkpoint,

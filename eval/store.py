@@ -51,6 +51,13 @@ def utterance_sha256(utterance: Utterance) -> str:
     return digest.hexdigest()
 
 
+def store_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
+    """All that figures hang on but the package and the clip, as this process has it."""
+    key = {"checkpoint_sha256": checkpoint.content_sha256, "weights_sha256": checkpoint.sha256, "seed": seed}
+    key |= {"corpus_sha256": corpus_sha256(), "code_sha256": code_sha256()}
+    return key | {"libraries": library_versions(), "libraries_sha256": libraries().sha256, "threads": torch.get_num_threads()}
+
+
 @dataclass(frozen=True)
 class Store:
     """Responsibilities: 1. the key of everything measured; 2. figures by package and clip, kept and found. It measures nothing."""
@@ -61,9 +68,7 @@ class Store:
     @classmethod
     def open(cls, cache: Path, checkpoint: Checkpoint, seed: int) -> "Store":
         """The store of this checkpoint, seed, texts, code and libraries under `cache`."""
-        key = {"checkpoint_sha256": checkpoint.content_sha256, "weights_sha256": checkpoint.sha256, "seed": seed}
-        key |= {"corpus_sha256": corpus_sha256(), "code_sha256": code_sha256()}
-        key |= {"libraries": library_versions(), "libraries_sha256": libraries().sha256, "threads": torch.get_num_threads()}
+        key = store_key(checkpoint, seed)
         store = cls(cache / sha256_of_json(key)[:16], key)
         for folder in (store.folder, *store.folder.glob("[!.]*/")):
             recover(folder)  # a killed run may have left a figure half-written where this one has nothing to write

@@ -10,7 +10,7 @@ texts, threads and the code that makes them, each file with its own digest.
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 from kokoro_ane.core import STARTED_NS
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
+from kokoro_ane.core.contract import BOUNDARY_ID, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
@@ -41,7 +41,7 @@ SPEAKERS = ("af_heart", "am_michael", "bf_emma", "am_adam", "af_bella", "bm_geor
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
 FASTER = 1.4  # a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
-STAND_INS = {"slt": "af_heart", "rms": "am_adam", "awb": "am_michael"}  # which Kokoro voice speaks a demo speaker's sentence
+STAND_IN = "af_heart"  # which Kokoro voice speaks the demo speaker's sentence that builds are checked with
 FEATURE_STEPS = tuple(
     step for step in (*ENCODER_STEPS, *VOCODER_STEPS) if step.name in ("style", "align", "asr", "noise", "excitation", "spectrum")
 )
@@ -143,19 +143,6 @@ def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
     return checkpoint.load_part(TextEncoder(checkpoint.config), "text_encoder")
 
 
-def voice_for(checkpoint: Checkpoint, speaker: str) -> str:
-    """The voice or blend itself where the checkpoint has it, for a demo speaker the Kokoro voice that stands for it, else InputError."""
-    if "," in speaker or speaker in checkpoint.voices:
-        return speaker
-    stand_in = STAND_INS.get(speaker, "")
-    if stand_in in checkpoint.voices:
-        return stand_in
-    raise InputError(
-        f"{checkpoint.folder / 'voices'} has neither {speaker}.pt nor {stand_in or 'a stand-in'}.pt; "
-        f"it has {', '.join(checkpoint.voices) or 'none'}"
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Speaker:
     """What FEATURE_STEPS work with: a voice [510, 1, 256], the harmonic source. They ask neither encoder nor vocoder to compute."""
@@ -189,7 +176,7 @@ def with_text_features(checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, ut
 
 def _by_the_steps(checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance, seed: int, found: Tensors) -> VocoderInputs:
     """Style row, alignment and harmonic source of the one chain; durations, F0 and energy are the utterance's own."""
-    speaker = Speaker(checkpoint.blend(voice_for(checkpoint, utterance.voice)).numpy(), vocoder.generator.m_source.host)
+    speaker = Speaker(checkpoint.blend(utterance.voice).numpy(), vocoder.generator.m_source.host)
     given = found | {
         "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
         "durations": utterance.durations.astype(np.int64),
@@ -210,6 +197,14 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 
 def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
-    """The first `frames` frames after the first half second of a calibration sentence: what builds are checked with."""
-    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), calibration()[0], seed=0)
+    """The first `frames` frames after the first half second of a calibration sentence: what builds are checked with.
+
+    By the checkpoint's own ids and voices. Another symbol stands for one that it does not know: numbers are compared, nobody listens.
+    """
+    sentence, vocab = calibration()[0], checkpoint.config.vocab
+    known = sorted(vocab.values())
+    ids = (vocab.get(symbol, known[place % len(known)]) for place, symbol in enumerate(sentence.phonemes))
+    voice = next((name for name in (sentence.voice, STAND_IN) if name in checkpoint.voices), speakers(checkpoint, TUNING)[0])
+    own = replace(sentence, voice=voice, input_ids=np.array([BOUNDARY_ID, *ids, BOUNDARY_ID], np.int32))
+    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), own, seed=0)
     return excerpt(inputs, start=20, frames=frames)

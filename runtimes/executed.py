@@ -6,6 +6,7 @@ opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
 from pathlib import Path
 
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened, hashes_of
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
@@ -28,6 +29,11 @@ def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     encoder, vocoder = EncoderPackage(encoders), open_package(path)
     return Opened(encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)), vocoder.voices)
+
+
+def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:
+    """The encoder alone."""
+    return EncoderPackage(encoders).backend
 
 
 def open_vocoder(path: Path, precision: str = "declared") -> VocoderPackage | StreamingPackage:

@@ -86,6 +86,11 @@ class FileRuntime:
 
     def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
         """Three files that belong together, wherever they lie."""
+        manifests, vocoder = tuple(Manifest.load(encoder) for encoder in encoders), self.open_vocoder(path)
+        return Opened(self.open_encoder(encoders), vocoder, hashes_of((*manifests, vocoder.manifest)))
+
+    def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
+        """Its functions alone, from their files."""
         manifests = [Manifest.load(encoder) for encoder in encoders]
         programs: dict[str, PortableProgram] = {}
         for manifest in manifests:
@@ -93,9 +98,7 @@ class FileRuntime:
             programs[function] = self.open(manifest, manifest.inputs[function], manifest.outputs[function])
         with described(manifests[0].path):
             limits = AlignmentLimits(**manifests[0].alignment)
-        vocoder = self.open_vocoder(path)
-        encoder = EncoderBackend(program_functions(programs), limits, None, arrays=True)
-        return Opened(encoder, vocoder, hashes_of((*manifests, vocoder.manifest)))
+        return EncoderBackend(program_functions(programs), limits, None, arrays=True)
 
     def open_vocoder(self, path: Path) -> FileBackend:
         """The vocoder alone, its file verified."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,20 @@ from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkp
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.staging import sha256_of
+from kokoro_ane.encoder.encoder_steps import input_ids
+from kokoro_ane.encoder.functions import Encoder
+from kokoro_ane.pipeline.apply import main as apply_main
+from kokoro_ane.pipeline.build import main as build_main
+from kokoro_ane.pipeline.bundle import main as bundle_main
+from kokoro_ane.pipeline.speak import main as speak_main
 from kokoro_ane.vocoder.decoder import Vocoder
+from tests.builds import small_config
+
+
+@pytest.fixture(scope="module")
+def tiny_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With an encoder."""
+    return write_checkpoint(tmp_path_factory.mktemp("full"), tiny_config(), encoder=True)
 
 
 def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
@@ -60,7 +74,15 @@ def test_damaged_tensors_are_named(tiny: Path, tmp_path: Path, damage: str) -> N
 @pytest.mark.parametrize(("change", "message"), [({"surprise": 1}, "unknown key surprise"),
     ({"hidden_dim": "wide"}, "hidden_dim is 'wide'"), ({"hidden_dim": None}, "key hidden_dim is missing"),
     ({"istftnet": {"gen_istft_n_fft": 16}}, "n_fft and hop"),
-    ({"istftnet": {"upsample_rates": [10, 5]}}, "500 samples a frame")])  # fmt: skip
+    ({"istftnet": {"upsample_rates": [10, 5]}}, "500 samples a frame"), ({"style_dim": 64}, "style_dim is 64; a voice's rows hold two"),
+    ({"istftnet": {"upsample_kernel_sizes": [21, 12]}}, r"istftnet\.upsample_kernel_sizes has 21 for a rate of 10"),
+    ({"istftnet": {"upsample_rates": [60, 1], "upsample_kernel_sizes": [60, 3]}}, "has 3 for a rate of 1: a rate of 2 or more"),
+    ({"istftnet": {"resblock_kernel_sizes": [3, 4, 7]}}, r"istftnet\.resblock_kernel_sizes has 4: only odd"),
+    ({"istftnet": {"upsample_initial_channel": 3}}, r"istftnet\.upsample_initial_channel 3 cannot be halved 2 times"),
+    ({"hidden_dim": 17}, "hidden_dim is 17"), ({"text_encoder_kernel_size": 4}, "text_encoder_kernel_size is 4: only odd"),
+    ({"plbert": {"max_position_embeddings": 256}}, r"plbert\.max_position_embeddings is 256, an utterance takes up to 512"),
+    ({"n_token": 40}, r"vocab gives 'a': 43, outside n_token 40"), ({"vocab": {"b": -1}}, "vocab gives 'b': -1, outside"),
+    ({"vocab": {"ts": 5}}, "vocab holds 'ts': each key is one character")])  # fmt: skip
 def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, message: str) -> None:
     shutil.copytree(tiny, tmp_path / "other")
     config = json.loads((tiny / "config.json").read_text())
@@ -69,6 +91,66 @@ def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, mess
     config = {key: value for key, value in config.items() if value is not None}
     (tmp_path / "other" / "config.json").write_text(json.dumps(config))
     pytest.raises(InputError, open_checkpoint, str(tmp_path / "other")).match(message)
+
+
+@pytest.mark.parametrize(("field", "said", "found"), [("n_token", 180, 178), ("hidden_dim", 18, 16), ("max_dur", 40, 50), ("n_layer", 2, 3),
+    ("text_encoder_kernel_size", 3, 5), ("plbert.hidden_size", 27, 24), ("plbert.intermediate_size", 41, 40),
+    ("plbert.max_position_embeddings", 600, 512), ("decoder.hidden_dim", 25, 24), ("decoder.asr_res_dim", 9, 8),
+    ("istftnet.upsample_initial_channel", 36, 32), ("istftnet.upsample_kernel_sizes", [20, 14], 12),
+    ("istftnet.resblock_kernel_sizes", [3, 9, 11], 7)])  # fmt: skip
+def test_weights_of_another_size_name_the_field(tiny_full: Path, tmp_path: Path, field: str, said: Any, found: int) -> None:
+    shutil.copytree(tiny_full, tmp_path / "other")
+    config = json.loads((tiny_full / "config.json").read_text())
+    *section, key = field.split(".")
+    (config[section[0]] if section else config)[key] = said
+    (tmp_path / "other" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=rf"config\.json: {re.escape(field)} is \d+ there, {found} in the weights\)$") as problem:
+        opened = open_checkpoint(str(tmp_path / "other"))
+        Encoder.of(opened), Vocoder.of(opened)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full: Path, tmp_path: Path) -> None:
+    """As training with upstream's code leaves it: KModel.state_dict(), and upstream's config.json."""
+    folder = shutil.copytree(tiny_full, tmp_path / "my-finetune")
+    state = torch.load(folder / "random.pth", weights_only=True)
+    flat = {f"{part}.{key.removeprefix('module.')}": value for part, tensors in state.items() for key, value in tensors.items()}
+    torch.save(flat, folder / "random.pth")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if key not in ("name", "releasable")}))
+    opened = open_checkpoint(str(folder))
+    assert opened.name == "my-finetune" and not opened.releasable and Encoder.of(opened) and Vocoder.of(opened)
+    for name, message in (("kokoro-82m", "does not hold the weights of kokoro-82m"), ("a b", "and the folder's own is 'a b'")):
+        with pytest.raises(InputError, match=message):
+            open_checkpoint(str(folder.rename(tmp_path / name)))
+        (tmp_path / name).rename(folder)
+
+
+def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
+    quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Other symbols at other ids, some of Kokoro's missing, other widths and depths, one voice of another name."""
+    config = small_config()
+    symbols = [*"ㄅㄆ言", *(symbol for symbol in sorted(config["vocab"], reverse=True) if symbol not in "ʣ↓ɰ")]
+    config |= {"vocab": {symbol: 3 + 2 * place for place, symbol in enumerate(symbols)}, "n_token": 3 + 2 * len(symbols)}
+    config |= {"hidden_dim": 20, "n_layer": 2, "max_dur": 30, "text_encoder_kernel_size": 3, "name": "foreign"}
+    config["decoder"] = {"hidden_dim": 28, "asr_res_dim": 10}
+    config["istftnet"] |= {"upsample_rates": [12, 5], "upsample_kernel_sizes": [24, 9], "upsample_initial_channel": 24}
+    config["plbert"] |= {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "num_hidden_layers": 2}
+    folder, build = write_checkpoint(tmp_path / "foreign", config, encoder=True), tmp_path / "build"
+    for number, name in enumerate(("slt", "rms", "awb")):
+        voice = folder / "voices" / f"{name}.pt"
+        voice.rename(voice.with_stem("zf_001")) if number == 0 else voice.unlink()
+    where = ["--checkpoint", str(folder), "--build", str(build)]
+    assert build_main(["vocoder", *where[:2], "--out", str(build), "--buckets", "40,160"]) == 0
+    assert build_main(["encoder", *where[:2], "--out", str(build), "--buckets", "40,160", "--token-buckets", "16,64"]) == 0
+    assert apply_main([*where, "--method", "w8"]) == 0
+    assert speak_main(["Hi.", *where, "--dialect", "us", "--method", "w8", "-o", str(tmp_path / "hi.wav")]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (report["checkpoint"], report["voice"], report["releasable"]) == ("foreign", "zf_001", False)
+    with pytest.raises(InputError, match=r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
+        input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
+    assert bundle_main([*where, "--method", "w8", "--dialects", "us", "--out", str(tmp_path / "bundle-foreign")]) == 3
 
 
 def test_folder_and_voice_errors(tiny: Path, tmp_path: Path) -> None:
