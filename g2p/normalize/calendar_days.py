@@ -18,7 +18,7 @@ STRONG = frozenset(DATA["before"].split()) - frozenset(DATA["weak"].split())
 CHANGE = frozenset(DATA["change"].split())
 BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
 DAY_BEFORE = re.compile(
-    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|(?:last )?seen|EO[DB]|COB|flight|night,?))\s+$"
+    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|seen|EO[DB]|COB|flight|night,?))\s+$"
 )
 HOUR_AFTER = re.compile(r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)", re.IGNORECASE)
 SCORED = re.compile(r"\b(?:got|scored?|grade|quiz|exam|result|won|lost|beat)\b[^\d]{0,12}$", re.IGNORECASE)

@@ -124,7 +124,6 @@ DAY_NEXT = re.compile(
 )
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
-FULL_WEEKDAYS = frozenset(name for name in WEEKDAYS if name.endswith("day"))
 
 
 def say_date(scan: Scan, parts: tuple[int, int, int], start: int, end: int) -> int:
@@ -248,7 +247,8 @@ def weekday(scan: Scan, position: int) -> int:
 
 def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
     """30s is a decade, or a range of degrees, behind an article and the like, and before what decades have; else seconds."""
-    return scan.previous_word() in DECADE_BEFORE or scan.previous_word().endswith("ies") or DECADE_NEXT.match(scan.text, match.end()) is not None
+    before = scan.previous_word()
+    return before in DECADE_BEFORE or before.endswith("ies") or DECADE_NEXT.match(scan.text, match.end()) is not None
 
 
 def decade(scan: Scan, position: int) -> int:
