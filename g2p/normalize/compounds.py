@@ -81,9 +81,7 @@ def word_range(scan: Scan, position: int) -> int:
 
 PHONE_BEFORE = re.compile(r"[-. ]\d{4}\s$")  # 555-0132 x204
 TIMES = re.compile(r"x(\d{1,5})(?=\s|[.,;!?)]|$)")
-WEEKLY = re.compile(
-    r"(Mo?|T[uh]|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Th|Fr?|Sa))?(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)"
-)
+WEEKLY = re.compile(r"(Mo?|T[uh]|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
 WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
 
 
