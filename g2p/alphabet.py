@@ -158,21 +158,8 @@ NAMES: dict[str, Language] = {
     "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it",
     "fr": "fr", "f": "fr", "fr-fr": "fr", "pt": "pt", "p": "pt", "pt-br": "pt",
 }  # fmt: skip
-VOICES: dict[str, Language] = {
-    "a": US,
-    "b": GB,
-    "e": "es",
-    "i": "it",
-    "f": "fr",
-    "p": "pt",
-}  # first letter of a voice: af_heart, bm_george, ef_dora
-
-
-UNREAD = {
-    "h": "Hindi",
-    "j": "Japanese",
-    "z": "Mandarin",
-}  # voices of Kokoro that nobody here reads for
+VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it", "f": "fr", "p": "pt"}  # by the first letter: af_heart, ef_dora
+UNREAD = {"h": "Hindi", "j": "Japanese", "z": "Mandarin"}  # voices of Kokoro that nobody here reads for
 LANGUAGES = ("en", "es", "it", "fr", "pt")
 LIKE_BRITAIN = ("gb", "uk", "ie", "au", "nz", "in", "za")
 

@@ -183,23 +183,19 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     nounlike = left in ("n", "N") or (behind in ("D", "S", "j", "n") and bool({*"nN"} & {*classes(words[at - 1])})) or behind + left == "Dv"
     if beyond.lower() in SUBORDINATES and after == "," and (nounlike or before in SAYS):  # I believe that, if he comes, ...
         return False
-    if before in ("is", "was") and after in SUBORDINATES:  # the point is that if he comes
+    if before in ("is", "was", ",") and after in SUBORDINATES:  # the point is that if he comes
         return False
     if after in WAYS and (beyond in MARKS_AND_QUOTES or not has_verb(words, at + 2, classes)):  # I never did it that way before
         return True
     if before in SAYS and after in (",", "…", "...") and beyond.lower() not in ENDS_THOUGHT and has_verb(words, at + 2, classes, True):
         return False  # they decided that, this year, we celebrate
-    if before == "," and after in SUBORDINATES:
-        return False
     if not after or after in MARKS_AND_QUOTES or after == "which":
         return True
     if before in ("is", "was", "isn't") and (at == 1 or (words[at - 2] in MARKS_AND_QUOTES and "?" in words[at:])):  # Is that your nose?
         return True
-    if before in POINTS_BEHIND and after in SUBJECTS:  # after that you can go
+    if (before in POINTS_BEHIND and after in SUBJECTS) or (before == "now" and after in VERBS_BEHIND):  # after that you can go
         return True
     if after in ("much", "many", "far") and beyond in MARKS_AND_QUOTES:  # expect that much
-        return True
-    if before == "now" and after in VERBS_BEHIND:  # Now that should be enough.
         return True
     if before in JOINS_BEFORE or after.split("'")[0] in SUBJECTS or after in ADVERBS:
         return False
@@ -214,12 +210,10 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
         or (before in ("is", "was") and at > 2 and kind not in ("z", "M", "d", "r"))
     ):
         return False
-    if left == "O" and kind in ("n", "j") and not clause:
+    if (left == "O" or before == "all") and kind in ("n", "j") and not clause:
         return True
     verb_before = at > 1 and (words[at - 2].lower() in BASE_FOLLOWS or words[at - 2].endswith("'ll"))
     noun_before = (nounlike or left == "O" or before in ANTECEDENTS | PEOPLE_BEFORE) and not opens and not verb_before
-    if before == "all" and kind in ("n", "j") and not clause:
-        return True
     if after in VERBS_BEHIND or kind in ("z", "M", "d"):
         return not noun_before
     if before in PREPOSITIONS or opens or before in OPENS:

@@ -182,7 +182,7 @@ def _full(found: Found) -> Found:
 
 def accented(found: Found, word: str) -> Found:
     """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has nj."""
-    if word.endswith(("é", "ée", "és")) and not _ENDS_OPEN.search(found.phonemes.rstrip("z")):
+    if word.endswith(("é", "ée") if word[:1].isupper() else ("é", "ée", "és")) and not _ENDS_OPEN.search(found.phonemes.rstrip("z")):
         found = found.changed(lambda phonemes: phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s"))
     for place in [match.start() for match in re.finditer("ñ", word.lower())]:
         before = len(re.findall("n+", fold(word[:place]).lower()))

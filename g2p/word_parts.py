@@ -144,6 +144,7 @@ def _with_name_ending(letters: str, head: str, ending: str) -> str:
 
 FULL = {"a": "æ", "e": "ɛ", "i": "ɪ", "o": "ɑ", "u": "ʌ", "y": "ɪ"}  # vowels that were weak
 ACUTE = re.compile("[áéíóú]")
+ACCENTED = {"á": "ɑ", "é": "A", "í": "ɪ", "ó": "ɔ", "ú": "ʊ"}  # the same under an accent
 VOWEL_LETTERS = re.compile("[aeiouyáéíóúàèìòùâêîôûäëïöüãõ]+")
 
 
@@ -185,9 +186,11 @@ def with_consonants(word: str, phonemes: str, rhotic: bool = True) -> str:
 
 def with_accent(word: str, phonemes: str) -> str:
     """`phonemes` stressed where `word` has its only acute accent (Almodóvar, Mbappé); unchanged where letters and vowels do not match."""
+    phonemes += "A" if word.endswith("é") and phonemes[-1:] not in VOWELS else ""  # Konaté: no silent e
     groups, places = VOWEL_LETTERS.findall(word.lower()), _vowel_places(phonemes)
     marked = [number for number, group in enumerate(groups) if ACUTE.search(group)]
-    return _restressed(phonemes, marked[0]) if len(marked) == 1 and len(groups) == len(places) else phonemes
+    fits = len(marked) == 1 and len(groups) == len(places)
+    return _restressed(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]]) if fits else phonemes
 
 
 def _lost(letters: str, phonemes: str, rhotic: bool) -> Iterator[tuple[int, str]]:

@@ -53,8 +53,8 @@ def rows(name: str) -> list[list[str]]:
 
 
 def read_lines() -> Iterator[Line]:
-    """All lines of the three files."""
-    for group, dialect, text, reading in rows("typed"):
+    """All lines of the four files."""
+    for group, dialect, text, reading in rows("typed") + rows("typed_last"):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading)
     yield from (
         Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
@@ -66,9 +66,10 @@ def read_lines() -> Iterator[Line]:
     )
 
 
-def judged_hash() -> str:
-    """SHA-256 of the judged lines, which stay as they were written."""
-    return sha256("\n".join(repr(line) for line in read_lines() if line.judged).encode()).hexdigest()
+def judged_hash(last: bool = False) -> str:
+    """SHA-256 of the judged lines, which stay as they were written; `last`: of typed_last.tsv."""
+    lines = (line for line in read_lines() if line.judged and line.group.endswith(" last") == last)
+    return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 
 
 def spoken(tokens: tuple[Token, ...]) -> str:

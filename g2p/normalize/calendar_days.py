@@ -18,7 +18,7 @@ STRONG = frozenset(DATA["before"].split()) - frozenset(DATA["weak"].split())
 CHANGE = frozenset(DATA["change"].split())
 BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
 DAY_BEFORE = re.compile(
-    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:week of|w/[ec]|day is|see (?:yo)?u|ya|(?:last )?seen|EO[DB]|COB|flight|night,?))\s+$"
+    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|seen|EO[DB]|COB|flight|night,?))\s+$"
 )
 HOUR_AFTER = re.compile(r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)", re.IGNORECASE)
 SCORED = re.compile(r"\b(?:got|scored?|grade|quiz|exam|result|won|lost|beat)\b[^\d]{0,12}$", re.IGNORECASE)
@@ -28,7 +28,7 @@ RANGE = re.compile(r"\s?[-–—]\s?(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 JOINT = re.compile(r"\s*(?:[-–—,&]|to|through|thru|until|and|or)\s*")
 EXPIRES = re.compile(r"(?:exp(?:ires|iry|iration)?|valid thru|good thru)(?: date)?[.:]?\s*$", re.IGNORECASE)
 MONTH_YEAR = re.compile(r"(0[1-9]|1[0-2])/(\d\d)(?![\d/])")
-MILITARY = re.compile(r"([01]\d|2[0-4])([0-5]\d)(?=\s?(?:hours|hrs?\b))")
+MILITARY = re.compile(r"([01]\d|2[0-4])([0-5]\d)(?=\s?(?:hours|hrs?\b|h\b))")
 COMMON = frozenset((2, 3, 4, 5, 6, 8, 10, 16))  # denominators that kitchens and tools have
 LOOK_BACK = 28  # characters
 

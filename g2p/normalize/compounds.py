@@ -81,7 +81,7 @@ def word_range(scan: Scan, position: int) -> int:
 
 PHONE_BEFORE = re.compile(r"[-. ]\d{4}\s$")  # 555-0132 x204
 TIMES = re.compile(r"x(\d{1,5})(?=\s|[.,;!?)]|$)")
-WEEKLY = re.compile(r"(M|Mo|Tu|W|We|Th|F|Fr|Sa|Su)([-–/])(Tu|W|We|Th|F|Fr|Sa|Su)(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
+WEEKLY = re.compile(r"(Mo?|T[uh]|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
 WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
 
 
@@ -134,8 +134,8 @@ def weekly(scan: Scan, position: int) -> int:
     match = WEEKLY.match(scan.text, position)
     if not match:
         return position
-    first, last = (WEEKLY_NAMES.get(day) or WEEKLY_NAMES[day[0]] for day in (match[1], match[3]))
-    return scan.say(f"{first} {'and' if match[2] == '/' else 'to'} {last}", position, match.end())
+    days = [WEEKLY_NAMES.get(day) or WEEKLY_NAMES[day[0]] for day in match.group(1, 3, 4) if day]
+    return scan.say((" and " if match[2] == "/" else " to ").join(days), position, match.end())
 
 
 def initial(scan: Scan, position: int) -> int:

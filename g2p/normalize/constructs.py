@@ -34,10 +34,14 @@ SPOONS = {"c": "cup", "T": "tablespoon"}
 CENTURY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)[ -]c\.?(?=\s+(?:AD|BC|A\.D|B\.C|CE|BCE)\b|[,;)]|\s*$)")
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
+PART_OF = re.compile(r"(\d{1,3})/(\d{1,3})(?![\d/])")
+PARTS = re.compile(r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?)\s$", re.I)
 NTHS = re.compile(r"(\d{1,2})/(\d{1,2})(?:st|nd|rd|th)s?(?!\w)")
 ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b|(?<=the \d00s)|(?<=the \d000s))")
 ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "hundreds of thousands", 7: "millions"}
 LASTING = re.compile(r"(\d{1,3})\s?h(?:rs?)?\.?\s?([0-5]?\d)\s?(?:m(?:ins?)?\b|(?=\W|$))(?:\s?([0-5]?\d)\s?s(?:ecs?)?\b)?")
+AGO = re.compile(r"(\d{1,3})([dwmy])(?=\s(?:ago|old)\b)")
+AGO_NAMES = {"d": "day", "w": "week", "m": "minute", "y": "year"}
 MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
 GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
@@ -109,7 +113,10 @@ def century(scan: Scan, position: int) -> int:
 
 
 def rating(scan: Scan, position: int) -> int:
-    """4.5/5, and 8/10 where something is rated: `out of`."""
+    """4.5/5, and 8/10 where something is rated: `out of`; step 2/5: `of`."""
+    part = PART_OF.match(scan.text, position)
+    if part and PARTS.search(scan.text[max(0, position - 12) : position]):
+        return scan.say(f"{cardinal(int(part[1]), scan.dialect)} of {cardinal(int(part[2]), scan.dialect)}", position, part.end())
     match = RATED.match(scan.text, position)
     if not match or float(match[1]) > int(match[2]):
         return position
@@ -138,6 +145,10 @@ def rounded(scan: Scan, position: int) -> int:
 
 def lasting(scan: Scan, position: int) -> int:
     """2h 30m, 2h30, 1h 5m 10s, 4m 30s."""
+    ago = AGO.match(scan.text, position)
+    if ago:
+        number, name = int(ago[1]), AGO_NAMES[ago[2]]
+        return scan.say(f"{cardinal(number, scan.dialect)} {name}{'s' * (number != 1)}", position, ago.end())
     match = LASTING.match(scan.text, position)
     names: tuple[str, ...] = ("hour", "minute", "second")
     numbers = match.groups() if match else ()

@@ -14,9 +14,9 @@ from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import word_set
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
-HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=:\d\d)([AaPp])(?![\w'])")
+HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
-HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$))")
+HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w'.])|a\s?[-–]\s?\d{1,2}(?::\d\d)?p(?![\w']))")  # 7p, 11a-2p
 AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
 RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
 TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
@@ -82,20 +82,20 @@ def clock(scan: Scan, position: int) -> int:
         scan.say(spoken, position, match.end())
         return half_day(scan, match.end())
     match = HOUR.match(text, position)
-    if match:
+    if match and (dialect == US or text[match.end()] not in "ap" or text[match.end() + 1 : match.end() + 2] in "mM."):  # 5p is money
         scan.say(cardinal(int(match[1]), dialect), position, match.end())
         return half_day(scan, match.end())
     return position
 
 
-ISO = re.compile(r"(\d{4})[-/](\d{2})[-/](\d{2})(?![\d/-])")
+ISO = re.compile(r"(\d{4})([-/.])(\d{2})\2(\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
 TIME_OF_DAY = re.compile(r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9})?)?(Z|([-+−])(\d{2}):?(\d{2}))?(?![\w:])")
 SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d/%]|[.,:]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
 # 04-Jul-1999, 5 Nov 24
-NAMED = re.compile(rf"(\d{{1,2}})(?:-({FORMS})-(\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.? (\d{{2}})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))")
+NAMED = re.compile(rf"(\d{{1,2}})(?:[-/]({FORMS})[-/](\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.? (\d{{2}})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))")
 DATED = re.compile(r"\b(?:dated?|dob|born|before|by|due|on|until|exp(?:ires|iry)?)[:.]?\s*$", re.IGNORECASE)
 MONTH_YEAR = re.compile(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\d/])")
 SEASON = re.compile(r"((?:19|20)\d\d)/(\d\d)(?![\d/])")  # 2020/21
@@ -104,7 +104,7 @@ MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd
 MONTH_AFTER = re.compile(rf"\s+(?:of\s+)?(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
 MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
 MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
-MONTH_NUMBER_NEXT = re.compile(r"\s+(?:\d|the \d|of \d|')")
+MONTH_NUMBER_NEXT = re.compile(rf"\s+(?:\d|the \d|of \d|')|/(?:{FORMS})(?!\w)")
 DECADE = re.compile(r"'?(?:(\d{4}|\d0)'?|(\d{1,3})')s(?!\w)")  # the 1990s, the 12's
 DECADE_BEFORE = word_set(
     "the his her their my our your early late mid low high upper lower middle into 1 over and or mostly roaring swinging"
@@ -113,13 +113,17 @@ DECADE_NEXT = re.compile(
     r"[ -](?:music|hits?|fashion|style|kids?|movies?|films?|rock|pop|nostalgia|party|night|show|era|vibes?|(?:and|or|to)(?=\s\d))\b"
 )
 APOSTROPHE_YEAR = re.compile(r"'(\d{2})(?![\w'\"])")
+YEAR_OR_MONTH = re.compile(rf"'\d\d(?![\w'\"])|(?:{FORMS})(?!\w)")
 DAY_CUE = re.compile(
-    r"(?:\b(?:on|by|every|next|last|until|open|closed|due)\s|\b(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat)[,/&-]\s?|(?:day|[ap]m),?\s)$",
+    r"(?:\b(?:on|by|every|next|last|this|EOD|COB|until|open|closed|due)\s|\d(?:st|nd|rd|th)\s|(?:day|[ap]m),?\s"
+    r"|\b(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)(?:\s?[,/&-]\s?|\s(?:and|or|to|thru|through)\s))$",
     re.IGNORECASE,
+)
+DAY_NEXT = re.compile(
+    rf",?\s+(?:\d|[A-Z][a-z]{{2,8}}\.?\s+\d)|\s?(?:[/&,]|and|or|to|thru|through)\s?(?:{alternation(tuple(WEEKDAYS))})(?!\w)"
 )
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
-FULL_WEEKDAYS = frozenset(name for name in WEEKDAYS if name.endswith("day"))
 
 
 def say_date(scan: Scan, parts: tuple[int, int, int], start: int, end: int) -> int:
@@ -148,7 +152,7 @@ def numeric_date(scan: Scan, position: int) -> int:
     """All-digit dates with a year."""
     match = ISO.match(scan.text, position)
     if match:
-        number, month, day = (int(group) for group in match.groups())
+        number, month, day = (int(group) for group in match.group(1, 3, 4))
         if 1 <= month <= 12 and 1 <= day <= 31:
             return time_of_day(scan, say_date(scan, (number, month, day), position, match.end()))
     match = NAMED.match(scan.text, position)
@@ -218,7 +222,7 @@ def month(scan: Scan, position: int) -> int:
     match = MONTH.match(scan.text, position)
     if match and match[1] not in MONTHS:
         before = scan.text[max(0, position - 5) : position]
-        beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(r"\d(?:st|nd|rd|th)?[\s-]+$", before)
+        beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(r"(?:\d(?:st|nd|rd|th)?[\s/-]+|\bof\s|[a-z]/)$", before)
         if beside or (match[2] and match[1] not in ("Mar", "Jun", "Jul", "May")):
             return scan.say(MONTH_FORMS[match[1]], position, match.end())
     return position
@@ -230,7 +234,7 @@ def weekday(scan: Scan, position: int) -> int:
     full = match and ABBREVIATIONS["plain"].get(match[1])
     if not match or not full:
         return position
-    follows = re.match(r",?\s+(?:\d|[A-Z][a-z]{2,8}\.?\s+\d)", scan.text[match.end() : match.end() + 24])
+    follows = DAY_NEXT.match(scan.text, match.end())
     no_day = scan.previous_word() in ("the", "our", "that")  # around the Sun.
     if match[1] in ("Sat", "Sun", "Wed", "Mon", "Fri") and not (
         follows
@@ -243,7 +247,8 @@ def weekday(scan: Scan, position: int) -> int:
 
 def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
     """30s is a decade, or a range of degrees, behind an article and the like, and before what decades have; else seconds."""
-    return scan.previous_word() in DECADE_BEFORE or DECADE_NEXT.match(scan.text, match.end()) is not None
+    before = scan.previous_word()
+    return before in DECADE_BEFORE or before.endswith("ies") or DECADE_NEXT.match(scan.text, match.end()) is not None
 
 
 def decade(scan: Scan, position: int) -> int:
@@ -260,5 +265,5 @@ def decade(scan: Scan, position: int) -> int:
     if match:
         number = int(match[1])
         end = scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
-        return ranged(scan, end, APOSTROPHE_YEAR)
+        return ranged(scan, end, YEAR_OR_MONTH)
     return position

@@ -20,7 +20,7 @@ EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|~~|`{1,3}|\|")
 BAR, TABLE_ROW = re.compile(r"\s\|\s"), re.compile(r"(?:^|[\n\x1e])\s*\|[^\n]*$")
 PLURAL = re.compile(r"\((s|es)\)(?!\w)")
 MENU_NEXT = re.compile(r">{1,2}\s*[A-ZÀ-Þ][\w'-]")
-EMOTICON = re.compile(r"(?:[:;]['-]?[()DPp|*]{1,3}|:-?/|<3)(?=\s|$|[.!?,])")
+EMOTICON = re.compile(r"(?:\^[_.-]?\^|[:;]['-]?[()DPp|*]{1,3}|:-?/|<3)(?=\s|$|[.!?,])")
 
 
 def line_start(scan: Scan, position: int) -> bool:

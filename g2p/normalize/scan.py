@@ -75,7 +75,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     "/": (quantities.per_unit, web.path),
     "~": (web.path, marks.markup),
     ":": (marks.emoticon, constructs.port),
-    ";": (marks.emoticon,),
+    **dict.fromkeys(";^", (marks.emoticon,)),
     ".": (web.path, constructs.hidden, web.extension, numbers.number),
     "<": (marks.emoticon, tags.tag),
     BREAK: (marks.line_break,),

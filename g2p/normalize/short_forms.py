@@ -33,7 +33,7 @@ LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
 KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
 
-WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?![\w'@])")
+WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
@@ -42,7 +42,7 @@ NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,3}\d|[IVXLC]{2,}\b|[VX]\b|I(?=[
 SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
-LETTERED_PLACES = frozenset(("Apt", "Bldg", "Ste", "Hwy", "Rte", "Fl", "Rm"))
+LETTERED_PLACES = frozenset(("Apt", "Bldg", "Ste", "Hwy", "Rte", "Fl", "Rm", "rm", "Grp", "grp"))
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
 YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
