@@ -119,7 +119,8 @@ class PortableStreamingStage(PortableStage):
         return PortableFunction(self.modules[name], example, inputs, outputs, axes, {"columns": self.twin.buckets_of(name)[-1] + 1})
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
-        """A short utterance against the vocoder in float64, from which PyTorch's own float32 is 98 dB away; a long one in windows, in two cuts, against the same windows in PyTorch."""
+        """A short utterance against the vocoder in float64, from which PyTorch's own float32 is 98 dB away; a long one in two cuts against
+        the same windows in PyTorch."""
         speech, chain = self.twin.speech, StreamingChain(programs, any_length())
         short, windows = excerpt(speech, 0, SHORT_FRAMES), StreamingChain(programs, any_length().in_windows())
         told, exact = self.twin.in_torch().render(speech), render_reference(Vocoder.of(self.checkpoint).double(), short, torch.float64)
