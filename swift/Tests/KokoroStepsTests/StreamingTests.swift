@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func noWordLosesSound() {
-        let ringing = word.prefix(2400) + [], late = behind([0.2, -0.1], at: 1200), long = behind([Float](repeating: 0.2, count: 3000), at: 2400)
+        let ringing = Array(word.prefix(2400)), late = behind([0.2, -0.1], at: 1200), long = behind([Float](repeating: 0.2, count: 3000), at: 2400)
         let cases: [(String, [Float])] = [("a", ringing), ("at", late), ("a", long), ("...", behind([0.2], at: 1000)), ("a", behind([], at: 0))]
         for (phonemes, more) in cases {
             let symbols = Array(phonemes.unicodeScalars), whole = word + more
