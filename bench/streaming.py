@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --cuts        # windows against one long window
-    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --speed       # first audio and the whole, beside the eager vocoder
+    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --speed [--package MANIFEST ...]    # first audio, the whole
     python -m bench.streaming --forecast PACKAGE PACKAGE ... [--seconds 3,10,30]       # built packages of any layout, on every chip
 
 `--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left out there). Exit 0: SHIP, or 100 dB;
@@ -12,6 +12,7 @@
 import json
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--measured", type=int, default=MEASURED, help="frames up to which statistics are measured (default: %(default)s)")
     parser.add_argument("--cuts", action="store_true", help="hold the windows against one window of the whole utterance")
     parser.add_argument("--speed", action="store_true", help="seconds to the first audio and to the last")
-    parser.add_argument("--package", type=Path, metavar="MANIFEST", help="with --speed: of this package, executed (default: PyTorch)")
+    parser.add_argument(
+        "--package", type=Path, nargs="+", default=[], metavar="MANIFEST", help="with --speed: these packages or ONNX files too"
+    )
     parser.add_argument("--forecast", type=Path, nargs="+", metavar="PACKAGE", help="operations, bytes and milliseconds by chip instead")
     parser.add_argument("--seconds", default="3,10,30", help="of the utterance that is forecast (default: %(default)s)")
     arguments = parser.parse_args(argv)
@@ -53,11 +56,12 @@ def main(argv: list[str] | None = None) -> int:
         return forecast(arguments.forecast, [float(part) for part in arguments.seconds.split(",")])
 
     from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.manifest import Manifest
     from kokoro_ane.quantize.speech import own_speech
+    from kokoro_ane.runtimes.registry import module_of, runtime_for
     from kokoro_ane.runtimes.torch_runtime import StreamingBackend
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
-    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     predictor = predictor_of(checkpoint)
@@ -67,7 +71,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.cuts:
         return cuts(backend, checkpoint, clips)
     if arguments.speed:
-        return speed(StreamingPackage(arguments.package) if arguments.package else backend, checkpoint, clips)
+        found = {path.stem: module_of(runtime_for(Manifest.load(path).package)).open_vocoder(path) for path in arguments.package}
+        return speed({"PyTorch": backend} | found, checkpoint, clips)
     only = tuple(arguments.only.split(",")) if arguments.only else QUICK if arguments.set == TUNING else ()
     return judged(backend, checkpoint, clips, only, arguments.renders, predictor.fitted)
 
@@ -142,15 +147,15 @@ def cuts(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence
     return EXIT_GOOD if worst >= LIMIT_DB else EXIT_REJECTED
 
 
-def speed(backend: "StreamingBackend | StreamingPackage", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
-    """CPU seconds of the vocoder alone: first window, all windows, and the eager vocoder on the same features."""
+def speed(backends: "dict[str, StreamingBackend | StreamingPackage]", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
+    """CPU seconds of each vocoder alone: first window, all windows, and the eager vocoder on the same features."""
     import torch
 
     from kokoro_ane.runtimes.torch_runtime import EagerBackend
     from kokoro_ane.vocoder.decoder import Vocoder
 
     eager, rows = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim), []
-    for inputs in inputs_of(checkpoint, clips):
+    for (name, backend), inputs in product(backends.items(), inputs_of(checkpoint, clips)):
         style, frames = inputs.style[:, :, None, None], inputs.frames
         for _ in range(2):  # the first warms up
             began, times = time.process_time(), []
@@ -160,12 +165,11 @@ def speed(backend: "StreamingBackend | StreamingPackage", checkpoint: "Checkpoin
             began = time.process_time()
             eager.run(eager.pack(inputs), style, frames)
             whole = time.process_time() - began
-        rows.append((frames / FRAMES_PER_SECOND, times[0], times[-1], whole))
-    table = [tuple(f"{value:.2f}" for value in (*row, row[2] / row[3])) for row in rows]
-    print_table(
-        f"CPU seconds, {torch.get_num_threads()} threads", ("audio", "first window", "all windows", "eager, at once", "ratio"), table
-    )
-    print(json.dumps({"rows": [[round(value, 4) for value in row] for row in rows]}))
+        rows.append((name, frames / FRAMES_PER_SECOND, times[0], times[-1], whole))
+    table = [(name, *(f"{value:.2f}" for value in (*row, row[2] / row[3]))) for name, *row in rows]
+    headings = ("vocoder", "audio", "first window", "all windows", "eager, at once", "ratio")
+    print_table(f"CPU seconds, {torch.get_num_threads()} threads", headings, table)
+    print(json.dumps({"rows": [[name, *(round(value, 4) for value in row)] for name, *row in rows]}))
     return EXIT_GOOD
 
 

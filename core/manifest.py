@@ -20,7 +20,7 @@ from kokoro_ane.core.contract import LAYOUTS, PADDED
 from kokoro_ane.core.data_files import check_name, conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_bytes, package_of_ours, package_sha256
-from kokoro_ane.core.staging import OwnFile, json_of, read_json, there, write_json
+from kokoro_ane.core.staging import OwnFile, json_of, read_json, strangers, there, write_json
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -117,7 +117,8 @@ class Manifest:
 
     def verify(self) -> None:
         """Raise InputError unless the package on disk is the one this manifest was written for, as large as it says."""
-        if not (self.package_path.is_dir() if self.package.endswith(".mlpackage") else self.package_path.is_file()):
+        folder = self.package.endswith(".mlpackage") or len(self.functions) > 1
+        if not (self.package_path.is_dir() if folder else self.package_path.is_file()):
             raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
         size = package_bytes(self.package_path)  # before it is read to be hashed
         if size != self.package_bytes:
@@ -174,6 +175,12 @@ def _manifest_of_ours(path: Path) -> str | None:
     """One that was damaged is ours too, where our package stands beside it."""
     package = path.with_suffix(".mlpackage")
     return None if package.is_dir() and package_of_ours(package) is None else json_of("package_sha256").reason(path)
+
+
+def folder_of_ours(folder: Path) -> str | None:
+    """Why a folder of another runtime's functions is not one that this project wrote, or None: for core.staging.staged."""
+    inside = {path.name for path in folder.iterdir() if path.name.endswith((folder.suffix, ".bin"))}
+    return _described(folder) or strangers(folder, inside)
 
 
 def _described(path: Path) -> str | None:

@@ -183,18 +183,18 @@ def _compiled(path: Path, facts: ProgramFacts, target: str) -> PackageFacts:
 def _onnx(path: Path) -> PackageFacts:
     import onnx
 
-    from kokoro_ane.runtimes.onnx.onnx_file import int8_macs_share, operations
+    from kokoro_ane.runtimes.onnx.onnx_file import counted, files_in, int8_macs_share
 
-    model = onnx.load(path)
+    models = [onnx.load(file) for file in files_in(path)]
     stored: Counter[str] = Counter()
-    for tensor in model.graph.initializer:
+    for tensor in (tensor for model in models for tensor in model.graph.initializer):
         stored[onnx.TensorProto.DataType.Name(tensor.data_type).lower()] += len(tensor.raw_data)
     return PackageFacts(
-        bytes=path.stat().st_size,
-        int8_macs_share=int8_macs_share(model),
+        bytes=package_bytes(path),
+        int8_macs_share=int8_macs_share(models[0]) if len(models) == 1 else 0.0,  # a folder's functions have no integer products
         stored_bytes=dict(sorted(stored.items())),
-        operations=operations(model),
-        minimum_ios=f"ONNX opset {model.opset_import[0].version}",
+        operations=counted(path),
+        minimum_ios=f"ONNX opset {models[0].opset_import[0].version}",
         forecast={},
     )
 

@@ -103,11 +103,9 @@ def main(argv: list[str] | None = None) -> int:
     checkpoint = open_checkpoint(arguments.checkpoint)
     recipe = recipe_for(method, checkpoint, arguments.recipe)
     if arguments.runtime != PACKAGES:
-        if arguments.layout != PADDED:
-            raise InputError(f"--layout {arguments.layout} belongs to a package: files for {arguments.runtime} have one layout")
         from kokoro_ane.runtimes.onnx.onnx_levels import build_file
 
-        parent, manifest = build_file(method, checkpoint, arguments.build)
+        parent, manifest = build_file(method, checkpoint, arguments.build, arguments.layout)
         print_report(manifest, parent.package_bytes)
         return EXIT_GOOD
     with quiet_coremltools():  # after the cheap checks: this takes seconds

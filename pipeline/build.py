@@ -75,11 +75,9 @@ def _g2p_flags(parser: argparse.ArgumentParser) -> None:
 
 def check_portable(arguments: argparse.Namespace) -> None:
     """InputError for a flag that only packages have. Before seconds go into a checkpoint."""
-    if getattr(arguments, "layout", PADDED) != PADDED:
-        raise InputError(f"--layout belongs to a package: files for {arguments.runtime} have one layout, float32 at any length")
     from kokoro_ane.runtimes.registry import check_runtime
 
-    check_runtime(arguments.runtime, "fp32")
+    check_runtime(arguments.runtime, "fp32", layout=getattr(arguments, "layout", PADDED))
 
 
 def token_buckets(text: str) -> tuple[int, ...]:
@@ -99,7 +97,7 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
 
     if arguments.runtime != CORE_ML:
         check_portable(arguments)
-        return portable_stage(arguments.stage, open_checkpoint(arguments.checkpoint), arguments.runtime)
+        return portable_stage(arguments, open_checkpoint(arguments.checkpoint))
     if arguments.stage == "vocoder":
         if arguments.layout in STREAMED:
             return streaming_stage(arguments)
@@ -114,17 +112,22 @@ def stage_of(arguments: argparse.Namespace) -> "Stage":
     return EncoderStage(open_checkpoint(arguments.checkpoint), buckets, arguments.precision, arguments.target)
 
 
-def portable_stage(stage: str, checkpoint: "Checkpoint", runtime: str) -> "Stage":
+def portable_stage(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> "Stage":
     """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence, as packages are."""
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.runtimes.exported import CHECKED_FRAMES, PortableEncoderStage, PortableVocoderStage
     from kokoro_ane.runtimes.registry import module_of
     from kokoro_ane.vocoder.packing import excerpt
 
-    if stage == "encoder":
-        return PortableEncoderStage(checkpoint, module_of(runtime))
+    runtime = module_of(arguments.runtime)
+    if arguments.stage == "encoder":
+        return PortableEncoderStage(checkpoint, runtime)
+    if arguments.layout in STREAMED:
+        from kokoro_ane.runtimes.exported_streaming import PortableStreamingStage
+
+        return PortableStreamingStage.of(checkpoint, runtime)
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
-    return PortableVocoderStage(checkpoint, module_of(runtime), tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES))
+    return PortableVocoderStage(checkpoint, runtime, tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES))
 
 
 def _kind(arguments: argparse.Namespace) -> "Kind | None":
@@ -133,6 +136,10 @@ def _kind(arguments: argparse.Namespace) -> "Kind | None":
     from kokoro_ane.runtimes.exported import kind_of
     from kokoro_ane.runtimes.registry import module_of
 
+    if getattr(arguments, "layout", PADDED) in STREAMED:
+        from kokoro_ane.runtimes.exported_streaming import folder_kind
+
+        return folder_kind(module_of(arguments.runtime))
     return kind_of(module_of(arguments.runtime))
 
 

@@ -42,15 +42,33 @@ def without_tick(samples: np.ndarray, durations: Sequence[int], phonemes: str) -
 
     Sound that goes on past the last phone (a vowel that rings out, a late release) is followed to its end and stays as it is.
     """
-    end = word_end(durations, phonemes)
-    count = (len(samples) - end) // STEP
-    if not end or count <= ENDED_STEPS:
-        return samples
-    loud = np.abs(samples[end : end + count * STEP]).reshape(count, STEP).max(axis=1) > QUIET  # [steps of 2.5 ms]
-    over = _over(loud)
+    return TickFade(durations, phonemes, len(samples))(samples)
+
+
+class TickFade:
+    """`without_tick` for a chunk that comes in pieces. What lies behind the last phone is held back until the chunk's last sample is there;
+    where all of it is in the last piece, as it mostly is, nothing comes later than it would."""
+
+    def __init__(self, durations: Sequence[int], phonemes: str, length: int) -> None:
+        """`length`: samples of the chunk."""
+        self.length, self.at, self.held = length, 0, np.zeros(0, np.float32)
+        self.end = word_end(durations, phonemes) or length
+
+    def __call__(self, piece: np.ndarray) -> np.ndarray:
+        """The next piece [n] float32 -> what can be heard of it and before it."""
+        word = piece[: max(0, self.end - self.at)]
+        self.at, self.held = self.at + len(piece), np.concatenate([self.held, piece[len(word) :]])
+        return word if self.at < self.length else np.concatenate([word, _faded(self.held)])
+
+
+def _faded(tail: np.ndarray) -> np.ndarray:
+    """What lies behind the last phone, [n] float32."""
+    count = len(tail) // STEP
+    loud = np.abs(tail[: count * STEP]).reshape(count, STEP).max(axis=1) > QUIET  # [steps of 2.5 ms]
+    over = _over(loud) if count > ENDED_STEPS else None
     if over is None or not loud[over:].any():
-        return samples
-    found, start = samples.copy(), end + over * STEP
+        return tail
+    found, start = tail.copy(), over * STEP
     found[start : start + FADE_SAMPLES] *= fade(len(found[start : start + FADE_SAMPLES]))[::-1]
     found[start + FADE_SAMPLES :] = 0.0
     return found

@@ -27,7 +27,7 @@ from kokoro_ane.g2p.alphabet import dialect_of, voice_language
 from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, join_db
 from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
-from kokoro_ane.pipeline.polish import check_loudness, levelled, without_tick
+from kokoro_ane.pipeline.polish import TickFade, check_loudness, levelled, without_tick
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Chunk, Pauses, Phonemizer, TextReader, asked_samples, chunks, halves
 from kokoro_ane.quantize.locator import Request, there
 from kokoro_ane.runtimes.registry import RUNTIMES, Opened, default_runtime, level_for, named, open_runtime
@@ -156,7 +156,9 @@ class Pipeline:
         if play and hasattr(self.vocoder, "pieces"):
             tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
             play(silence)
-            tensors |= self._played(tensors, play, seconds)
+            durations = tensors["durations"].tolist()
+            fade = TickFade(durations, chunk.phonemes, FRAME_SAMPLES * sum(durations)) if options.fade_ticks else np.asarray
+            tensors |= self._played(tensors, play, fade, seconds)
         else:
             tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
             if options.fade_ticks:
@@ -166,15 +168,15 @@ class Pipeline:
         durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())
         return Speech(index, chunk, durations, tensors["samples"], pause, float(tensors["gain"][0]), peak, seconds)
 
-    def _played(self, tensors: Tensors, play: Player, seconds: dict[str, float]) -> Tensors:
-        """What the steps behind `pack` make, window by window, each played before the next one is computed."""
+    def _played(self, tensors: Tensors, play: Player, fade: Callable[[np.ndarray], np.ndarray], seconds: dict[str, float]) -> Tensors:
+        """What the steps behind `pack` make, window by window, each played before the next one is computed, `fade` behind the last word."""
         frames, finish, started = tensors["asr"].shape[-1], StreamFinish(FRAME_SAMPLES * tensors["asr"].shape[-1]), self.clock()
         given = (tensors[name] for name in ("features", "style"))
         raw, samples = [], []
         for piece in self.vocoder.pieces(*given, frames):  # type: ignore[attr-defined]  # asked above
             raw.append(as_array(piece))
             require_finite("waveform", raw[-1], BROKEN)
-            samples.append(finish(raw[-1]))
+            samples.append(fade(finish(raw[-1])))
             seconds[VOCODER] += self.clock() - started
             play(samples[-1])
             started = self.clock()

@@ -53,9 +53,11 @@ class Kinds:
     def _of_onnx(cls, path: Path) -> "Kinds":
         import onnx
 
-        stored = {tensor.data_type for tensor in onnx.load(path).graph.initializer}
+        files = sorted(path.glob(f"*{ONNX}")) if path.is_dir() else [path]
+        stored = {tensor.data_type for file in files for tensor in onnx.load(file, load_external_data=False).graph.initializer}
         integers = bool(stored & {onnx.TensorProto.INT8, onnx.TensorProto.UINT8})
-        return cls(frozenset({"fp32", INTEGERS} if integers else {"fp32"}), INTEGER_PRODUCT in path.read_bytes())
+        products = any(INTEGER_PRODUCT in file.read_bytes() for file in files)
+        return cls(frozenset({"fp32", INTEGERS} if integers else {"fp32"}), products)
 
     def are_of(self, level: str, layout: str) -> bool:
         """Whether a package of that method has these."""

@@ -46,7 +46,7 @@ class Request:
     def path(self, stage: str) -> Path:
         """Where a stage's manifest stands, or would: build/KokoroVocoder-demo-streaming-fp16.json."""
         if self.files:
-            level = f"{self.files}-{self.method if stage == VOCODER_NAME else FLOAT}"
+            level = f"{self.files}-{level_name(self.method, self.layout) if stage == VOCODER_NAME else FLOAT}"
         elif stage == VOCODER_NAME:
             level = level_name(self.method, self.layout)
         else:

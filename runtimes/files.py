@@ -4,7 +4,7 @@ opened = ONNX.open_chain(Request(checkpoint, Path("build"), method="fp32"))     
 samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)      # [600F]
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FEATURES, G2P_NAME, STYLE, WAVEFORM
+from kokoro_ane.core.contract import FEATURES, G2P_NAME, STREAMED, STYLE, WAVEFORM
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, program_functions
@@ -24,6 +24,7 @@ from kokoro_ane.runtimes.registry import RUNTIMES, Opened, hashes_of
 from kokoro_ane.runtimes.tvm import library
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.source import HarmonicSource
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
 
 class FileBackend:
@@ -87,7 +88,8 @@ class FileRuntime:
     def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
         """Three files that belong together, wherever they lie."""
         manifests, vocoder = tuple(Manifest.load(encoder) for encoder in encoders), self.open_vocoder(path)
-        return Opened(self.open_encoder(encoders), vocoder, hashes_of((*manifests, vocoder.manifest)))
+        voices = getattr(vocoder, "voices", None)
+        return Opened(self.open_encoder(encoders), vocoder, hashes_of((*manifests, vocoder.manifest)), voices)
 
     def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
         """Its functions alone, from their files."""
@@ -100,9 +102,17 @@ class FileRuntime:
             limits = AlignmentLimits(**manifests[0].alignment)
         return EncoderBackend(program_functions(programs), limits, None, arrays=True)
 
-    def open_vocoder(self, path: Path) -> FileBackend:
-        """The vocoder alone, its file verified."""
+    def open_function(self, folder: Path, name: str, outputs: Iterable[str]) -> PortableProgram:
+        """One of several functions; only ONNX Runtime has folders of them."""
+        program: PortableProgram = self.module.open_file(self.module.function_file(folder, name), (), outputs)
+        return program
+
+    def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:
+        """The vocoder alone, its file or folder verified."""
         manifest = Manifest.load(path)
+        if manifest.layout in STREAMED:
+            outputs = manifest.outputs
+            return StreamingPackage(path, opened=lambda where, name: self.open_function(where, name, outputs[name]), any_length=True)
         manifest.verify()
         return FileBackend(self.open(manifest, manifest.inputs, manifest.outputs), manifest)
 

@@ -18,7 +18,7 @@ let package = Package(
         .target(name: "KokoroSteps"),
         .target(name: "KokoroText", dependencies: ["KokoroSteps"]),
         .target(name: "Kokoro", dependencies: ["KokoroSteps", "KokoroText"] + coreML),
-        .target(name: "KokoroVectors", dependencies: ["KokoroSteps"]),
+        .target(name: "KokoroVectors", dependencies: ["KokoroSteps"], path: "Tests/KokoroVectors"),
         .target(name: "COnnxRuntime"),
         .target(name: "KokoroONNX", dependencies: ["Kokoro", "KokoroSteps", "COnnxRuntime"]),
         .executableTarget(name: "kokoro-speak", dependencies: ["Kokoro", "KokoroONNX", "KokoroText"]),

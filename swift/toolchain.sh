@@ -5,8 +5,9 @@
 #   swift/toolchain.sh run swift build       # any command in this package's folder
 #   swift/toolchain.sh make | remove         # the folder, where the machine has no Swift 6: one to four minutes, 2.6 GB
 #
-# KOKORO_SWIFT_ROOT names that folder (default: kokoro-swift in the user's cache). KOKORO_BUNDLE, KOKORO_BUNDLE_ONNX and
-# KOKORO_ONNXRUNTIME name what the tests read: a bundle of packages, one of ONNX files, and ONNX Runtime's library; each is seen inside
+# KOKORO_SWIFT_ROOT names that folder (default: kokoro-swift in the user's cache). KOKORO_BUNDLE, KOKORO_BUNDLE_ONNX,
+# KOKORO_BUNDLE_STREAMING and KOKORO_ONNXRUNTIME name what the tests read: a bundle of packages, one of ONNX files, one of the streaming
+# layout's, and ONNX Runtime's library; each is seen inside
 # under another path, read only. Debian comes from the mirror that this machine's apt uses. Making and using the folder needs root
 # (chroot, mounts in a namespace of their own).
 # exit: the command's own; 3: this machine can neither run Swift nor bring it, and one line on stderr says why.
@@ -17,7 +18,7 @@ root=$(realpath -m "${KOKORO_SWIFT_ROOT:-${XDG_CACHE_HOME:-${HOME:-/var/cache}/.
 suite=trixie                               # Debian 13, the first with Swift 6
 debs=swiftlang,libc6-dev,libstdc++-14-dev
 room_mb=4500
-given=(KOKORO_BUNDLE KOKORO_BUNDLE_ONNX KOKORO_ONNXRUNTIME)
+given=(KOKORO_BUNDLE KOKORO_BUNDLE_ONNX KOKORO_BUNDLE_STREAMING KOKORO_ONNXRUNTIME)
 passed=(KOKORO_CORE_ML_STAND_IN OMP_NUM_THREADS)
 
 tell() { echo "toolchain: $*" >&2; }
@@ -133,5 +134,5 @@ case ${1:-} in
   run) shift; run "$@" ;;
   test) quiet_test ;;
   remove) rm -rf --one-file-system "$root" "$root.log" "$root.lock" ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

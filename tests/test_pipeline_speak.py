@@ -20,7 +20,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline import synthesis
 from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.polish import TrimmedSink, levelled, without_tick, word_end
+from kokoro_ane.pipeline.polish import TickFade, TrimmedSink, levelled, without_tick, word_end
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
@@ -210,6 +210,14 @@ class TestPolish:
     def test_a_tick_behind_the_word_is_silenced_and_the_word_is_whole(self, at: int) -> None:
         found = without_tick(np.concatenate([SPEECH, placed(TICK, at)]), (2, 10, 10), "a")
         assert np.array_equal(found[:7200], SPEECH) and np.abs(found[7200 + 240 :]).max() < 0.01
+
+    @pytest.mark.parametrize("cuts", [[3000, 6000, 9000], [7200], [7100, 7300], [12_600], [9000, 9001]])
+    def test_a_chunk_in_pieces_loses_the_same_and_no_word_waits(self, cuts: list[int]) -> None:
+        whole = np.concatenate([SPEECH, placed(TICK, 1000)])
+        fade, given = TickFade((2, 10, 10), "a", len(whole)), np.split(whole, cuts)
+        heard = [fade(piece) for piece in given]
+        assert np.array_equal(np.concatenate(heard), without_tick(whole, (2, 10, 10), "a"))
+        assert [min(at, 7200) for at in np.cumsum([0, *map(len, heard[:-1])])] == [min(at, 7200) for at in [0, *cuts]]
 
     @pytest.mark.parametrize(("phonemes", "behind"), [("a", SPEECH[:2400]), ("a", placed(SPEECH[:1200], 600)), ("at", placed(TICK, 1200)),
         ("a", placed(np.full(720, 0.2, np.float32), 2400) + placed(np.full(2400, 0.2, np.float32), 2640)), ("...", placed(TICK, 1000))],

@@ -14,7 +14,7 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.pipeline.audio import to_pcm
 from kokoro_ane.pipeline.bundle import main
-from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
+from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import TextReader
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
@@ -41,21 +41,27 @@ def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray,
 
 
 @pytest.mark.slow
-def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(tmp_path: Path) -> None:
-    """KOKORO_BUNDLE_ONNX: a bundle of the checkpoint that is there already, beside what it was made from."""
+@pytest.mark.parametrize("layout", ["padded", "streaming"])
+def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout: str, tmp_path: Path) -> None:
+    """In the streaming layout window by window, both. KOKORO_BUNDLE_ONNX: a padded bundle that is there, beside what it was made from."""
     source, bundle = os.environ.get("KOKORO_SWIFT_CHECKPOINT", "demo"), Path(os.environ.get("KOKORO_BUNDLE_ONNX", tmp_path / "none"))
-    if not bundle.is_dir():
-        assert main(["--runtime", "onnx", "--checkpoint", source, "--build", str(tmp_path / "build")]) == 3
+    if layout == "streaming" or not bundle.is_dir():
+        given = ["--runtime", "onnx", "--layout", layout, "--checkpoint", source, "--build", str(tmp_path / "build")]
+        assert main(given) == 3
         (bundle,) = tmp_path.glob("build/bundle-*")
     checkpoint, build = open_checkpoint(source), bundle.parent
-    opened, voice = open_runtime("onnx", Request(checkpoint, build, "fp32")), checkpoint.voices[0]
+    opened, voice = open_runtime("onnx", Request(checkpoint, build, "fp32", layout)), checkpoint.voices[0]
     chain = Pipeline(TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
-    wanted = list(chain.speak(TEXT, checkpoint.voice(voice), SpeechOptions(speed=1.1, seed=5)))
+    play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
+    wanted = list(chain.speak(TEXT, checkpoint.voice(voice), SpeechOptions(speed=1.1, seed=5, fade_ticks=True), play=play))
     pieces, pcm, report = kokoro_speak(bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5")
+    assert layout == "padded" or len(pieces) > 1.3 * len(wanted)  # windows: the later ones of a sentence have no durations
+    windows, pieces = pieces, [piece for place, piece in enumerate(pieces) if piece[3] or place + 1 == len(pieces)]
+    lengths = np.add.reduceat([int(piece[1]) for piece in windows], [windows.index(piece) for piece in pieces])
     assert len(pieces) == len(wanted) > 24 and wanted[-1].pause == SAMPLE_RATE_HZ
     assert [piece[2] for piece in pieces] == [",".join(map(str, speech.durations)) for speech in wanted]
     assert [piece[3] for piece in pieces] == [speech.chunk.phonemes for speech in wanted]
-    assert [int(piece[1]) for piece in pieces] == [len(speech.audio) for speech in wanted]
+    assert lengths.tolist() == [len(speech.audio) for speech in wanted]
     reached = snr_db(to_pcm(np.concatenate([speech.audio for speech in wanted])).astype(np.float64), pcm.astype(np.float64))
     print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
     assert reached >= 100 and report["gaps"] == 0  # of 16-bit samples

@@ -3,22 +3,26 @@
 python -m pytest tests/test_vocoder_streaming_package.py
 """
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from kokoro_ane.cli import main as command
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.levels import PackageFacts
+from kokoro_ane.eval.levels import PackageFacts, facts_of
+from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize.compress import build_compressed, stage_of
 from kokoro_ane.quantize.genuine import require_genuine
@@ -26,6 +30,7 @@ from kokoro_ane.quantize.layer_plan import Coverage, in_streaming, plan_for, pro
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
@@ -91,10 +96,10 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
     whole = package.render(speech)
     assert snr_db(twin.render(speech), whole) > 40
     features, style = package.pack(speech), speech.style[:, :, None, None]
-    early = [piece.numpy() for piece in package.pieces(features, style, speech.frames)]
+    early = list(package.pieces(features, style, speech.frames))
     assert len(early) >= 3 and len(early[0]) < 600 * 24 and snr_db(whole, np.concatenate(early)) > 45  # fp16 sums of other windows
     with pytest.raises(InputError, match="features holds 1 NaN"):
-        list(package.pieces(features * torch.where(torch.arange(features.numel()) == 7, torch.nan, 1).view_as(features), style, 180))
+        package.pieces(np.where(np.arange(features.size).reshape(features.shape) == 7, np.nan, features), style, 180)
 
 
 def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_time(built: Built) -> None:
@@ -209,3 +214,65 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: Vocoder
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy()) and not spectrum[..., 120 * 180 + 1 :].any()
     names = {gate.name for gate in gates_for("fp16")} - {gate.name for gate in gates_for("fp16", STREAMING)}
     assert names == {"snr_db mean"}
+
+
+@pytest.fixture(scope="module")
+def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for ONNX Runtime, in float32 and with int8 weights."""
+    pytest.importorskip("onnxruntime")
+    given = ["--runtime", "onnx", "--checkpoint", str(built[0].folder)]
+
+    def make(out: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(norm_statistics, "DATA", built[1])
+            for flags in (["encoder"], ["vocoder", "--layout", STREAMING]):
+                assert build([*flags, *given, "--out", str(out)]) == 0
+            assert quantize(["--method", "w8", "--layout", STREAMING, *given, "--build", str(out)]) == 0
+
+    return once(tmp_path_factory, ["streaming-onnx", built[0].sha256], make)
+
+
+def test_onnx_runtime_renders_what_the_package_renders(built: Built, files: Path, speech: VocoderInputs) -> None:
+    """In the same windows, at exact length; equal weights stand once; levels are told apart."""
+    checkpoint, manifest = built[0], Manifest.load(files / "KokoroVocoder-tiny-onnx-streaming-fp32.json")
+    fp32, w8 = (ONNX.open_vocoder(files / f"KokoroVocoder-tiny-onnx-streaming-{level}.json") for level in ("fp32", "w8"))
+    long = check_speech(checkpoint, 220)
+    whole = fp32.render(long)
+    assert snr_db(stage_of(checkpoint, manifest_of(built, "fp16")).in_torch().render(long), whole) >= 100
+    early = list(fp32.pieces(fp32.pack(long), long.style[:, :, None, None], long.frames))
+    assert len(early) >= 3 and len(early[0]) < 600 * 24 and snr_db(whole, np.concatenate(early)) >= 100
+    for frames in (2, 41, 180):
+        short = excerpt(speech, 0, frames)
+        assert snr_db(render_reference(Vocoder.of(checkpoint), short), fp32.render(short)) >= 100
+    assert 15 < snr_db(whole, w8.render(long)) < 80
+    stored = facts_of(manifest.package_path, 80).stored_bytes["float"]
+    assert (manifest.package_path / "weights.bin").stat().st_size < 0.8 * stored  # window and utterance share theirs
+    require_genuine(manifest, "streaming-fp32", checkpoint)
+    with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
+        require_genuine(replace(manifest, method="w8"), "streaming-w8", checkpoint)
+    facts = facts_of(w8.manifest.package_path, 80)
+    assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
+
+
+def test_onnx_streaming_speaks_in_windows_and_is_bundled(built: Built, files: Path, tmp_path: Path, capsysbinary: Any) -> None:
+    flags = ["--checkpoint", str(built[0].folder), "--runtime", "onnx", "--layout", STREAMING, "--build", str(files)]
+    assert speak(["abt de, fɡh. " * 9, "--phonemes", *flags, "--stream", "pcm"]) == 0
+    assert json.loads(capsysbinary.readouterr().err.splitlines()[-1])["least_margin_s"] is not None
+    out = tmp_path / "tiny-s"
+    assert bundle([*flags, "--out", str(out)]) == 3
+    assert json.loads(capsysbinary.readouterr().out.splitlines()[-1])["tensors"] > 40
+    weights = out / "packages" / "KokoroVocoder-tiny-onnx-streaming-fp32.onnx" / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    assert bundle(["--verify", str(out)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["speak", "Hi.", "--runtime", "onnx", "--method", "w8a8", "-o", "a.wav"], "--layout streaming has fp32, w8"),
+        (["build", "vocoder", "--runtime", "tvm"], "TVM has only padded"),
+    ],
+)
+def test_what_other_runtimes_have_not(built: Built, capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
+    assert command([*flags, "--layout", STREAMING, "--checkpoint", str(built[0].folder)]) == 2
+    assert said in capsys.readouterr().err

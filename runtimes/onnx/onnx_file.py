@@ -1,5 +1,7 @@
 """PyTorch module to .onnx of any length, and ONNX Runtime to run it. Writing needs torch and onnx, running onnxruntime alone.
 
+Functions that belong together are a folder of that suffix: NAME.onnx of each, and weights.bin, which holds what several have once.
+
     function = PortableFunction(...)                # runtimes/portable.py
     write(function, Path("aside.onnx"))
     waveform = OnnxProgram(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
@@ -8,6 +10,7 @@ A program takes and gives NumPy arrays by name, at any length: no buckets, no pa
 The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export length into every LSTM.
 """
 
+import hashlib
 import os
 import warnings
 from collections import Counter
@@ -59,6 +62,7 @@ NAME, SUFFIX = "onnx", ".onnx"
 OPSET = 17
 TARGET = f"ONNX opset {OPSET}"
 TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
+WEIGHTS, SMALL_BYTES, ALIGNED_BYTES = "weights.bin", 1024, 4096  # beside the functions of a folder; less than a page stays inside
 INTEGERS = "integer products"  # metadata of a file that has them
 THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
 
@@ -79,6 +83,39 @@ def write(function: PortableFunction, path: Path) -> None:
             output_names=list(function.outputs),
             dynamic_axes={name: dict(axes) for name, axes in function.dynamic.items()},
         )
+
+
+def function_file(folder: Path, name: str) -> Path:
+    """A function of a folder."""
+    return folder / f"{name}{SUFFIX}"
+
+
+def files_in(path: Path) -> list[Path]:
+    """The .onnx files of a folder, or the file itself."""
+    return sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+
+
+def save_together(models: "Mapping[str, onnx.ModelProto]", folder: Path) -> None:
+    """Write a folder of functions; equal weights stand once."""
+    from onnx import numpy_helper
+    from onnx.external_data_helper import set_external_data
+
+    places: dict[str, int] = {}
+    with (folder / WEIGHTS).open("wb") as stream:
+        for name, model in models.items():
+            for tensor in model.graph.initializer:
+                values = numpy_helper.to_array(tensor).tobytes()
+                if len(values) < SMALL_BYTES:
+                    continue
+                digest = hashlib.sha256(values).hexdigest()
+                if digest not in places:
+                    stream.write(bytes(-stream.tell() % ALIGNED_BYTES))
+                    places[digest] = stream.tell()
+                    stream.write(values)
+                tensor.raw_data = b"outside"
+                set_external_data(tensor, WEIGHTS, places[digest], len(values))
+                tensor.ClearField("raw_data")
+            function_file(folder, name).write_bytes(model.SerializeToString(deterministic=True))
 
 
 class OnnxProgram:
@@ -137,6 +174,13 @@ def operations(model: "onnx.ModelProto") -> dict[str, int]:
     """How often each stands there; constants left out."""
     counts = Counter(node.op_type for graph in (model.graph, *_bodies(model.graph)) for node in graph.node if node.op_type != "Constant")
     return dict(sorted(counts.items()))
+
+
+def counted(path: Path) -> dict[str, int]:
+    """Operations of a file, or of all functions in a folder."""
+    import onnx
+
+    return dict(sorted(sum((Counter(operations(onnx.load(file, load_external_data=False))) for file in files_in(path)), Counter()).items()))
 
 
 def _bodies(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":

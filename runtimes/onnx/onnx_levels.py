@@ -7,7 +7,7 @@ multiplication that puts it back: quantized with it, a row holds channels of ver
 folds both when it opens the file. conv_post and the inverse STFT stay in float.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ import numpy as np
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import FEATURES, STYLE, WAVEFORM
+from kokoro_ane.core.contract import FEATURES, PADDED, STREAMED, STYLE, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
-from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, Manifest, describe_package, folder_of_ours, tool_versions
 from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.locator import Request
@@ -28,13 +28,29 @@ from kokoro_ane.quantize.measure import Int8Inputs
 from kokoro_ane.quantize.methods import LinearWeights, Method
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.exported import PortableVocoder, exported
+from kokoro_ane.runtimes.exported_streaming import any_length
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
-from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, NAME, SUFFIX, TOOLS, OnnxProgram, int8_macs_share, operations, write
+from kokoro_ane.runtimes.onnx.onnx_file import (
+    INTEGERS,
+    NAME,
+    SUFFIX,
+    TOOLS,
+    OnnxProgram,
+    counted,
+    files_in,
+    function_file,
+    int8_macs_share,
+    save_together,
+    write,
+)
 from kokoro_ane.runtimes.portable import PRECISION
+from kokoro_ane.runtimes.registry import check_names
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import places
-from kokoro_ane.vocoder.packing import pack
+from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
+from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
 
 if TYPE_CHECKING:
     import onnx
@@ -66,7 +82,7 @@ def long_convolutions(vocoder: PortableVocoder) -> list[str]:
 
 
 PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}  # operation -> axis of the output channels in its weight
-KEPT = ("conv_post", "stft", ".taps.")  # the tail, and ones that move values
+KEPT = ("conv_post", "stft", ".taps.", "hidden")  # the tail, ones that move values, and what tells the streaming layout's statistics
 LARGEST = 127.0
 CHECK_FRAMES = 40
 
@@ -85,7 +101,8 @@ def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight,
     found = {}
     for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
         tensor = stored.get(node.input[1])
-        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in tensor.name for part in KEPT):
+        where = f"{node.name} {tensor.name}" if tensor is not None else ""
+        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in where for part in KEPT):
             depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
             turned = node.op_type == "Gemm" and not any(entry.name == "transB" and entry.i for entry in node.attribute)
             found[tensor.name] = Weight(tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type])
@@ -131,19 +148,22 @@ def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[st
     return weights
 
 
-def build_file(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[Manifest, Manifest]:
-    """Compress the exported file aside, run it, rename, write the manifest last: the parent's manifest and the new one.
+def build_file(method: Method, checkpoint: Checkpoint, build: Path, layout: str = PADDED) -> tuple[Manifest, Manifest]:
+    """Compress the exported file or folder aside, run it, rename, write the manifest last: the parent's manifest and the new one.
 
     Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where the SNR limit is missed.
     """
     if not isinstance(method.weights, LinearWeights):
         raise InputError(f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)")
 
-    request = Request(checkpoint, build, PRECISION, files=NAME)
+    check_names(NAME, method.name, layout)
+    request = Request(checkpoint, build, PRECISION, layout, files=NAME)
     parent, path = request.found(request.vocoder), replace(request, method=method.name).vocoder
     parent.verify()
-    with staged_together((path.with_suffix(SUFFIX), PACKAGE_FILE), (path, MANIFEST_FILE)) as (aside, described):
-        compression = compressed_file(method, checkpoint, parent.package_path, aside)
+    ours = folder_of_ours if layout in STREAMED else PACKAGE_FILE
+    with staged_together((path.with_suffix(SUFFIX), ours), (path, MANIFEST_FILE)) as (aside, described):
+        compress_into = compressed_folder if layout in STREAMED else compressed_file
+        compression = compress_into(method, checkpoint, parent.package_path, aside)
         figure = checked(method, checkpoint, parent, aside)
         child = _manifest(parent, method, aside, compression, figure).save(described)
     return parent, replace(child, path=path)
@@ -167,17 +187,44 @@ def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside:
             in_blocks(model, name)
         onnx.helper.set_model_props(model, {INTEGERS: str(integers)})
     onnx.save(model, aside)
-    kept = sum(node.op_type in PRODUCTS for node in model.graph.node) - len(weights)
+    return _done(method, [model], len(weights), integers) | {"int8_macs_share": int8_macs_share(model)}
+
+
+def compressed_folder(method: Method, _: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
+    """The same of the streaming layout's functions. Where Snake's 1 / alpha spreads too far it stands before the product already."""
+    import onnx
+
+    assert isinstance(method.weights, LinearWeights)  # build_file has asked
+    models = {path.stem: onnx.load(path) for path in files_in(source)}
+    count = sum(len(compress(model, method.weights, {})) for model in models.values())
+    aside.mkdir()
+    save_together(models, aside)
+    return _done(method, models.values(), count, 0) | {"int8_macs_share": 0.0}
+
+
+def _done(method: Method, models: "Iterable[onnx.ModelProto]", compressed: int, integers: int) -> dict[str, Any]:
+    """For the manifest."""
+    kept = sum(node.op_type in PRODUCTS for model in models for node in model.graph.node) - compressed
+    assert isinstance(method.weights, LinearWeights)  # build_file has asked
     done = {"weights": asdict(method.weights), "activations": asdict(method.activations) if method.activations else None}
-    counted = {"compressed_ops": len(weights) + integers, "kept_ops": kept, "int8_inputs": integers}
-    return done | {"recipe": None, "unfit_for_engine": None} | counted | {"int8_macs_share": int8_macs_share(model)}
+    counted = {"compressed_ops": compressed + integers, "kept_ops": kept, "int8_inputs": integers}
+    return done | {"recipe": None, "unfit_for_engine": None} | counted
+
+
+def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
+    """[600F]; in the streaming layout in windows."""
+    if manifest.layout in STREAMED:
+        names = manifest.functions
+        programs = {name: OnnxProgram(function_file(path, name), manifest.outputs[name]) for name in names}
+        return StreamingChain(programs, any_length().in_windows()).render(speech)
+    given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
+    return OnnxProgram(path, (WAVEFORM,))(given)[WAVEFORM].reshape(-1)
 
 
 def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Check:
     """SNR of a calibration sentence against the parent's. Raises CheckFailed below the method's limit."""
-    speech = check_speech(checkpoint, CHECK_FRAMES)
-    given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
-    value = snr_db(*(OnnxProgram(where, (WAVEFORM,))(given)[WAVEFORM].reshape(-1) for where in (parent.package_path, path)))
+    speech = check_speech(checkpoint, LONG_FRAMES if parent.layout in STREAMED else CHECK_FRAMES)
+    value = snr_db(*(_rendered(parent, where, speech) for where in (parent.package_path, path)))
     if not np.isfinite(value):
         raise CheckFailed(f"{path.name} gives what its parent gives, or nothing: no weight was compressed")
     return all_held([Check(f"SNR against fp32, {speech.frames} frames of a calibration sentence", value, method.check_snr_db, True, "dB")])[
@@ -187,8 +234,6 @@ def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path
 
 def _manifest(parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Check) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
-    import onnx
-
     own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "tools": tool_versions(TOOLS)}
-    own |= {"checks": {"figures": [asdict(figure)]}, "operations": operations(onnx.load(path)), "compression": compression}
+    own |= {"checks": {"figures": [asdict(figure)]}, "operations": counted(path), "compression": compression}
     return replace(parent, **own, **describe_package(path))

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from kokoro_ane.core.contract import (
     AFFINE,
@@ -35,13 +33,12 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
-from kokoro_ane.vocoder.packing import VocoderInputs, as_array, pack, packed_rows, require_finite
+from kokoro_ane.vocoder.packing import Array, VocoderInputs, as_array, pack, packed_rows, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES, fixed_windows
-from mlprogram import Program, ProgramError
 
 SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
-Function = Callable[..., Mapping[str, Tensor]]  # named inputs, hook -> named outputs
+Function = Callable[..., Mapping[str, Array]]  # named inputs, and a hook where one is given -> named outputs
 Hook = Callable[..., None]
 Opener = Callable[[Path, str], Any]  # package, function -> what is called like a mlprogram.Program
 
@@ -62,6 +59,11 @@ class Lengths:
             told = f"the streaming layout needs one from {windows[-1]}, its longest window, to {measured}"
             raise InputError(f"buckets {','.join(map(str, buckets))}: {told}")
         return cls(buckets, utterance, windows)
+
+    @classmethod
+    def up_to(cls, decoder: int, utterance: int, windows: tuple[int, ...]) -> "Lengths":
+        """Every length: of functions that take any."""
+        return cls(tuple(range(1, decoder + 1)), tuple(range(1, utterance + 1)), windows)
 
     def in_windows(self) -> "Lengths":
         """As few measured ones as there may be: to see windows in short utterances."""
@@ -91,18 +93,22 @@ class StreamingChain:
 
     def pieces(
         self, features: np.ndarray, style: np.ndarray, frames: int, early: bool = True, hooks: Mapping[str, Hook] | None = None
-    ) -> Iterator[Tensor]:
-        """Samples in order, as they are computed, [600F] together. `early`: short windows first, for an early sound; `hooks`: by function,
-        see mlprogram.Program."""
-        run = {name: lambda given, name=name: self.functions[name](given, hook=(hooks or {}).get(name)) for name in self.functions}
-        decoded = run[DECODER]({FEATURES: features, STYLE: style})
-        mixed, spectrum = as_array(decoded[FRAMES].float())[:, :, 0], unpacked_spectrum(features)  # [1, C, 2B], [1, 22, 120 (B + 1)]
+    ) -> Iterator[np.ndarray]:
+        """Samples in order, as they are computed, [600F] float32 together. `early`: short windows first, for an early sound; `hooks`: by
+        function, see mlprogram.Program."""
+
+        def run(name: str, given: Mapping[str, Array]) -> Mapping[str, Array]:
+            return self.functions[name](given, **({"hook": hooks[name]} if hooks and name in hooks else {}))
+
+        decoded = run(DECODER, {FEATURES: features, STYLE: style})
+        mixed, spectrum = _floats(decoded[FRAMES])[:, :, 0], unpacked_spectrum(features)  # [1, C, 2B], [1, 22, 120 (B + 1)]
         if frames <= self.lengths.utterance[-1]:
             given = features.shape[-1] - 1
             bucket = given if given in self.lengths.utterance else bucket_for(frames, self.lengths.utterance)
             mask = np.ones((1, 1, frames), np.float32)
             packed = _packed(mixed[..., : PROSODY_PER_FRAME * frames], spectrum[..., : COLUMNS_PER_FRAME * frames + 1], bucket, mask)
-            yield run[UTTERANCE]({FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})[WAVEFORM].flatten()[: FRAME_SAMPLES * frames]
+            found = run(UTTERANCE, {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})
+            yield _floats(found[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
         for window in fixed_windows(frames, self.lengths.windows, early):
             low, high = window.start, window.start + window.frames
@@ -110,16 +116,20 @@ class StreamingChain:
                 slice(PROSODY_PER_FRAME * low, PROSODY_PER_FRAME * high),
                 slice(COLUMNS_PER_FRAME * low, COLUMNS_PER_FRAME * high + 1),
             )
-            found = run[WINDOW]({FEATURES: _packed(mixed[..., shown], spectrum[..., columns], window.frames), AFFINE: decoded[AFFINE]})
-            yield found[WAVEFORM].flatten()[FRAME_SAMPLES * (window.begin - low) : FRAME_SAMPLES * (window.end - low)]
+            found = run(WINDOW, {FEATURES: _packed(mixed[..., shown], spectrum[..., columns], window.frames), AFFINE: decoded[AFFINE]})
+            yield _floats(found[WAVEFORM]).ravel()[FRAME_SAMPLES * (window.begin - low) : FRAME_SAMPLES * (window.end - low)]
 
     def render(
         self, inputs: VocoderInputs, bucket: int | None = None, early: bool = False, hooks: Mapping[str, Hook] | None = None
     ) -> np.ndarray:
         """[600F] float32, in the bucket that holds it or a longer one."""
         features = pack_utterance(inputs, bucket or bucket_for(inputs.frames, self.lengths.decoder))
-        pieces = self.pieces(features, as_array(inputs.style)[:, :, None, None], inputs.frames, early, hooks)
-        return torch.cat(list(pieces)).float().numpy()
+        return np.concatenate(list(self.pieces(features, as_array(inputs.style)[:, :, None, None], inputs.frames, early, hooks)))
+
+
+def _floats(value: Array) -> np.ndarray:
+    """As float32."""
+    return as_array(value).astype(np.float32, copy=False)
 
 
 def _packed(frames: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None) -> np.ndarray:
@@ -132,41 +142,52 @@ def _packed(frames: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndar
 class StreamingPackage:
     """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. a VocoderBackend with windows."""
 
-    arrays = False
+    arrays = True
 
-    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None) -> None:
-        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a function, Core ML's own."""
+    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None, any_length: bool = False) -> None:
+        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a function. `any_length`: decoder and
+        utterance take every length up to their longest."""
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
-        self.buckets = self.manifest.buckets
+        self.buckets = None if any_length else self.manifest.buckets
         with described(manifest_path):
             self.source = HarmonicSource.recorded(self.manifest.source)
             self.voices = tuple(self.manifest.inputs[DECODER][STYLE]["voices"])
-            features = (self.manifest.inputs[name][FEATURES] for name in (UTTERANCE, WINDOW))
-            lengths = Lengths(self.buckets, *(tuple(each["frames"]) for each in features))
+            utterance, windows = (tuple(self.manifest.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW))
+            lengths = Lengths(self.manifest.buckets, utterance, windows)
+            lengths = Lengths.up_to(lengths.decoder[-1], utterance[-1], windows) if any_length else lengths
             inside = {name: self.manifest.functions[name] for name in (DECODER, UTTERANCE, WINDOW)}
         path = self.manifest.package_path
-        try:
-            programs = {n: opened(path, f) if opened else Program(path, function=f, precision=precision) for n, f in inside.items()}
-        except ProgramError as problem:
-            raise InputError(str(problem)) from None
-        self.chain = StreamingChain(programs, lengths)
+        opened = opened or _executed(precision)
+        self.chain = StreamingChain({name: opened(path, function) for name, function in inside.items()}, lengths)
 
-    def pack(self, inputs: VocoderInputs) -> Tensor:
+    def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """See vocoder.vocoder_steps.VocoderBackend."""
-        return torch.from_numpy(pack_utterance(inputs, bucket_for(inputs.frames, self.buckets)))
+        return pack_utterance(inputs, bucket_for(inputs.frames, self.chain.lengths.decoder))
 
-    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+    def run(self, features: Array, style: Array, frames: int) -> np.ndarray:
         """See vocoder.vocoder_steps.VocoderBackend."""
-        return torch.cat(list(self.pieces(features, style, frames, early=False)))
+        return np.concatenate(list(self.pieces(features, style, frames, early=False)))
 
-    def pieces(self, features: Any, style: Any, frames: int, early: bool = True) -> Iterator[Tensor]:
+    def pieces(self, features: Array, style: Array, frames: int, early: bool = True) -> Iterator[np.ndarray]:
         """See StreamingChain. Raises InputError for NaN or infinity in what it is given."""
         require_finite("features", features)
         require_finite("style", style)
-        for piece in self.chain.pieces(as_array(features), as_array(style), frames, early):
-            yield piece.float()
+        return self.chain.pieces(as_array(features), as_array(style), frames, early)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
         return self.chain.render(inputs)
+
+
+def _executed(precision: str) -> Opener:
+    """By mlprogram, which needs PyTorch."""
+    from mlprogram import Program, ProgramError
+
+    def opened(path: Path, function: str) -> Program:
+        try:
+            return Program(path, function=function, precision=precision)
+        except ProgramError as problem:
+            raise InputError(str(problem)) from None
+
+    return opened

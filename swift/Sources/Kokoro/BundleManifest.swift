@@ -33,6 +33,14 @@ public struct BundleManifest: Decodable, Sendable {
     public let encoder: [Package], vocoder: Package, vocabulary: File, voices: Voices
 }
 
+/// What manifest.json says of a vocoder of several functions.
+struct StreamingManifest: Decodable {
+    struct Vocoder: Decodable { let inputs: [String: Inputs] }
+    struct Inputs: Decodable { let features: Lengths }
+    struct Lengths: Decodable { let frames: [Int] }
+    let vocoder: Vocoder
+}
+
 /// The manifest beside a package.
 struct PackageManifest: Decodable {
     let checkpoint: BundleManifest.Checkpoint

@@ -21,7 +21,8 @@ public struct CoreMLOptions: Sendable {
 /// program is asked for its lengths: programs that had lost them were reported to give NaN.
 public struct CoreMLBackend: SpeechBackend {
     public let tokenBuckets: Buckets, frameBuckets: Buckets, vocoderBuckets: Buckets
-    private let duration: CoreMLProgram, melody: CoreMLProgram, vocoder: CoreMLProgram
+    public let streaming: StreamingVocoder?
+    private let duration: CoreMLProgram, melody: CoreMLProgram, vocoder: CoreMLProgram?
 
     /// Throws `unsupported` for a bundle of ONNX files or a program without its lengths, `backend` with Core ML's words.
     public init(bundle: SpeechBundle, options: CoreMLOptions = CoreMLOptions()) async throws {
@@ -31,10 +32,25 @@ public struct CoreMLBackend: SpeechBackend {
         vocoderBuckets = try bundle.buckets(\.buckets, of: "vocoder")
         duration = try await Self.program(bundle, "duration", options)
         melody = try await Self.program(bundle, "prosody", options)
-        vocoder = try await Self.program(bundle, "vocoder", options)
         try duration.requireLengths("input_ids", tokenBuckets.lengths)
         try melody.requireLengths("frames", frameBuckets.lengths)
-        try vocoder.requireLengths("features", vocoderBuckets.lengths.map { $0 + 1 })
+        func part(_ name: String, _ lengths: [Int]) async throws -> CoreMLProgram {
+            let opened = try await Self.program(bundle, name, options)
+            try opened.requireLengths("features", lengths.map { $0 + 1 })
+            return opened
+        }
+        guard let lengths = try bundle.streamingLengths() else {
+            (vocoder, streaming) = (try await part("vocoder", vocoderBuckets.lengths), nil)
+            return
+        }
+        func function(_ name: String, _ lengths: [Int]) async throws -> StreamingVocoder.Function {
+            let opened = try await part(name, lengths), outputs = StreamingVocoder.outputs[name] ?? []
+            return { inputs in try opened(Dictionary(uniqueKeysWithValues: inputs.map { ($0.name, CoreMLInput($0.value)) }), outputs: outputs) }
+        }
+        vocoder = nil
+        streaming = StreamingVocoder(
+            lengths, decoder: try await function("decoder", lengths.decoder.lengths),
+            utterance: try await function("utterance", lengths.utterance.lengths), window: try await function("window", lengths.windows))
     }
 
     public func durations(ids: [Int32], style: [Float], speed: Float) throws -> EncodedText {
@@ -53,16 +69,17 @@ public struct CoreMLBackend: SpeechBackend {
 
     public func waveform(features: Tensor, style: [Float]) throws -> [Float] {
         let given = ["features": CoreMLInput(features), "style": CoreMLInput(shape: [1, style.count, 1, 1], values: style)]
+        guard let vocoder else { throw KokoroError.unsupported("this vocoder is of the streaming layout") }
         return try vocoder(given, outputs: ["waveform"])[0].values
     }
 
     private static func program(_ bundle: SpeechBundle, _ name: String, _ options: CoreMLOptions) async throws -> CoreMLProgram {
         let network = try bundle.network(name), configuration = MLModelConfiguration()
-        configuration.computeUnits = name == "vocoder"
+        configuration.computeUnits = name == "vocoder" || StreamingVocoder.outputs[name] != nil
             ? options.vocoderUnits : options.encoderUnits ?? declaredUnits(network.described.computeUnits ?? [:], chip: chipName())
         if network.function != "main" {
             guard #available(iOS 18, macOS 15, *) else {
-                throw KokoroError.unsupported("a package of two functions needs iOS 18: kokoro-ane build encoder --target iOS17")
+                throw KokoroError.unsupported("a package of several functions needs iOS 18; kokoro-ane build encoder --target iOS17 makes two")
             }
             configuration.functionName = network.function
         }

@@ -8,7 +8,8 @@ import KokoroText
 /// for try await audio in speaker.speak("Hello, world!", voice: "af_heart") { play(audio.samples) }
 /// ```
 /// While a piece is played, the next one is computed, and no more: memory does not grow with the text. A task that is cancelled, or a
-/// consumer that leaves the loop, stops the computation between two networks. One speaker computes one piece at a time; several speakers,
+/// consumer that leaves the loop, stops the computation between two networks. Where the vocoder is of a streaming layout, a chunk comes in
+/// several pieces, its windows, each as soon as it is computed. One speaker computes one piece at a time; several speakers,
 /// or several texts of one speaker, may be spoken at once.
 public actor Speaker {
     private let bundle: SpeechBundle, synthesis: ChunkSynthesis
@@ -26,20 +27,20 @@ public actor Speaker {
 
     /// Audio of a text as people write it, read in the language that the voice speaks; `unsupported` where the bundle has no rules for it.
     ///
-    /// `speed`, `seed` and errors as of `speak(phonemes:)`.
-    public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes)
+    /// Everything else as of `speak(phonemes:)`.
+    public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0, fadesTicks: Bool = true) -> SpeechSequence {
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, fadesTicks: fadesTicks)
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .words(text)))
     }
 
     /// Audio of a text that is phonemes already, in the model's symbols.
     ///
     /// `speed` 0.25 to 4, where 2 is twice as fast; piece k draws its noise from `seed` + k. `longest`: phonemes above which a sentence is cut.
-    /// The sequence throws `KokoroError`, or `CancellationError`.
+    /// `fadesTicks`: see `TickFade`. The sequence throws `KokoroError`, or `CancellationError`.
     public nonisolated func speak(
-        phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes
+        phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes, fadesTicks: Bool = true
     ) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest)
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, fadesTicks: fadesTicks)
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
     }
 
@@ -48,15 +49,22 @@ public actor Speaker {
         _ = try checkedSpeed(before.request.speed)
         let table = try table(before.request.voice)
         var progress = before
+        try Task.checkCancellation()
+        if let audio = try progress.window() { return (audio, progress) }
         let reader: RuleReader? = if case .words = before.text { try openReader(voice: before.request.voice) } else { nil }
         while let chunk = try progress.nextChunk(reader) {
             try Task.checkCancellation()
             if chunk.words.isEmpty { return progress.said(chunk, nil) }
             do {
-                let spoken = try synthesis.speak(
-                    chunk.phonemes, row: table.row(phonemes: chunk.phonemes.count), speed: progress.request.speed(of: chunk),
-                    seed: progress.request.seed + progress.index, stop: Task.checkCancellation)
-                return progress.said(chunk, spoken)
+                let row = try table.row(phonemes: chunk.phonemes.count), request = progress.request
+                let pace = request.speed(of: chunk), seed = request.seed + progress.index
+                if var rest = try synthesis.stream(
+                    chunk.phonemes, row: row, speed: pace, seed: seed, fadesTicks: request.fadesTicks, stop: Task.checkCancellation),
+                    let first = try rest.next() {
+                    return progress.said(chunk, ChunkSynthesis.Spoken(chunk: first, durations: rest.durations), rest)
+                }
+                return progress.said(chunk, try synthesis.speak(
+                    chunk.phonemes, row: row, speed: pace, seed: seed, fadesTicks: request.fadesTicks, stop: Task.checkCancellation))
             } catch KokoroError.utteranceTooLong {
                 try progress.putBack(chunk.halves())
             }
@@ -87,7 +95,7 @@ public actor Speaker {
 
 /// How a text is to be spoken.
 struct SpeechRequest: Sendable {
-    let voice: String, speed: Double, seed: Int, longest: Int
+    let voice: String, speed: Double, seed: Int, longest: Int, fadesTicks: Bool
 
     /// With the pace that the text asks for, within what the encoder was built for.
     func speed(of chunk: PhonemeChunk) -> Double { min(max(speed * chunk.rate, Contract.speeds.lowerBound), Contract.speeds.upperBound) }
@@ -103,7 +111,7 @@ struct SpeechProgress: Sendable {
     let request: SpeechRequest, text: SpeechText
     private var words: RuleReader.Place?, phonemes: PhonemeReading?
     private(set) var index = 0
-    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = []
+    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], rest: ChunkSynthesis.Streamed?
 
     init(request: SpeechRequest, text: SpeechText) {
         self.request = request
@@ -133,11 +141,22 @@ struct SpeechProgress: Sendable {
         chunk.pauseBefore.map { Int($0 * Double(Contract.sampleRateHz) + 0.5) } ?? silence
     }
 
-    /// The finished piece, and the progress behind it. Without `spoken` it is silence.
-    func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken?) -> (audio: SpokenAudio, after: SpeechProgress) {
+    /// The next window of the chunk under way; nil where none is.
+    mutating func window() throws -> SpokenAudio? {
+        guard let found = try rest?.next() else {
+            rest = nil
+            return nil
+        }
+        defer { samples += found.samples.count }
+        return SpokenAudio(index: index - 1, window: found, startSample: samples)
+    }
+
+    /// The finished piece, and the progress behind it. Without `spoken` it is silence; `rest`: the chunk's later windows.
+    func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken?, _ rest: ChunkSynthesis.Streamed? = nil) -> (audio: SpokenAudio, after: SpeechProgress) {
         let audio = SpokenAudio(index: index, chunk: chunk, spoken: spoken, silence: silence(before: chunk), startSample: samples)
         var after = self
         after.index += 1
+        after.rest = rest
         after.samples += audio.samples.count
         after.silence = chunk.ending.pauseSamples(speed: request.speed)
         return (audio, after)
@@ -169,9 +188,7 @@ public struct SpeechSequence: AsyncSequence, Sendable {
     final class Ahead: Sendable {
         private let task: Task<(audio: SpokenAudio, after: SpeechProgress)?, any Error>
 
-        init(_ speaker: Speaker, _ progress: SpeechProgress) {
-            task = Task { try await speaker.next(progress) }
-        }
+        init(_ speaker: Speaker, _ progress: SpeechProgress) { task = Task { try await speaker.next(progress) } }
 
         deinit { task.cancel() }
 

@@ -16,7 +16,9 @@ public struct SpeechBundle: Sendable {
         guard manifest.format == BundleManifest.known else {
             throw .badFile("manifest.json", reason: "format \(manifest.format), not \(BundleManifest.known): bundle again, or update this package")
         }
-        guard manifest.layout == "padded" else { throw .unsupported("layout \(manifest.layout): bundle the padded one") }
+        guard ["padded", "streaming", "streaming-poly"].contains(manifest.layout) else {
+            throw .unsupported("layout \(manifest.layout): bundle the padded or the streaming one")
+        }
         vocabulary = try Self.vocabulary(folder.appendingPathComponent(manifest.vocabulary.file))
         try requireWhole()
     }
@@ -41,12 +43,21 @@ public struct SpeechBundle: Sendable {
         return DurationLimits(tokenFrames: least.map(\.tokenFrames).min() ?? 0, totalFrames: least.map(\.totalFrames).min() ?? 0)
     }
 
-    /// A network's file, its function's name inside, and what the manifest says of it; `function` is `duration`, `prosody` or `vocoder`.
+    /// Lengths of the vocoder's functions where it is of a streaming layout; nil of another.
+    public func streamingLengths() throws(KokoroError) -> StreamingLengths? {
+        guard manifest.layout != "padded" else { return nil }
+        let inputs = try decoded(StreamingManifest.self, folder.appendingPathComponent("manifest.json")).vocoder.inputs
+        let frames = ["decoder", "utterance", "window"].map { inputs[$0]?.features.frames ?? [] }
+        return try StreamingLengths(
+            decoder: Buckets(isOnnx ? [] : frames[0]), utterance: Buckets(isOnnx ? [] : frames[1]), longest: frames[1].last ?? 0, windows: frames[2])
+    }
+
+    /// A network's file, its function's name inside, and what the manifest says of it; `function` is `duration`, `prosody` or `vocoder`, or
+    /// of a streaming layout's vocoder `decoder`, `utterance` or `window`.
     public func network(_ function: String) throws(KokoroError) -> Network {
         if function == "vocoder" { return Network(self, manifest.vocoder, function: "main") }
-        for part in manifest.encoder {
-            if let name = part.functions?[function] { return Network(self, part, function: name) }
-        }
+        if StreamingVocoder.outputs[function] != nil { return Network(self, manifest.vocoder, function: function) }
+        for part in manifest.encoder { if let name = part.functions?[function] { return Network(self, part, function: name) } }
         throw .badFile("manifest.json", reason: "no package has the function \(function)")
     }
 
@@ -61,7 +72,8 @@ public struct SpeechBundle: Sendable {
         public let file: URL, function: String, described: BundleManifest.Package
 
         init(_ bundle: SpeechBundle, _ part: BundleManifest.Package, function: String) {
-            file = bundle.folder.appendingPathComponent(part.package)
+            let package = bundle.folder.appendingPathComponent(part.package), isInside = bundle.isOnnx && StreamingVocoder.outputs[function] != nil
+            file = isInside ? package.appendingPathComponent("\(function).onnx") : package
             self.function = function
             described = part
         }

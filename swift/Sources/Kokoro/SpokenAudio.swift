@@ -1,6 +1,7 @@
 import KokoroSteps
 
 /// One piece of a text's audio, as it is finished: the silence before it, then the speech. The silence that a text asks for at its end is one without.
+/// Of a chunk that comes window by window the first has all words, phonemes and durations, and the others, of the same `index`, have none.
 public struct SpokenAudio: Sendable {
     /// When a word is heard.
     public struct Word: Equatable, Sendable {
@@ -12,7 +13,7 @@ public struct SpokenAudio: Sendable {
         public let seconds: Range<Double>
     }
 
-    /// Which piece, from 0.
+    /// Which chunk, from 0.
     public let index: Int
     /// 24 kHz, mono, within -1 to 1; the first `silence` of them are 0. Joined one behind the other, pieces are the whole audio.
     public let samples: [Float], silence: Int
@@ -36,6 +37,11 @@ public struct SpokenAudio: Sendable {
         phonemes = string(chunk.phonemes)
         durations = spoken?.durations ?? []
         words = Self.words(of: chunk, durations: durations, from: startSample + silence)
+    }
+
+    init(index: Int, window: FinishedChunk, startSample: Int) {
+        (self.index, samples, silence, self.startSample, gain) = (index, window.samples, 0, startSample, window.gain)
+        (phonemes, durations, words) = ("", [], [])
     }
 
     /// Phoneme i is token i + 1: it begins after the tokens before it.

@@ -4,7 +4,8 @@ import KokoroSteps
 /// The networks of a bundle of ONNX files (`kokoro-ane bundle --runtime onnx`), at exact length.
 public struct OnnxBackend: SpeechBackend {
     public let tokenBuckets = Buckets([]), frameBuckets = Buckets([]), vocoderBuckets = Buckets([])
-    private let duration: OnnxProgram, melody: OnnxProgram, vocoder: OnnxProgram
+    public let streaming: StreamingVocoder?
+    private let duration: OnnxProgram, melody: OnnxProgram, vocoder: OnnxProgram?
 
     /// `threads`: of each network; 0 leaves it to ONNX Runtime. Throws `unsupported` for a bundle of Core ML packages.
     public init(bundle: SpeechBundle, library: OnnxLibrary, threads: Int = 1) throws(KokoroError) {
@@ -14,7 +15,16 @@ public struct OnnxBackend: SpeechBackend {
         }
         duration = try program("duration", ["durations", "hidden", "text"])
         melody = try program("prosody", ["f0_hz", "energy"])
-        vocoder = try program("vocoder", ["waveform"])
+        guard let lengths = try bundle.streamingLengths() else {
+            (vocoder, streaming) = (try program("vocoder", ["waveform"]), nil)
+            return
+        }
+        func part(_ name: String) throws(KokoroError) -> StreamingVocoder.Function {
+            let opened = try program(name, StreamingVocoder.outputs[name] ?? [])
+            return { inputs in try opened(inputs.map { ($0.name, OnnxInput($0.value)) }) }
+        }
+        vocoder = nil
+        streaming = StreamingVocoder(lengths, decoder: try part("decoder"), utterance: try part("utterance"), window: try part("window"))
     }
 
     public func durations(ids: [Int32], style: [Float], speed: Float) throws -> EncodedText {
@@ -31,6 +41,7 @@ public struct OnnxBackend: SpeechBackend {
 
     public func waveform(features: Tensor, style: [Float]) throws -> [Float] {
         let row = try Tensor("style", shape: [1, style.count, 1, 1], values: style)
+        guard let vocoder else { throw KokoroError.unsupported("this vocoder is of the streaming layout") }
         return try vocoder([("features", OnnxInput(features)), ("style", OnnxInput(row))])[0].values
     }
 }

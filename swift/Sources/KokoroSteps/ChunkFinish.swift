@@ -1,11 +1,3 @@
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
-
 /// Step 14: a waveform ready to be joined with its neighbours.
 public struct FinishedChunk: Equatable, Sendable {
     /// [600F], within -1 to 1.
@@ -18,7 +10,7 @@ public struct FinishedChunk: Equatable, Sendable {
         var faded = waveform
         let length = min(Contract.fadeSamples, faded.count / 2)
         for place in 0..<length {
-            let root = sin(Double.pi * Double(2 * place + 1) / Double(4 * length)), slope = Float(root * root)
+            let slope = fade(place, of: length)
             faded[place] *= slope
             faded[faded.count - 1 - place] *= slope
         }
@@ -26,6 +18,92 @@ public struct FinishedChunk: Equatable, Sendable {
         let turned = peak > 1 ? Float(1 / Double(peak)) : 1
         samples = turned < 1 ? faded.map { min(max($0 * turned, -1), 1) } : faded
         gain = turned
+    }
+
+    init(samples: [Float], gain: Float) { (self.samples, self.gain) = (samples, gain) }
+}
+
+/// From near 0 to near 1.
+private func fade(_ place: Int, of length: Int) -> Float {
+    let root = sine(Double.pi * Double(2 * place + 1) / Double(4 * length))
+    return Float(root * root)
+}
+
+/// Step 14 of a chunk that comes in pieces, [600F] together: the same fades; what is too loud is turned down from there on, over one fade.
+public struct StreamFinish: Sendable {
+    private let length: Int
+    private var at = 0, turned = 1.0
+    public var gain: Float { Float(turned) }
+
+    public init(length: Int) { self.length = length }
+
+    public mutating func callAsFunction(_ piece: [Float]) -> [Float] {
+        var samples = piece
+        let fading = min(Contract.fadeSamples, length / 2), ramp = min(Contract.fadeSamples, piece.count), before = turned
+        for place in piece.indices {
+            let edge = min(at + place, length - 1 - at - place)
+            if edge < fading { samples[place] *= fade(edge, of: fading) }
+        }
+        at += piece.count
+        let peak = Double(samples.reduce(0) { max($0, abs($1)) })
+        turned = min(before, peak > 0 ? 1 / peak : 1)
+        guard turned < 1 else { return samples }
+        for place in samples.indices {
+            let gain = place < ramp ? before + (turned - before) * Double(place) / Double(max(ramp - 1, 1)) : turned
+            samples[place] = min(max(samples[place] * Float(gain), -1), 1)
+        }
+        return samples
+    }
+}
+
+extension Unicode.Scalar {
+    /// As Python's `isalpha`.
+    public var isLetter: Bool {
+        if value < 128 { return (65...90).contains(value) || (97...122).contains(value) }
+        return switch properties.generalCategory {
+        case .uppercaseLetter, .lowercaseLetter, .titlecaseLetter, .modifierLetter, .otherLetter: true
+        default: false
+        }
+    }
+}
+
+/// Single samples that the model ticks with behind a chunk's last phone, faded to silence as pipeline/polish.py does: what is shorter than
+/// 30 ms, behind 10 ms below -40 dBFS. What lies behind the last phone is held back until the chunk's last piece is given.
+public struct TickFade: Sendable {
+    private static let quiet: Float = 0.01, step = 60, endedSteps = 4, tickSteps = 12, releaseFrames = 3
+    private static let plosives: Set<Unicode.Scalar> = ["p", "t", "k", "b", "d", "ɡ", "ɾ", "ʔ", "ʧ", "ʤ", "T"]
+    private let length: Int, end: Int
+    private var at = 0, held: [Float] = []
+
+    /// `durations` [n + 2] in frames, `length` in samples.
+    public init(durations: [Int], phonemes: [Unicode.Scalar], length: Int) {
+        let last = phonemes.lastIndex { $0.isLetter && $0 != "ˈ" && $0 != "ˌ" }
+        let late = last.map { Self.plosives.contains(phonemes[$0]) } ?? false ? Self.releaseFrames : 0
+        end = last.map { Contract.frameSamples * (durations.prefix($0 + 2).reduce(0, +) + late) } ?? length
+        self.length = length
+    }
+
+    /// What can be heard of the next piece and of those before it.
+    public mutating func callAsFunction(_ piece: [Float]) -> [Float] {
+        let word = piece.prefix(max(0, end - at))
+        at += piece.count
+        held += piece.dropFirst(word.count)
+        return at < length ? Array(word) : Array(word) + Self.faded(held)
+    }
+
+    private static func faded(_ tail: [Float]) -> [Float] {
+        let loud = (0..<tail.count / step).map { place in tail[place * step..<(place + 1) * step].contains { abs($0) > quiet } }
+        var over = 0, begun: Int?, last = 0
+        func end() { if let from = begun, last + 1 - from > tickSteps || from - over < endedSteps { over = last + 1 } }
+        for place in loud.indices where loud[place] {
+            if begun == nil || place - last > endedSteps { end(); begun = place }
+            last = place
+        }
+        end()
+        guard loud.count > endedSteps, loud.count - over >= endedSteps, loud[over...].contains(true) else { return tail }
+        let start = over * step, fading = min(Contract.fadeSamples, tail.count - start)
+        let slope = (0..<fading).map { tail[start + $0] * fade(fading - 1 - $0, of: fading) }
+        return Array(tail[..<start]) + slope + [Float](repeating: 0, count: tail.count - start - fading)
     }
 }
 

@@ -11,8 +11,14 @@ public protocol SpeechBackend: Sendable {
     func durations(ids: [Int32], style: [Float], speed: Float) throws -> EncodedText
     /// `frames` [1, C + 1, 1, B] and `style` [128] to F0 in Hz and energy, [2B] each.
     func prosody(frames: Tensor, style: [Float]) throws -> Prosody
-    /// `features` [1, C + 2645, 1, B + 1] and `style` [128] to samples [600B].
+    /// `features` [1, C + 2645, 1, B + 1] and `style` [128] to samples [600B]; not called where the vocoder is of the streaming layout.
     func waveform(features: Tensor, style: [Float]) throws -> [Float]
+    /// The vocoder, where it is of the streaming layout.
+    var streaming: StreamingVocoder? { get }
+}
+
+extension SpeechBackend {
+    public var streaming: StreamingVocoder? { nil }
 }
 
 /// What the encoder's first function gives, T columns each.
@@ -51,12 +57,63 @@ public struct ChunkSynthesis: Sendable {
     /// A chunk's samples [600F], and how many frames each token lasts: [n + 2], the boundary tokens included.
     public struct Spoken: Sendable {
         public let chunk: FinishedChunk, durations: [Int]
+        public init(chunk: FinishedChunk, durations: [Int]) { (self.chunk, self.durations) = (chunk, durations) }
+    }
+
+    /// A chunk under way: its samples window by window.
+    public struct Streamed: Sendable {
+        public let durations: [Int]
+        private var pieces: StreamingVocoder.Pieces, finish: StreamFinish, tick: TickFade?
+
+        init(_ durations: [Int], _ pieces: StreamingVocoder.Pieces, _ tick: TickFade?) {
+            (self.durations, self.pieces, self.tick) = (durations, pieces, tick)
+            finish = StreamFinish(length: Contract.frameSamples * durations.reduce(0, +))
+        }
+
+        /// What can be heard next, and nil behind the last.
+        public mutating func next() throws -> FinishedChunk? {
+            while let piece = try pieces.next() {
+                let made = finish(piece), heard = tick?(made) ?? made
+                if !heard.isEmpty { return FinishedChunk(samples: heard, gain: finish.gain) }
+            }
+            return nil
+        }
+    }
+
+    /// The same arguments as `speak`; nil where the vocoder is of another layout.
+    public func stream(
+        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, fadesTicks: Bool = true, stop: () throws -> Void = {}
+    ) throws -> Streamed? {
+        guard let vocoder = backend.streaming else { return nil }
+        let (durations, features, style) = try encoded(phonemes, row, speed, seed, stop)
+        let length = Contract.frameSamples * features.asr.columns
+        let tick = fadesTicks ? TickFade(durations: durations, phonemes: phonemes, length: length) : nil
+        return Streamed(durations, try vocoder.pieces(features, style: style), tick)
     }
 
     /// `row` [256] of the voice for n phonemes. `stop` is asked between the steps, and throws where nobody waits for the result any more.
     public func speak(
-        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, stop: () throws -> Void = {}
+        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, fadesTicks: Bool = true, stop: () throws -> Void = {}
     ) throws -> Spoken {
+        let (durations, features, style) = try encoded(phonemes, row, speed, seed, stop), count = features.asr.columns
+        var waveform: [Float] = []
+        if var pieces = try backend.streaming?.pieces(features, style: style, early: false) {
+            while let piece = try pieces.next() { waveform += piece }
+        } else {
+            let packed = try features.packed(bucket: try backend.vocoderBuckets.smallest(holding: count, unit: "frames"))
+            waveform = try first(Contract.frameSamples * count, of: try backend.waveform(features: packed, style: style), "waveform")
+            try waveform.requireFinite("waveform")
+        }
+        let made = FinishedChunk(waveform: waveform)
+        guard fadesTicks else { return Spoken(chunk: made, durations: durations) }
+        var tick = TickFade(durations: durations, phonemes: phonemes, length: made.samples.count)
+        return Spoken(chunk: FinishedChunk(samples: tick(made.samples), gain: made.gain), durations: durations)
+    }
+
+    /// Steps 1 to 11, and the decoder's style.
+    private func encoded(
+        _ phonemes: [Unicode.Scalar], _ row: [Float], _ speed: Double, _ seed: Int, _ stop: () throws -> Void
+    ) throws -> (durations: [Int], features: VocoderFeatures, style: [Float]) {
         let ids = try vocabulary.ids(phonemes), style = try VoiceStyle(row: row), pace = try checkedSpeed(speed)
         let input = paddedTokens(ids, to: try backend.tokenBuckets.smallest(holding: ids.count, unit: "tokens"))
         let encoded = try backend.durations(ids: input, style: style.prosody, speed: Float(pace))
@@ -64,22 +121,18 @@ public struct ChunkSynthesis: Sendable {
         try stop()
         let features = try features(encoded, FrameAlignment(durations: durations), style: style, seed: seed)
         try stop()
-        let waveform = try backend.waveform(features: features.tensor, style: style.decoder)
-        let samples = try first(Contract.frameSamples * features.frames, of: waveform, "waveform")
-        try samples.requireFinite("waveform")
-        return Spoken(chunk: FinishedChunk(waveform: samples), durations: durations)
+        return (durations, features, style.decoder)
     }
 
-    /// Steps 6 to 12.
-    private func features(_ encoded: EncodedText, _ alignment: FrameAlignment, style: VoiceStyle, seed: Int) throws -> (tensor: Tensor, frames: Int) {
+    /// Steps 6 to 11.
+    private func features(_ encoded: EncodedText, _ alignment: FrameAlignment, style: VoiceStyle, seed: Int) throws -> VocoderFeatures {
         let count = alignment.frames, values = Contract.prosodyPerFrame * count
         let bucket = try backend.frameBuckets.smallest(holding: count, unit: "frames")
         let prosody = try backend.prosody(frames: alignment.frames(hidden: encoded.hidden, bucket: bucket), style: style.prosody)
         let f0Hz = try first(values, of: prosody.f0Hz, "f0_hz"), energy = try first(values, of: prosody.energy, "energy")
         let excitation = try source.excitation(f0Hz: f0Hz, noise: GaussianNoise.forFrames(count, seed: seed))
-        let features = try VocoderFeatures(
+        return try VocoderFeatures(
             asr: alignment.asr(text: encoded.text), f0Hz: f0Hz, energy: energy, spectrum: spectrum.columns(of: excitation))
-        return (try features.packed(bucket: try backend.vocoderBuckets.smallest(holding: count, unit: "frames")), count)
     }
 
     private func first(_ count: Int, of values: [Float], _ name: String) throws(KokoroError) -> [Float] {

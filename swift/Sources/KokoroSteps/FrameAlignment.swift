@@ -53,9 +53,7 @@ public struct FrameAlignment: Equatable, Sendable {
     /// Rows of `width`: the columns in the order of the frames, zeros behind.
     private func gathered(_ tensor: Tensor, name: String, width: Int) throws(KokoroError) -> [Float] {
         let tokens = (tokenOfFrame.last ?? -1) + 1
-        guard tokens > 0, tokens <= tensor.columns, frames <= width else {
-            throw .wrongSize(name, found: tensor.columns, wanted: tokens)
-        }
+        guard tokens > 0, tokens <= tensor.columns, frames <= width else { throw .wrongSize(name, found: tensor.columns, wanted: tokens) }
         var found = [Float](repeating: 0, count: tensor.rows * width)
         for row in 0..<tensor.rows {
             let from = row * tensor.columns, to = row * width

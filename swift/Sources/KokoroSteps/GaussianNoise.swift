@@ -1,11 +1,3 @@
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
-
 /// Step 9: all the randomness there is. Any good generator would do; this one gives PyTorch's numbers of the same seed, to 149 dB.
 public struct GaussianNoise: Sendable {
     private static let block = 16, half = 8
@@ -34,10 +26,10 @@ public struct GaussianNoise: Sendable {
     private mutating func fill(_ values: inout [Float], at start: Int) {
         for place in start..<start + Self.block { values[place] = Float(bits.next() & 0xFF_FFFF) * 0x1p-24 }
         for place in start..<start + Self.half {
-            let radius = (-2 * logf(1 - values[place])).squareRoot()
+            let radius = (-2 * logarithm(1 - values[place])).squareRoot()
             let angle = Float(2 * Double.pi) * values[place + Self.half]
-            values[place] = radius * cosf(angle)
-            values[place + Self.half] = radius * sinf(angle)
+            values[place] = radius * cosine(angle)
+            values[place + Self.half] = radius * sine(angle)
         }
     }
 }

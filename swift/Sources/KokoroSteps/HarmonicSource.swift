@@ -1,14 +1,6 @@
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
-
 /// Step 10: F0 and noise to the excitation, in Double throughout, because F0's running sum loses the phase in Float.
 public struct HarmonicSource: Equatable, Sendable {
-    private static let sine = 0.1, voicedNoise = 0.003
+    private static let voicedSine = 0.1, voicedNoise = 0.003
     /// The voice's ten weights, from the vocoder's manifest: one for each harmonic, and a bias.
     public let weights: [Double], bias: Double
 
@@ -32,14 +24,14 @@ public struct HarmonicSource: Equatable, Sendable {
         var found = [Double](repeating: 0, count: samples)
         for sample in 0..<samples {
             let voiced = f0Hz[sample / Contract.samplesPerPitch] > Contract.unvoicedUpToHz
-            let level = voiced ? Self.voicedNoise : Self.sine / 3
+            let level = voiced ? Self.voicedNoise : Self.voicedSine / 3
             let phase = voiced ? 2 * Double.pi * turns.cycles(at: sample) : 0
             var merged = bias
             for harmonic in 0..<Contract.harmonics {
-                let wave = voiced ? Self.sine * sin(phase * Double(harmonic + 1)) : 0
+                let wave = voiced ? Self.voicedSine * sine(phase * Double(harmonic + 1)) : 0
                 merged += weights[harmonic] * (wave + level * Double(noise[Contract.harmonics * sample + harmonic]))
             }
-            found[sample] = tanh(merged)
+            found[sample] = hyperbolicTangent(merged)
         }
         return found
     }

@@ -1,11 +1,3 @@
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
-
 /// Step 11: the excitation's spectrum, 20 points every 5 samples.
 public struct HarmonicSpectrum: Sendable {
     /// The periodic Hann window [20] as upstream's float32 has it. The formula gives other last places, and in column 0, whose frame is
@@ -23,8 +15,8 @@ public struct HarmonicSpectrum: Sendable {
         let angles = (0..<Contract.bins * width).map { place in
             2 * Double.pi * Double(place / width * (place % width) % points) / Double(points)
         }
-        cosines = angles.map { cos($0) }
-        sines = angles.map { sin($0) }
+        cosines = angles.map { cosine($0) }
+        sines = angles.map { sine($0) }
     }
 
     /// Step `spectrum`: `excitation` [600F] to [22, 120F + 1]: eleven magnitudes, eleven phases in radians.
@@ -37,7 +29,7 @@ public struct HarmonicSpectrum: Sendable {
             for bin in 0..<Contract.bins {
                 let (real, imaginary) = transformed(bin, even: even, odd: odd)
                 found[bin * columns + column] = Float((real * real + imaginary * imaginary).squareRoot())
-                found[(Contract.bins + bin) * columns + column] = Float(atan2(imaginary, real))
+                found[(Contract.bins + bin) * columns + column] = Float(angle(imaginary, real))
             }
         }
         return found

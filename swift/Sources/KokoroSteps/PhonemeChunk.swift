@@ -32,9 +32,7 @@ public enum ChunkEnding: String, Sendable {
     }
 
     /// Whole samples of silence; a speed of 2 halves them.
-    public func pauseSamples(speed: Double) -> Int {
-        Int(pauseSeconds * Double(Contract.sampleRateHz) / speed + 0.5)
-    }
+    public func pauseSamples(speed: Double) -> Int { Int(pauseSeconds * Double(Contract.sampleRateHz) / speed + 0.5) }
 
     /// By the last mark, looked for through closing quotes and brackets.
     public init(phonemes: some BidirectionalCollection<Unicode.Scalar>) {

@@ -19,23 +19,43 @@ public struct VocoderFeatures: Sendable {
         self.spectrum = spectrum
     }
 
-    /// Step `pack` of the padded layout: [1, C + 5 + 2640, 1, B + 1], each row padded with zeros to a multiple of B + 1 values.
-    public func packed(bucket: Int) throws(KokoroError) -> Tensor {
-        let frames = asr.columns, width = bucket + 1
+    /// 120F + 1.
+    var spectrumColumns: Int { Contract.columnsPerFrame * asr.columns + 1 }
+
+    /// Step `pack`: [1, C + 5 + 2640, 1, B + 1], each row padded with zeros to a multiple of B + 1 values. `byFrame`: for the streaming
+    /// layout, whose spectrum has its frames as columns and the time within a frame as rows.
+    public func packed(bucket: Int, byFrame: Bool = false) throws(KokoroError) -> Tensor {
+        let frames = asr.columns, pair = Contract.prosodyPerFrame
         guard frames <= bucket else { throw .utteranceTooLong(frames, most: bucket, unit: "frames") }
-        let mask = [Float](repeating: 1, count: frames)
-        let parts: [(values: [Float], length: Int, rate: Int)] = [
-            (asr.values, frames, 1), (f0Hz, f0Hz.count, Contract.prosodyPerFrame), (energy, energy.count, Contract.prosodyPerFrame),
-            (mask, frames, 1), (spectrum, Contract.columnsPerFrame * frames + 1, Contract.columnsPerFrame),
-        ]
-        let rows = parts.reduce(0) { $0 + $1.values.count / $1.length * $1.rate }
-        var flat = [Float](repeating: 0, count: rows * width), place = 0
-        for part in parts {
-            for row in 0..<part.values.count / part.length {
-                for column in 0..<part.length { flat[place + column] = part.values[row * part.length + column] }
-                place += part.rate * width
-            }
-        }
-        return try Tensor("features", shape: [1, rows, 1, width], values: flat)
+        return try KokoroSteps.packed([
+            PackedPart(asr.values, row: frames, rate: 1), PackedPart(f0Hz, row: f0Hz.count, rate: pair), PackedPart(energy, row: energy.count, rate: pair),
+            PackedPart([Float](repeating: 1, count: frames), row: frames, rate: 1),
+            PackedPart(spectrum, row: spectrumColumns, rate: Contract.columnsPerFrame, byFrame: byFrame),
+        ], bucket: bucket)
     }
+}
+
+/// Rows of so many values, of which `count` from `from` on are packed, `rate` of them a frame.
+struct PackedPart {
+    let values: [Float], row: Int, from: Int, count: Int, rate: Int, byFrame: Bool
+
+    init(_ values: [Float], row: Int, from: Int = 0, count: Int? = nil, rate: Int, byFrame: Bool = false) {
+        (self.values, self.row, self.from, self.count, self.rate, self.byFrame) = (values, row, from, count ?? row, rate, byFrame)
+    }
+}
+
+/// [1, rows, 1, B + 1].
+func packed(_ parts: [PackedPart], bucket: Int) throws(KokoroError) -> Tensor {
+    let width = bucket + 1, rows = parts.reduce(0) { $0 + $1.values.count / $1.row * $1.rate }
+    var flat = [Float](repeating: 0, count: rows * width), place = 0
+    for part in parts {
+        for row in 0..<part.values.count / part.row {
+            for column in 0..<part.count {
+                let at = part.byFrame ? column % part.rate * width + column / part.rate : column
+                flat[place + at] = part.values[row * part.row + part.from + column]
+            }
+            place += part.rate * width
+        }
+    }
+    return try Tensor("features", shape: [1, rows, 1, width], values: flat)
 }

@@ -1,12 +1,6 @@
 import KokoroSteps
 
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
+import Foundation
 
 /// Letters to sounds: the network of g2p/network.py, one word at a time, so that nothing is padded or masked.
 ///

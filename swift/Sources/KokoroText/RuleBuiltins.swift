@@ -3,8 +3,6 @@ import KokoroSteps
 
 /// Operators and functions that the rules use without defining them.
 enum RuleBuiltins {
-    // MARK: operators
-
     /// In the order of OPERATORS in pipeline/rule_program.py.
     static func operation(_ code: Int) -> (Value, Value) throws -> Value {
         switch code {
@@ -22,14 +20,8 @@ enum RuleBuiltins {
         case 5: { one, other in .int(try divided(one, other).1) }
         case 6: { one, other in
             switch (one, other) {
-            case (.set(let a), .set(let b)):
-                let made = a.copy()
-                for key in b.keys { made.put(key) }
-                return .set(made)
-            case (.dict(let a), .dict(let b)):
-                let made = a.copy()
-                for (key, value) in b.pairs { made.put(key, value) }
-                return .dict(made)
+            case (.set(let a), .set(let b)): return .set(a.merged(b))
+            case (.dict(let a), .dict(let b)): return .dict(a.merged(b))
             default: return .int((one.whole ?? 0) | (other.whole ?? 0))
             }
         }
@@ -117,8 +109,6 @@ enum RuleBuiltins {
         }
     }
 
-    // MARK: items and slices
-
     static func place(_ key: Value, _ count: Int) throws -> Int {
         guard let given = key.whole else { throw broken("place \(key.kind)") }
         let found = given < 0 ? given + count : given
@@ -173,8 +163,6 @@ enum RuleBuiltins {
         default: throw broken("\(value.kind) is written")
         }
     }
-
-    // MARK: functions
 
     static func named(_ name: String, _ program: RuleProgram) -> Builtin? {
         if name.hasPrefix("str.") {
@@ -234,14 +222,11 @@ enum RuleBuiltins {
             return .dict(made)
         },
         "fromkeys": { given, _ in
-            let made = Table()
-            for key in try items(given[0]) { made.put(key, given.count > 1 ? given[1] : .none) }
-            return .dict(made)
+            .dict(Table(set: try items(given[0]), value: given.count > 1 ? given[1] : .none))
         },
         "collections.Counter": { given, _ in
-            guard let source = given.first else { return .dict(Table()) }
+            guard let source = given.first, source != .none else { return .dict(Table()) }
             if case .dict(let table) = source { return .dict(table.copy()) }
-            if case .none = source { return .dict(Table()) }
             let made = Table()
             for item in try items(source) { made.put(item, .int((made.value(item)?.whole ?? 0) + 1)) }
             return .dict(made)
@@ -286,10 +271,7 @@ enum RuleBuiltins {
             }
             return .list(List(order.map { all[$0] }))
         },
-        "divmod": { given, _ in
-            let (quotient, rest) = try divided(given[0], given[1])
-            return .tuple([.int(quotient), .int(rest)])
-        },
+        "divmod": { given, _ in .tuple([.int(try divided(given[0], given[1]).0), .int(try divided(given[0], given[1]).1)]) },
         "ord": { given, _ in
             guard case .text(let text) = given[0], text.count == 1 else { throw broken("ord of \(given[0].kind)") }
             return .int(Int(text.units[0]))

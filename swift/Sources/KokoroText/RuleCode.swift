@@ -27,10 +27,7 @@ final class RuleTemplate {
         self.program = program
         name = try read.text().string
         isWhole = try read.number() == 1
-        guard isWhole else {
-            place = read.place
-            return
-        }
+        guard isWhole else { place = read.place; return }
         plain = try read.list { try $0.number() }
         presets = try read.list { try program.constant(try $0.number()) }
         only = try read.list { read in

@@ -7,14 +7,19 @@ struct RuleCompiler {
 
     init(_ program: RuleProgram, _ read: RuleBytes) { (self.program, self.read) = (program, read) }
 
-    // MARK: statements
+    /// As many of a kind as the next number says.
+    private mutating func many<Item>(_ one: (inout RuleCompiler) throws -> Item) throws -> [Item] {
+        var found: [Item] = []
+        for _ in 0..<(try read.number()) { found.append(try one(&self)) }
+        return found
+    }
+
+    /// A statement behind which the next one comes.
+    private static func doing(_ body: @escaping (Frame) throws -> Void) -> Step { { frame in try body(frame); return .next } }
 
     mutating func block() throws -> Step {
-        let count = try read.number()
-        var steps: [Step] = []
-        for _ in 0..<count { steps.append(try statement()) }
-        if steps.count == 1 { return steps[0] }
-        let all = steps
+        let all = try many { try $0.statement() }
+        if all.count == 1 { return all[0] }
         return { frame in
             for step in all {
                 let flow = try step(frame)
@@ -28,10 +33,7 @@ struct RuleCompiler {
         switch try read.byte() {
         case 0:
             let value = try expression()
-            return { frame in
-                _ = try value(frame)
-                return .next
-            }
+            return Self.doing { _ = try value($0) }
         case 1: return try assignment()
         case 2: return try augmentation()
         case 3:
@@ -61,36 +63,20 @@ struct RuleCompiler {
             return { frame in throw KokoroError.unsupported(try RuleBuiltins.written(value(frame))) }
         case 10:
             let value = try expression()
-            return { frame in
-                frame.yielded.append(try value(frame))
-                return .next
-            }
+            return Self.doing { $0.yielded.append(try value($0)) }
         case 11:
             let value = try expression()
-            return { frame in
-                frame.yielded += try items(value(frame))
-                return .next
-            }
+            return Self.doing { $0.yielded += try items(value($0)) }
         default: throw broken("a statement of an unknown kind")
         }
     }
 
     private mutating func assignment() throws -> Step {
-        let value = try expression(), count = try read.number()
-        var targets: [(Frame, Value) throws -> Void] = []
-        for _ in 0..<count { targets.append(try target()) }
-        if targets.count == 1 {
-            let only = targets[0]
-            return { frame in
-                try only(frame, try value(frame))
-                return .next
-            }
-        }
-        let all = targets
-        return { frame in
+        let value = try expression(), all = try many { try $0.target() }, first = all[0]
+        if all.count == 1 { return Self.doing { try first($0, try value($0)) } }
+        return Self.doing { frame in
             let found = try value(frame)
             for one in all { try one(frame, found) }
-            return .next
         }
     }
 
@@ -101,14 +87,9 @@ struct RuleCompiler {
         let old = try expression()  // a target that is one name, attribute or item reads as it is written
         read.place = after
         let more = try expression()
-        return { frame in
+        return Self.doing { frame in
             let before = try old(frame), added = try more(frame)
-            if case .list(let list) = before {
-                list.items += try items(added)
-                return .next
-            }
-            try put(frame, try combine(before, added))
-            return .next
+            if case .list(let list) = before { list.items += try items(added) } else { try put(frame, try combine(before, added)) }
         }
     }
 
@@ -154,16 +135,7 @@ struct RuleCompiler {
 
     /// Several names, one of them perhaps with a star.
     private mutating func parts() throws -> (Frame, Value) throws -> Void {
-        let count = try read.number()
-        var targets: [(Frame, Value) throws -> Void] = [], star: Int?
-        for place in 0..<count {
-            if Int(read.bytes[read.place]) == 20 {
-                read.place += 1
-                star = place
-            }
-            targets.append(try target())
-        }
-        let all = targets, rest = star
+        let starred = try many { (try $0.isStarred(), try $0.target()) }, all = starred.map(\.1), rest = starred.lastIndex { $0.0 }
         return { frame, value in
             let found = try items(value)
             guard let rest else {
@@ -178,8 +150,6 @@ struct RuleCompiler {
             for place in 0..<behind { try all[rest + 1 + place](frame, found[found.count - behind + place]) }
         }
     }
-
-    // MARK: expressions
 
     mutating func expression() throws -> Code {
         switch try read.byte() {
@@ -239,9 +209,7 @@ struct RuleCompiler {
     }
 
     private mutating func chain(until wanted: Bool) throws -> Code {
-        var values: [Code] = []
-        for _ in 0..<(try read.number()) { values.append(try expression()) }
-        let all = values, last = values.count - 1
+        let all = try many { try $0.expression() }, last = all.count - 1
         return { frame in
             for place in 0..<last {
                 let found = try all[place](frame)
@@ -252,14 +220,11 @@ struct RuleCompiler {
     }
 
     private mutating func comparison() throws -> Code {
-        let left = try expression(), count = try read.number()
-        var pairs: [(Int, Code)] = []
-        for _ in 0..<count { pairs.append((try read.byte(), try expression())) }
-        if count == 1 {
-            let (how, right) = pairs[0]
+        let left = try expression(), all = try many { (try $0.read.byte(), try $0.expression()) }
+        if all.count == 1 {
+            let (how, right) = all[0]
             return { frame in .bool(try RuleBuiltins.holds(how, try left(frame), try right(frame))) }
         }
-        let all = pairs
         return { frame in
             var before = try left(frame)
             for (how, right) in all {
@@ -271,15 +236,16 @@ struct RuleCompiler {
         }
     }
 
+    /// Whether a star stands here; it is passed over.
+    private mutating func isStarred() throws -> Bool {
+        guard Int(read.bytes[read.place]) == 20 else { return false }
+        read.place += 1
+        return true
+    }
+
     /// Values, some of them with a star.
     private mutating func values() throws -> (Frame) throws -> [Value] {
-        var parts: [(Bool, Code)] = []
-        for _ in 0..<(try read.number()) {
-            let isStarred = Int(read.bytes[read.place]) == 20
-            if isStarred { read.place += 1 }
-            parts.append((isStarred, try expression()))
-        }
-        let all = parts
+        let all = try many { (try $0.isStarred(), try $0.expression()) }
         if !all.contains(where: \.0) {
             let codes = all.map(\.1)
             return { frame in
@@ -306,18 +272,12 @@ struct RuleCompiler {
     }
 
     private mutating func buildTable() throws -> Code {
-        var pairs: [(Code?, Code)] = []
-        for _ in 0..<(try read.number()) {
-            let isStarred = Int(read.bytes[read.place]) == 20
-            if isStarred { read.place += 1 }
-            pairs.append((isStarred ? nil : try expression(), try expression()))
-        }
-        let all = pairs
+        let all: [(Code?, Code)] = try many { (try $0.isStarred() ? nil : try $0.expression(), try $0.expression()) }
         return { frame in
             let table = Table()
             for (key, value) in all {
                 if let key { table.put(try key(frame), try value(frame)) } else if case .dict(let more) = try value(frame) {
-                    for (key, value) in more.pairs { table.put(key, value) }
+                    table.put(all: more)
                 } else { throw broken("no table behind two stars") }
             }
             return .dict(table)
@@ -325,9 +285,7 @@ struct RuleCompiler {
     }
 
     private mutating func join() throws -> Code {
-        var parts: [(Code, String)] = []
-        for _ in 0..<(try read.number()) { parts.append((try expression(), try read.text().string)) }
-        let all = parts
+        let all = try many { (try $0.expression(), try $0.read.text().string) }
         return { frame in
             var units: [UInt32] = []
             for (code, format) in all {
@@ -340,14 +298,8 @@ struct RuleCompiler {
 
     private mutating func comprehension() throws -> Code {
         let kind = try read.byte()
-        var sources: [(source: Code, put: (Frame, Value) throws -> Void, tests: [Code])] = []
-        for _ in 0..<(try read.number()) {
-            let source = try expression(), put = try target()
-            var tests: [Code] = []
-            for _ in 0..<(try read.number()) { tests.append(try expression()) }
-            sources.append((source, put, tests))
-        }
-        let all = sources, given = try expression(), second = kind == 2 || kind == 5 ? try expression() : nil
+        let all = try many { (source: try $0.expression(), put: try $0.target(), tests: try $0.many { try $0.expression() }) }
+        let given = try expression(), second = kind == 2 || kind == 5 ? try expression() : nil
         /// True: enough.
         func walk(_ level: Int, _ frame: Frame, _ take: (Value) throws -> Bool) throws -> Bool {
             if level == all.count { return try take(given(frame)) }
@@ -384,8 +336,6 @@ struct RuleCompiler {
         }
     }
 
-    // MARK: attributes and calls
-
     private mutating func attribute() throws -> Code {
         let owner = try expression(), name = try read.number(), spelled = try program.name(name)
         return { frame in
@@ -414,10 +364,7 @@ struct RuleCompiler {
     }
 
     private mutating func arguments() throws -> (values: (Frame) throws -> [Value], named: (Frame) throws -> [Callable.Named]) {
-        let given = try values()
-        var pairs: [(Int, Code)] = []
-        for _ in 0..<(try read.number()) { pairs.append((try read.number(), try expression())) }
-        let all = pairs
+        let given = try values(), all = try many { (try $0.read.number(), try $0.expression()) }
         if all.isEmpty { return (given, { _ in [] }) }
         return (given, { frame in
             var found: [Callable.Named] = []

@@ -232,10 +232,7 @@ struct PatternReader {
             step.kind = .branch(ways)
         case 5:
             let group = try read.number()
-            guard group > 0 else {
-                step.next = try sequence(&read, then: next)
-                return
-            }
+            guard group > 0 else { step.next = try sequence(&read, then: next); return }
             step.kind = .open(group)
             step.next = try sequence(&read, then: PatternStep(.close(group), next: next))
         case 6, 7, 8: try loop(&read, into: step, kind)
@@ -268,7 +265,7 @@ struct PatternReader {
         switch step.kind {
         case .literal(let unit): return unit < 256 ? (0..<256).map { $0 == Int(unit) } : [Bool](repeating: false, count: 256)
         case .set(let set): return set.latin
-        case .nothing, .open: return step.next?.first
+        case .nothing, .open, .at, .look: return step.next?.first
         case .branch(let ways):
             var all = [Bool](repeating: false, count: 256)
             for way in ways {
@@ -277,11 +274,8 @@ struct PatternReader {
             }
             return all
         case .single(let one, let least, _, _): return least > 0 ? first(one) : nil
-        case .loop(let body, let least, _, _, _): return least > 0 ? body.first : nil
-        case .possessive(let body, let least, _): return least > 0 ? body.first : nil
+        case .loop(let body, let least, _, _, _), .possessive(let body, let least, _): return least > 0 ? body.first : nil
         case .atomic(let body): return body.first
-        case .look(_, _, let isWanted): return isWanted ? step.next?.first : step.next?.first
-        case .at: return step.next?.first
         case .end, .stop, .again, .close, .back: return nil
         }
     }

@@ -60,7 +60,7 @@ enum RuleMethods {
         case "values": return .list(List(table.pairs.map(\.1)))
         case "clear": table.clear()
         case "update":
-            if case .dict(let more)? = given.first { for (key, value) in more.pairs { table.put(key, value) } } else {
+            if case .dict(let more)? = given.first { table.put(all: more) } else {
                 for pair in try items(first(given, name)) {
                     let both = try items(pair)
                     table.put(both[0], both[1])
@@ -78,9 +78,7 @@ enum RuleMethods {
         case "add": table.put(try first(given, name))
         case "update": for item in try items(first(given, name)) { table.put(item) }
         case "union":
-            let made = table.copy()
-            for more in given { for item in try items(more) { made.put(item) } }
-            return .set(made)
+            return .set(try given.reduce(table) { $0.merged(Table(set: try items($1))) })
         default: throw broken("a set has no \(name)")
         }
         return .none

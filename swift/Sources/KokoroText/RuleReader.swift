@@ -19,10 +19,8 @@ public final class RuleReader {
         }
         do {
             program = try RuleProgram([UInt8](Data(contentsOf: file)), natives: { try Self.natives(text, language, $0) })
-            cut = try program.root("cut")
-            sentence = try program.root("sentence")
-            read = try program.root("read")
-            parts = try program.root("parts")
+            (cut, sentence) = (try program.root("cut"), try program.root("sentence"))
+            (read, parts) = (try program.root("read"), try program.root("parts"))
         } catch let error as KokoroError { throw error } catch { throw .badFile(file.lastPathComponent, reason: "unreadable") }
     }
 
@@ -176,8 +174,6 @@ private final class LateNetwork {
 }
 
 /// CRC-32, as zip files have it.
-func crc32(_ text: String) -> UInt32 {
-    ~text.utf8.reduce(~0) { sum, byte in crcTable[Int((sum ^ UInt32(byte)) & 255)] ^ sum >> 8 }
-}
+func crc32(_ text: String) -> UInt32 { ~text.utf8.reduce(~0) { sum, byte in crcTable[Int((sum ^ UInt32(byte)) & 255)] ^ sum >> 8 } }
 
 private let crcTable: [UInt32] = (0..<256).map { byte in (0..<8).reduce(UInt32(byte)) { value, _ in value >> 1 ^ (value & 1 == 0 ? 0 : 0xEDB8_8320) } }

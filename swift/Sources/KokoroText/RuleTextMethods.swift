@@ -52,9 +52,7 @@ enum RuleTextMethods {
         return text
     }
 
-    private static func units(_ value: Value) throws -> [UInt32]? {
-        if case .text(let text) = value { text.units } else { nil }
-    }
+    private static func units(_ value: Value) throws -> [UInt32]? { if case .text(let text) = value { text.units } else { nil } }
 
     private static func range(_ text: Text, _ given: [Value]) -> Range<Int> {
         func bound(_ place: Int, _ preset: Int) -> Int {
@@ -65,22 +63,12 @@ enum RuleTextMethods {
         return from..<max(from, bound(2, text.count))
     }
 
-    // MARK: kinds of characters
-
-    private static func isAlphanumeric(_ unit: UInt32) -> Bool { scalar(unit).map { isAlphabetic($0) || $0.properties.numericType != nil } ?? false }
-    private static func isAlpha(_ unit: UInt32) -> Bool { scalar(unit).map(isAlphabetic) ?? false }
+    private static func isAlphanumeric(_ unit: UInt32) -> Bool { scalar(unit).map { $0.isLetter || $0.properties.numericType != nil } ?? false }
+    private static func isAlpha(_ unit: UInt32) -> Bool { scalar(unit)?.isLetter ?? false }
     private static func isDecimal(_ unit: UInt32) -> Bool { scalar(unit)?.properties.numericType == .decimal }
     private static func isDigit(_ unit: UInt32) -> Bool { isDecimal(unit) || scalar(unit)?.properties.numericType == .digit }
 
     private static func scalar(_ unit: UInt32) -> Unicode.Scalar? { Unicode.Scalar(unit) }
-
-    private static func isAlphabetic(_ scalar: Unicode.Scalar) -> Bool {
-        if scalar.value < 128 { return (65...90).contains(scalar.value) || (97...122).contains(scalar.value) }
-        return switch scalar.properties.generalCategory {
-        case .uppercaseLetter, .lowercaseLetter, .titlecaseLetter, .modifierLetter, .otherLetter: true
-        default: false
-        }
-    }
 
     /// White space and the four separators of information.
     static func isSpace(_ unit: UInt32) -> Bool {
@@ -96,8 +84,6 @@ enum RuleTextMethods {
     private static func cased(_ text: Text, _ holds: (UInt32) -> Bool, not other: (UInt32) -> Bool) -> Value {
         .bool(text.units.contains(where: holds) && !text.units.contains(where: other))
     }
-
-    // MARK: cases and forms
 
     static func lower(_ text: Text) -> Text {
         if text.units.allSatisfy({ $0 < 128 }) { return Text(text.units.map { (65...90).contains($0) ? $0 + 32 : $0 }) }
@@ -120,27 +106,12 @@ enum RuleTextMethods {
         }
     }
 
-    static func category(_ scalar: Unicode.Scalar) -> String {
-        switch scalar.properties.generalCategory {
-        case .uppercaseLetter: "Lu"
-        case .lowercaseLetter: "Ll"
-        case .titlecaseLetter: "Lt"
-        case .modifierLetter: "Lm"
-        case .otherLetter: "Lo"
-        case .nonspacingMark: "Mn"
-        case .spacingMark: "Mc"
-        case .enclosingMark: "Me"
-        case .decimalNumber: "Nd"
-        case .letterNumber: "Nl"
-        case .otherNumber: "No"
-        case .control: "Cc"
-        case .format: "Cf"
-        case .surrogate: "Cs"
-        case .privateUse: "Co"
-        case .unassigned: "Cn"
-        default: "So"
-        }
-    }
+    static func category(_ scalar: Unicode.Scalar) -> String { categories[scalar.properties.generalCategory] ?? "So" }
+    private static let categories: [Unicode.GeneralCategory: String] = [
+        .uppercaseLetter: "Lu", .lowercaseLetter: "Ll", .titlecaseLetter: "Lt", .modifierLetter: "Lm", .otherLetter: "Lo", .nonspacingMark: "Mn",
+        .spacingMark: "Mc", .enclosingMark: "Me", .decimalNumber: "Nd", .letterNumber: "Nl", .otherNumber: "No", .control: "Cc", .format: "Cf",
+        .surrogate: "Cs", .privateUse: "Co", .unassigned: "Cn",
+    ]
 
     /// As `int` reads it.
     static func integer(_ value: Value, base: Int) throws -> Int {
@@ -154,8 +125,6 @@ enum RuleTextMethods {
         guard let found = Int(plain, radix: base) else { throw broken("\"\(plain)\" as a whole number") }
         return found
     }
-
-    // MARK: parts
 
     private static func stands(_ part: Text, _ text: Text, _ place: Int) -> Bool {
         guard place >= 0, place + part.count <= text.count else { return false }

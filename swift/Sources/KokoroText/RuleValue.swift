@@ -145,7 +145,7 @@ final class Table {
     private var places: [Value: Int] = [:], values: [Value] = []
 
     init() {}
-    init(set items: [Value]) { for item in items { put(item) } }
+    init(set items: [Value], value: Value = .none) { for item in items { put(item, value) } }
 
     func contains(_ key: Value) -> Bool { places[key] != nil }
     func value(_ key: Value) -> Value? { places[key].map { values[$0] } }
@@ -161,6 +161,12 @@ final class Table {
         }
     }
 
+    func put(all other: Table) { for (key, value) in other.pairs { put(key, value) } }
+    func merged(_ other: Table) -> Table {
+        let made = copy()
+        made.put(all: other)
+        return made
+    }
     func clear() { (keys, places, values) = ([], [:], []) }
     func copy() -> Table {
         let made = Table()

@@ -35,9 +35,7 @@ struct TextTables: Sendable {
             for (row, step) in float32(scale).enumerated() where (row + 1) * columns <= values.count {
                 for column in 0..<columns { values[row * columns + column] *= step }
             }
-        } else {
-            values = float32(place)
-        }
+        } else { values = float32(place) }
         return Matrix(rows: place.count / max(columns, 1), columns: columns, values: values)
     }
 

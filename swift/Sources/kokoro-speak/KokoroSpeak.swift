@@ -102,10 +102,7 @@ struct Arguments {
             guard let value = rest.popFirst() else { throw .unsupported("\(word) needs a value") }
             try set(word, value)
         }
-        if lines != nil, plain.count == 1 {
-            bundle = plain[0]
-            return
-        }
+        if lines != nil, plain.count == 1 { plain.append("") }
         guard plain.count == 2 else { throw .unsupported("give a bundle and a text: kokoro-speak BUNDLE TEXT --voice NAME -o speech.wav") }
         (bundle, text) = (plain[0], plain[1])
     }

@@ -38,10 +38,7 @@ struct WaveFile {
         func add(_ value: some FixedWidthInteger) { withUnsafeBytes(of: value.littleEndian) { data.append(contentsOf: $0) } }
         add(bytes &+ 36)
         data += Data("WAVEfmt ".utf8)
-        add(UInt32(16))
-        for value: UInt16 in [1, 1] { add(value) }
-        for value in [rate, 2 * rate] { add(value) }
-        for value: UInt16 in [2, 16] { add(value) }
+        for value: UInt32 in [16, 1 << 16 | 1, rate, 2 * rate, 16 << 16 | 2] { add(value) }  // two of them are pairs of 16 bits
         data += Data("data".utf8)
         add(bytes)
         return data

@@ -6,7 +6,9 @@ import KokoroVectors
 struct RecordedModel {
     private struct Buckets: Decodable {
         struct Encoder: Decodable { let token_buckets: [Int], buckets: [Int] }
-        struct Vocoder: Decodable { let buckets: [Int] }
+        struct Vocoder: Decodable { let buckets: [Int], inputs: [String: Inputs] }
+        struct Inputs: Decodable { let features: Lengths? }
+        struct Lengths: Decodable { let frames: [Int]? }
         let encoder: [Encoder], vocoder: Vocoder
     }
 
@@ -26,16 +28,47 @@ struct RecordedModel {
         func lengths(_ lengths: [Int], _ front: [Int], _ kind: MLMultiArrayDataType) -> MLMultiArrayConstraint {
             MLMultiArrayConstraint(lengths.map { (front + [$0]).map { NSNumber(value: $0) } }, kind)
         }
+        func streamed(_ function: String, _ rows: Int) -> MLMultiArrayConstraint {
+            lengths((read.vocoder.inputs[function]?.features?.frames ?? []).map { $0 + 1 }, [1, rows, 1], .float16)
+        }
         let stored = try utterance(0), hidden = try stored("hidden").shape[1], rows = try stored("features").shape[1]
         return switch function {
         case "duration":
             ["input_ids": lengths(read.encoder[0].token_buckets, [1], .int32), "style": lengths([128], [1], .float32), "speed": lengths([1], [], .float32)]
         case "prosody": ["frames": lengths(read.encoder[0].buckets, [1, hidden + 1, 1], .float32), "style": lengths([128], [1], .float32)]
+        case "decoder": ["features": streamed("decoder", rows), "style": lengths([1], [1, 128, 1], .float16)]
+        case "utterance": ["features": streamed("utterance", Self.frameRows + 2641), "style_affine": lengths([1], [1, Self.affines, 1], .float16)]
+        case "window": ["features": streamed("window", Self.frameRows + 2640), "affine": lengths([1], [1, Self.affines, 1], .float16)]
         default: ["features": lengths(read.vocoder.buckets.map { $0 + 1 }, [1, rows, 1], .float16), "style": lengths([1], [1, 128, 1], .float16)]
         }
     }
 
+    private static let frameRows = 4, affines = 4
+
+    /// The streaming layout's functions, of numbers that tell how they were called: the decoder gives the share of its frames that are real
+    /// and two factors; the others hold each value of the spectrum's first row for five samples, times their own factor.
+    private func streamed(_ given: any MLFeatureProvider) throws -> any MLFeatureProvider {
+        let asked = try values(given, "features"), width = given.featureValue(for: "features")?.multiArrayValue?.shape.last?.intValue ?? 0
+        func made(_ shape: [Int], _ values: [Float]) throws -> MLFeatureValue {
+            let array = try MLMultiArray(shape: shape.map { NSNumber(value: $0) }, dataType: .float32), row = shape.last ?? 0
+            try array.withUnsafeMutableBytes { bytes, strides in
+                for (place, value) in values.enumerated() {
+                    bytes.storeBytes(of: value, toByteOffset: 4 * (place / row * (shape.count > 1 ? strides[1] : 0) + place % row), as: Float.self)
+                }
+            }
+            return MLFeatureValue(multiArray: array)
+        }
+        if function == "decoder" {
+            let frames = (0..<4 * (width - 1)).map { Float($0 % 8) }
+            return try MLDictionaryFeatureProvider(dictionary: ["frames": made([1, 2, 1, 2 * (width - 1)], frames),
+                "affine": made([1, 4, 1, 1], [0.5, 1, 2, 3]), "style_affine": made([1, 4, 1, 1], [0.25, 1, 2, 3])])
+        }
+        let factor = try values(given, function == "window" ? "affine" : "style_affine")[0], from = Self.frameRows * width
+        return try MLDictionaryFeatureProvider(dictionary: ["waveform": made([1, 1, 1, 600 * (width - 1)], (0..<600 * (width - 1)).map { asked[from + $0 / 5] * factor })])
+    }
+
     func answer(_ given: any MLFeatureProvider) throws -> any MLFeatureProvider {
+        if ["decoder", "utterance", "window"].contains(function) { return try streamed(given) }
         let key = ["duration": "input_ids", "prosody": "frames"][function] ?? "features"
         let asked = try values(given, key)
         for number in index.utterances.indices {

@@ -13,7 +13,7 @@ import CoreML
 @Suite struct NetworkTests {
     private func pieces(_ speaker: Speaker, _ text: String, speed: Double, seed: Int, longest: Int = 300) async throws -> [SpokenAudio] {
         var found: [SpokenAudio] = []
-        for try await audio in speaker.speak(phonemes: text, voice: "awb", speed: speed, seed: seed, longest: longest) { found.append(audio) }
+        for try await audio in speaker.speak(phonemes: text, voice: "awb", speed: speed, seed: seed, longest: longest, fadesTicks: false) { found.append(audio) }
         return found
     }
 
@@ -24,7 +24,7 @@ import CoreML
         let synthesis = ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
         for utterance in try VectorIndex.read(folder).utterances {
             let stored = StoredUtterance(utterance, in: folder), row = try bundle.voice("awb").row(phonemes: stored.phonemes.count)
-            let found = try synthesis.speak(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed)
+            let found = try synthesis.speak(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, fadesTicks: false)
             let reached = snrDB(try stored("samples").values, found.chunk.samples.map(Double.init))
             print("   \(utterance.id): \(reached) dB")
             #expect(try found.durations == stored("durations").integers && reached >= leastDB)
@@ -68,6 +68,89 @@ import CoreML
         #expect(try FileManager.default.contentsOfDirectory(atPath: cache.path).count == 2)
     }
     #endif
+
+    /// A bundle of packages whose vocoder says that it has three functions.
+    private func streamingPackages() throws -> URL {
+        let folder = try TestBundles.copy(), file = folder.appendingPathComponent("manifest.json")
+        var read = try #require(JSONSerialization.jsonObject(with: Data(contentsOf: file)) as? [String: Any])
+        var vocoder = try #require(read["vocoder"] as? [String: Any])
+        vocoder["inputs"] = ["decoder": ["features": ["frames": [40, 80]]], "utterance": ["features": ["frames": [40]]], "window": ["features": ["frames": [16, 40]]]]
+        (read["layout"], read["vocoder"]) = ("streaming", vocoder)
+        try JSONSerialization.data(withJSONObject: read).write(to: file)
+        try FileManager.default.createSymbolicLink(
+            at: folder.appendingPathComponent("vectors"), withDestinationURL: TestBundles.folder("KOKORO_BUNDLE").appendingPathComponent("vectors"))
+        return folder
+    }
+
+    #if canImport(CoreML)
+    @Test func functionsOfOnePackageAreCalledWindowByWindow() async throws {
+        let folder = try streamingPackages(), bundle = try SpeechBundle(at: folder), cache = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        defer { for made in [folder, cache] { try? FileManager.default.removeItem(at: made) } }
+        var options = CoreMLOptions()
+        options.cache = cache
+        let backend = try await CoreMLBackend(bundle: bundle, options: options), recorded = try #require(bundle.manifest.vocoder.source)
+        let synthesis = ChunkSynthesis(
+            vocabulary: bundle.vocabulary, limits: bundle.limits, source: try HarmonicSource(weights: recorded.weights, bias: recorded.bias), backend: backend)
+        for utterance in try VectorIndex.read(bundle.folder.appendingPathComponent("vectors")).utterances {
+            let stored = StoredUtterance(utterance, in: bundle.folder.appendingPathComponent("vectors")), spectrum = try stored("spectrum").floats
+            let row = try bundle.voice("awb").row(phonemes: stored.phonemes.count), frames = try stored("asr").shape[2], isWhole = frames <= 40
+            let whole = try synthesis.speak(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, fadesTicks: false)
+            var streamed = try #require(try synthesis.stream(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, fadesTicks: false))
+            var pieces: [[Float]] = []
+            while let piece = try streamed.next() { pieces.append(piece.samples) }
+            let factor: Float = isWhole ? 0.25 : 0.5
+            var waveform: [Float] = []
+            for place in 0..<600 * frames { waveform.append(HalfFloat.value(HalfFloat.bits(spectrum[place / 5])) * factor) }
+            let wanted = FinishedChunk(waveform: waveform), joined: [Float] = Array(pieces.joined()), isCut = pieces.count > 2
+            let reached: Double = snrDB(wanted.samples.map { Double($0) }, whole.chunk.samples.map { Double($0) })
+            #expect(reached > 60)
+            #expect(isCut != isWhole)
+            #expect(joined.count == waveform.count)
+            let both: Double = snrDB(whole.chunk.samples.map { Double($0) }, joined.map { Double($0) })
+            if wanted.gain == 1 { #expect(both > 100) }
+        }
+    }
+    #endif
+
+    @Test(.enabled(if: TestBundles.streamingGiven, "KOKORO_BUNDLE_STREAMING is not set"))
+    func onnxRuntimeStreamsWindowsAndStopsAmidAnUtterance() async throws {
+        let bundle = try SpeechBundle(at: TestBundles.folder("KOKORO_BUNDLE_STREAMING")), library = try OnnxLibrary(path: TestBundles.library)
+        let backend = try OnnxBackend(bundle: bundle, library: library), speaker = try Speaker(bundle: bundle, backend: backend)
+        try compareUtterances(bundle, backend, leastDB: 90)
+        let long = String(repeating: "həlˈO ðˈɛɹ. ", count: 8).replacingOccurrences(of: ". ", with: ", ") + "hˈI.", symbols = Array(long.unicodeScalars)
+        let found = try await pieces(speaker, long, speed: 1, seed: 3)
+        let first = try #require(found.first), frames: Int = first.durations.reduce(0, +)
+        var at = 0
+        for piece in found {
+            #expect(piece.startSample == at)
+            #expect(piece.index == 0)
+            #expect(piece.words.isEmpty == (at > 0))
+            at += piece.samples.count
+        }
+        #expect(at == 600 * frames)
+        #expect(found.count > 2)
+        #expect(first.samples.count < 14_400)
+        let recorded = try #require(bundle.manifest.vocoder.source), source = try HarmonicSource(weights: recorded.weights, bias: recorded.bias)
+        let whole = try ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
+            .speak(symbols, row: bundle.voice("awb").row(phonemes: symbols.count), speed: 1, seed: 3, fadesTicks: false)
+        let reached: Double = snrDB(whole.chunk.samples.map { Double($0) }, found.flatMap(\.samples).map { Double($0) })
+        print("   windows against longer ones: \(reached) dB")
+        #expect(whole.chunk.gain < 1 || reached > 100)
+        let task = Task {
+            var heard = 0
+            for try await _ in speaker.speak(phonemes: long, voice: "awb") {
+                heard += 1
+                withUnsafeCurrentTask { $0?.cancel() }
+            }
+            return heard
+        }
+        await #expect(throws: CancellationError.self) { try await task.value }
+        for try await audio in speaker.speak(phonemes: long, voice: "awb") {  // a consumer that stops
+            #expect(audio.index == 0)
+            break
+        }
+        #expect(try await pieces(speaker, "hˈI.", speed: 1, seed: 0).count == 1)
+    }
 
     @Test func halvesAreTheNearest() {
         for bits in UInt16.min...UInt16.max where bits & 0x7C00 != 0x7C00 || bits & 0x3FF == 0 {

@@ -12,6 +12,7 @@ enum TestBundles {
     static func packages() throws -> SpeechBundle { try SpeechBundle(at: folder("KOKORO_BUNDLE")) }
 
     static let onnxGiven = ProcessInfo.processInfo.environment["KOKORO_BUNDLE_ONNX"] != nil
+    static let streamingGiven = ProcessInfo.processInfo.environment["KOKORO_BUNDLE_STREAMING"] != nil
     static var library: String? { ProcessInfo.processInfo.environment["KOKORO_ONNXRUNTIME"] }
 
     /// A copy of the bundle of packages, its large files as links, to be damaged.

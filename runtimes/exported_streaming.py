@@ -1,0 +1,139 @@
+"""The streaming layout's three functions as files of another runtime: float32, at any length, under no mask, checked against PyTorch.
+
+    (manifest,) = build(PortableStreamingStage.of(checkpoint, ONNX), Path("build"), folder_kind(ONNX))
+    # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
+
+The modules are those of the package (vocoder/streaming), but `utterance` measures all of the columns that it is given.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kokoro_ane.core.builder import Kind, Part
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import Check, snr_db
+from kokoro_ane.core.contract import DECODER, DEFAULT_BUCKETS, FEATURES, FRAMES, STREAMING, UTTERANCE, VOCODER_NAME, WAVEFORM
+from kokoro_ane.core.layers import NORM_EPSILON
+from kokoro_ane.core.manifest import folder_of_ours, level_name, package_name
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, LIMIT_SNR_DB, PortableStage, baked, dynamic
+from kokoro_ane.runtimes.files import FileRuntime
+from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import excerpt
+from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
+from kokoro_ane.vocoder.streaming.streaming_functions import UtteranceFunction, unpack_window, window_rows
+from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, Affines, StreamingGenerator, Told
+from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
+from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, FUNCTIONS, SHORT_FRAMES, StreamingStage
+from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES
+
+
+class MeasuringConv(AffineConv):
+    """AffineConv that normalizes what it reads by all of its columns, and is told the style's gain and shift."""
+
+    def forward(self, x: Tensor, affines: Affines) -> Tensor:
+        """See AffineConv."""
+        return super().forward(F.instance_norm(x, eps=NORM_EPSILON), affines)
+
+
+class WholeUtterance(UtteranceFunction):
+    """UtteranceFunction where every column is the utterance's; the mask among its features is not read. `generator`: its own copy."""
+
+    def __init__(self, generator: StreamingGenerator) -> None:
+        super().__init__(generator)
+        for module in self.generator.modules():
+            if isinstance(module, AffineConv):
+                module.__class__ = MeasuringConv
+
+    def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
+        """See UtteranceFunction."""
+        frames, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
+        return self.generator(*unpack_window(frames, spectrum), Told(style_affine, self.generator.sizes))
+
+
+def folder_kind(runtime: FileRuntime) -> Kind:
+    """For core.builder: a folder of functions."""
+    import onnx
+
+    module = runtime.module
+
+    def written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+        path.mkdir()
+        models = {}
+        for name in part.functions:
+            module.write(stage.function(name), module.function_file(path, name))
+            models[name] = onnx.load(module.function_file(path, name))
+        module.save_together(models, path)
+        return {name: runtime.open_function(path, name, stage.function(name).outputs) for name in part.functions}
+
+    return Kind(module.SUFFIX, module.TOOLS, written, folder_of_ours)
+
+
+def any_length() -> Lengths:
+    """Of these functions."""
+    return Lengths.up_to(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
+
+
+@dataclass(frozen=True, eq=False)
+class PortableStreamingStage(PortableStage):
+    """See core.builder.Stage. `twin`: the package's stage, for its modules, its contract and its windows in PyTorch."""
+
+    twin: StreamingStage
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, runtime: FileRuntime) -> "PortableStreamingStage":
+        """Checked with four and a half seconds of a calibration sentence. InputError where no statistics are fitted."""
+        speech = check_speech(checkpoint, CHECK_FRAMES)
+        return cls(checkpoint, runtime, StreamingStage(checkpoint, predictor_of(checkpoint), any_length(), PRECISION, speech))
+
+    def parts(self) -> tuple[Part, ...]:
+        """See Stage."""
+        level = f"{self.runtime.module.NAME}-{level_name(PRECISION, STREAMING)}"
+        file = package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level)
+        return (Part(VOCODER_NAME, file, {function: function for function in FUNCTIONS}),)
+
+    @cached_property
+    def modules(self) -> dict[str, nn.Module]:
+        """What is exported, by function."""
+        found = {name: baked(module) for name, module in self.twin.modules.items()}
+        generator = found[UTTERANCE].get_submodule("generator")
+        assert isinstance(generator, StreamingGenerator)
+        return found | {UTTERANCE: WholeUtterance(generator)}
+
+    def function(self, name: str) -> PortableFunction:
+        """See PackageStage."""
+        inputs, outputs = self.twin.signature(name)
+        rows = self.twin.shapes(name)[0][1]
+        second = self.checkpoint.config.style_dim if name == DECODER else 2 * len(self.twin.predictor.centres)
+        example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, second, 1, 1)
+        axes = dynamic((FEATURES, 3, "columns"), (FRAMES, 3, "values") if name == DECODER else (WAVEFORM, 3, "samples"))
+        return PortableFunction(self.modules[name], example, inputs, outputs, axes, {"columns": self.twin.buckets_of(name)[-1] + 1})
+
+    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+        """A short utterance against the vocoder in float64, from which PyTorch's own float32 is 98 dB away; a long one in two cuts against
+        the same windows in PyTorch."""
+        speech, chain = self.twin.speech, StreamingChain(programs, any_length())
+        short, windows = excerpt(speech, 0, SHORT_FRAMES), StreamingChain(programs, any_length().in_windows())
+        told, exact = self.twin.in_torch().render(speech), render_reference(Vocoder.of(self.checkpoint).double(), short, torch.float64)
+        found = {
+            f"{SHORT_FRAMES} frames, its float64": snr_db(exact, chain.render(short)),
+            f"{speech.frames} frames in windows": snr_db(told, windows.render(speech)),
+            f"{speech.frames} frames in windows, short ones first": snr_db(told, windows.render(speech, early=True)),
+        }
+        return [Check(f"SNR against PyTorch, {name}", value, LIMIT_SNR_DB, at_least=True) for name, value in found.items()]
+
+    def contract(self, part: Part) -> dict[str, Any]:
+        """See Stage. Where a function takes any length, `frames` is the longest."""
+        found = self.twin.contract(part) | self.contract_head()
+        for name in (DECODER, UTTERANCE):
+            found["inputs"][name][FEATURES]["frames"] = self.twin.buckets_of(name)[-1:]
+        return found

@@ -1,0 +1,73 @@
+@testable import KokoroSteps
+import Testing
+
+/// Windows, fades and ticks of a chunk that comes in pieces: as Python's, number by number.
+@Suite struct StreamingTests {
+    @Test func windowsAreCutAsPythonCutsThem() {
+        func cut(_ frames: Int, _ early: Bool) -> [[Int]] {
+            StreamingVocoder.cut(frames, [24, 64, 128], early: early).map { [$0.start, $0.frames, $0.begin, $0.end] }
+        }
+        #expect(cut(200, true) == [[0, 24, 0, 17], [10, 64, 17, 67], [60, 128, 67, 181], [136, 64, 181, 200]])
+        #expect(cut(200, false) == [[0, 128, 0, 121], [72, 128, 121, 200]])
+        #expect(cut(129, true) == [[0, 24, 0, 17], [10, 64, 17, 67], [1, 128, 67, 129]])
+        #expect(cut(1000, true).count == 11 && cut(1000, true).last == [936, 64, 979, 1000])
+        #expect(throws: KokoroError.self) { try StreamingLengths(decoder: Buckets([]), utterance: Buckets([]), longest: 100, windows: [24, 128]) }
+        #expect(throws: KokoroError.self) { try StreamingLengths(decoder: Buckets([]), utterance: Buckets([]), longest: 100, windows: [14, 64]) }
+    }
+
+    private let word = (0..<7200).map { Float($0 % 50) / 50 - 0.5 }
+    private func behind(_ sound: [Float], at: Int, of count: Int = 6000) -> [Float] {
+        [Float](repeating: 0, count: at) + sound + [Float](repeating: 0, count: count - at - sound.count)
+    }
+
+    @Test(arguments: [300, 1000, 3000, 5000]) func aTickBehindTheWordIsSilencedInAnyPieces(_ at: Int) {
+        let whole = word + behind([0.2, -0.1], at: at)
+        for cuts in [[], [3000, 9000], [7200], [7100, 7300], [12_600]] {
+            var fade = TickFade(durations: [2, 10, 10], phonemes: ["a"], length: whole.count), heard: [Float] = [], from = 0
+            for to in cuts + [whole.count] {
+                heard += fade(Array(whole[from..<to]))
+                #expect(heard.count >= min(to, 7200), "no word waits")
+                from = to
+            }
+            let isQuiet = heard.dropFirst(7440).allSatisfy { abs($0) < 0.01 }
+            #expect(heard.count == whole.count)
+            #expect(heard.prefix(7200).elementsEqual(word))
+            #expect(isQuiet)
+        }
+    }
+
+    @Test func noWordLosesSound() {
+        let ringing = Array(word.prefix(2400)), late = behind([0.2, -0.1], at: 1200), long = behind([Float](repeating: 0.2, count: 3000), at: 2400)
+        let cases: [(String, [Float])] = [("a", ringing), ("at", late), ("a", long), ("...", behind([0.2], at: 1000)), ("a", behind([], at: 0))]
+        for (phonemes, more) in cases {
+            let symbols = Array(phonemes.unicodeScalars), whole = word + more
+            let durations = [2] + [Int](repeating: 10 / symbols.count, count: symbols.count) + [10]
+            var fade = TickFade(durations: durations, phonemes: symbols, length: whole.count)
+            #expect(fade(whole) == whole, "\(phonemes)")
+        }
+    }
+
+    @Test func aChunkInPiecesIsFinishedAsAWholeOneAndALoudOneTurnedDownFromThereOn() {
+        for cuts in [[], [60, 7140], [3000]] {
+            var finish = StreamFinish(length: 7200), heard: [Float] = [], from = 0
+            for to in cuts + [7200] {
+                heard += finish(Array(word[from..<to]))
+                from = to
+            }
+            #expect(heard == FinishedChunk(waveform: word).samples && finish.gain == 1)
+        }
+        var finish = StreamFinish(length: 2000)
+        let quiet = finish([Float](repeating: 0.5, count: 1000)), loud = finish([Float](repeating: 2, count: 1000))
+        #expect(quiet[500] == 0.5 && loud[0] == 1 && loud[500] == 1 && finish.gain == 0.5)
+    }
+
+    @Test func theStreamingLayoutsSpectrumHasItsFramesAsColumns() throws {
+        let spectrum = (0..<22 * 361).map { Float($0) }, asr = try Tensor("asr", shape: [1, 1, 3], values: [1, 2, 3])
+        let features = try VocoderFeatures(asr: asr, f0Hz: [1, 2, 3, 4, 5, 6], energy: [1, 2, 3, 4, 5, 6], spectrum: spectrum)
+        let plain = try features.packed(bucket: 4), turned = try features.packed(bucket: 4, byFrame: true)
+        #expect(plain.shape == turned.shape && plain.values.prefix(30).elementsEqual(turned.values.prefix(30)))
+        for (channel, time, frame) in [(0, 0, 0), (0, 119, 2), (5, 7, 1), (21, 0, 3)] {
+            #expect(turned.values[30 + (channel * 120 + time) * 5 + frame] == spectrum[channel * 361 + 120 * frame + time])
+        }
+    }
+}
