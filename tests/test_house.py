@@ -31,18 +31,18 @@ LEVELS = (
     {"core": 3_600},
     {"g2p": 9_298, "encoder": 1_300, "vocoder": 2_900},
     {"quantize": 3_350},
-    {"runtimes": 2_620},
+    {"runtimes": 2_880},
     {"pipeline": 4_921},
-    {"eval": 6_346},
+    {"eval": 6_420},
     {"kokoro_ane": 300},
     {"training": 1_992},
-    {"bench": 2_890},
+    {"bench": 2_170},
 )
 ROOM_LINES = {room: lines for level in LEVELS for room, lines in level.items()}
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 APART = ("training", "bench", "tests")  # imported by their own commands and by tests only
 HOUSE_LINES, HOUSE_FILES, SHORT_FILES = 39_037, 292, 15  # source without mlprogram; files with it; files of SHORT lines or fewer
-TEST_LINES, DOC_WORDS = 18_807, 27_145
+TEST_LINES, DOC_WORDS = 19_150, 26_800
 LONGEST_FILE, LONGEST_FUNCTION, SHORT = 400, 80, 40
 # Basenames that a reader would have to tell apart by their folder: allowed once in the house, and once in mlprogram.
 ANYWHERE = ("__init__.py", "__main__.py")
