@@ -155,8 +155,11 @@ def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, 
 
 
 def changes(layer: Layer, level: str) -> bool:
-    """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay."""
+    """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay. Of 4 bits with a table
+    for some rows only the fitted one, where there is one: it takes as many bytes and loses less."""
     wanted = SCHEMES[level]
+    if wanted == SCHEMES["p4g"] and can_be_fitted(layer):
+        return False
     if wanted.int8_input:
         return can_be_int8(layer)
     if is_fitted(wanted.weights) and not can_be_fitted(layer):

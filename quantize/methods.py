@@ -13,6 +13,7 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 
+ROWS = 16  # output channels that share a table, where a table serves some of them
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
 
 
@@ -60,7 +61,7 @@ class PaletteWeights:
     """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palettes.py).
 
     gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only. rows: output channels that
-    share a table (0 = all; iOS 18; the encoder only).
+    share a table at most (0 = all; else iOS 18): the largest divisor of a layer's.
     """
 
     bits: int
@@ -69,8 +70,12 @@ class PaletteWeights:
     rows: int = 0
 
     def __post_init__(self) -> None:
-        _require(self.bits in (4, 6, 8), f"palette of {self.bits} bits: 4, 6 or 8 is needed")
+        _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+
+    def rows_of(self, outputs: int) -> int:
+        """Output channels that share a table, of so many."""
+        return next(size for size in range(min(self.rows or outputs, outputs), 0, -1) if outputs % size == 0)
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,11 @@ SCHEMES = MappingProxyType(
         "p4": Scheme(PaletteWeights(4)),
         "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
         "p4_gptq": Scheme(PaletteWeights(4, gptq=True)),
+        "p6g": Scheme(PaletteWeights(6, rows=ROWS)),
+        "p4g": Scheme(PaletteWeights(4, rows=ROWS)),
+        "p6g_gptq": Scheme(PaletteWeights(6, gptq=True, rows=ROWS)),
+        "p4g_gptq": Scheme(PaletteWeights(4, gptq=True, rows=ROWS)),
+        "p3g_gptq": Scheme(PaletteWeights(3, gptq=True, rows=ROWS)),
         "w8a8": Scheme(LinearWeights(), int8_input=True),
     }
 )
@@ -202,11 +212,12 @@ _ALL = (
         weights=LinearWeights(), activations=Activations(), check_snr_db=5.0,  # real Kokoro 7.8: coarse, and for the judge to reject
     ),
     Method("mixed", "each layer as the recipe says", parent="fp16", activations=Activations(), by_recipe=True),
+    Method("mixed18", "the same for iOS 18, a table for 16 rows", parent="fp16", by_recipe=True, target="iOS18"),
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
 # Of the encoder, which runs on CPU and GPU: weights only, any grouping.
-GROUPS, ROWS = 32, 16  # inputs that share a scale; outputs that share a table
+GROUPS = 32  # inputs that share a scale
 _GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
 _TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=ROWS), target="iOS18")
 # ALBERT decides most durations (docs/encoder.md, what one block in fp16 changes): it keeps 8 bits.
@@ -263,7 +274,12 @@ def _parsed(setting: str) -> tuple[str, Any]:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 
 
-# What a recipe of `mixed` is searched for: the most arithmetic in int8, or the least size.
-INT8_MACS, SIZE = "int8_macs", "size"
-STARTS = {INT8_MACS: "w8", SIZE: "fp16"}  # the level every layer starts from
-LEVELS_FOR = {INT8_MACS: ("w8", "w8a8"), SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq")}
+# What a recipe is searched for: of `mixed` the most arithmetic in int8, or the least size; of `mixed18` the least size.
+INT8_MACS, SIZE, SIZE_18 = "int8_macs", "size", "size18"
+STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every layer starts from
+LEVELS_FOR = {
+    INT8_MACS: ("w8", "w8a8"),
+    SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
+    SIZE_18: ("fp16", "p6g", "p4g", "p4g_gptq", "p3g_gptq"),
+}
+RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}

@@ -1,8 +1,9 @@
 """The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv 2210.17323). No random number.
 
     table, index = palette(weight, bits=4)                        # weight is close to table[index]
+    tables, index = row_palettes(weight, PaletteWeights(4, rows=16))   # a table for 16 rows
     fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
-    table, index = fit(weight, bits=4)                            # the layer's product is close
+    tables, index = fit(weight, PaletteWeights(4))                # the layer's product is close
 
 In one dimension a cluster is an interval, so sums come from running totals and borders from a binary search: seconds where coremltools'
 own k-means (scikit-learn, seeded) took two minutes for the demo vocoder at 8 bits. A fit rounds one input's weights after the other and
@@ -23,6 +24,7 @@ from kokoro_ane.core.layers import Conv, ConvTranspose
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.balance import watched
 from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.quantize.methods import PaletteWeights
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 
@@ -80,6 +82,14 @@ def palette(weight: np.ndarray, bits: int, importance: np.ndarray | None = None)
     table = np.sort(centres).astype(weight.dtype)
     middle = (table[1:].astype(np.float64) + table[:-1]) / 2
     return table, np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
+
+
+def row_palettes(weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Tables [groups, 2^bits] and the index of every weight in its group's, of the weight's shape; rows are axis 0."""
+    groups = len(weight) // how.rows_of(len(weight))
+    counted = [None] * groups if importance is None else np.split(importance, groups)
+    made = [palette(part, how.bits, some) for part, some in zip(np.split(weight, groups), counted, strict=True)]
+    return np.stack([table for table, _ in made]), np.concatenate([index for _, index in made]).reshape(weight.shape)
 
 
 def _first_guess(data: Sorted, count: int) -> np.ndarray:
@@ -177,30 +187,32 @@ def input_moments(vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Colle
     return {path: total / counts[path] for path, total in sums.items()}
 
 
-def fitted_palette(weight: np.ndarray, bits: int, unfolded: Unfolded, moments: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """As quantize.palettes.palette, for a convolution's weight and the moments [I taps, I taps] of its inputs."""
+def fitted_palette(weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """As row_palettes, for a convolution's weight and the moments [I taps, I taps] of its inputs; rows of a transposed one are axis 1."""
     exact = torch.from_numpy(weight.astype(np.float32))
     matrix = unfolded.matrix(exact)
-    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact)  # of the input that each weight multiplies
-    table, _ = palette(weight, bits, importance=power.numpy())
-    values = torch.from_numpy(table.astype(np.float32))
-    index = rounded(matrix, values, moments)
-    return table, unfolded.weight(index, exact).numpy().reshape(-1).astype(np.uint8)
+    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()  # of the input that each weight multiplies
+    rows = (array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power))
+    tables, _ = row_palettes(next(rows), how, importance=next(rows))
+    values = torch.from_numpy(tables.astype(np.float32)).repeat_interleave(len(matrix) // len(tables), dim=0)  # [O, 2^bits]
+    return tables, unfolded.weight(rounded(matrix, values, moments), exact).numpy().astype(np.uint8)
 
 
 @torch.no_grad()
 def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
-    """Index of a value for every weight of `matrix` [O, I], such that the product with inputs of these moments [I, I] changes little."""
+    """Index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the product with inputs of these moments
+    [I, I] changes little."""
     order = torch.argsort(moments.diagonal(), descending=True, stable=True)
     carry = _carry(moments[order][:, order])
-    left, borders = matrix[:, order].clone(), (values[1:] + values[:-1]) / 2
+    left, borders = matrix[:, order].clone(), ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
     for start in range(0, len(order), STEP):
         stop = min(start + STEP, len(order))
         errors = torch.zeros(len(left), stop - start)
         for column in range(start, stop):
-            index[:, column] = torch.bucketize(left[:, column].contiguous(), borders)
-            error = (left[:, column] - values[index[:, column]]) / carry[column, column]
+            nearest = torch.searchsorted(borders, left[:, column, None].contiguous())  # [O, 1]
+            index[:, column] = nearest[:, 0]
+            error = (left[:, column] - values.gather(1, nearest)[:, 0]) / carry[column, column]
             left[:, column:stop] -= error[:, None] * carry[column, column:stop]
             errors[:, column - start] = error
         left[:, stop:] -= errors @ carry[start:stop, stop:]
@@ -215,13 +227,13 @@ def _carry(moments: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """fitted_palette for one layer: fit(weight, bits) -> table, index."""
+    """fitted_palette for one layer: fit(weight, how) -> tables, index."""
 
     unfolded: Unfolded
     moments: Tensor
 
-    def __call__(self, weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-        return fitted_palette(weight, bits, self.unfolded, self.moments)
+    def __call__(self, weight: np.ndarray, how: PaletteWeights) -> tuple[np.ndarray, np.ndarray]:
+        return fitted_palette(weight, how, self.unfolded, self.moments)
 
 
 def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:

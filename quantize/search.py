@@ -134,7 +134,8 @@ def saved_bytes(layer: Layer, level: str) -> float:
     if isinstance(weights, LinearWeights):
         return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
     if isinstance(weights, PaletteWeights):
-        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits
+        tables = layer.outputs // weights.rows_of(layer.outputs)
+        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits * tables
     return 0.0
 
 
