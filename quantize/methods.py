@@ -13,7 +13,7 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 
-ROWS = 16  # output channels that share a table, where a table serves some of them
+ROWS, TABLE_SHARE = 4, 0.025  # output channels that share a table, where it is not one for all; of the indices' bytes
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
 
 
@@ -61,7 +61,7 @@ class PaletteWeights:
     """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palettes.py).
 
     gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only. rows: output channels that
-    share a table at most (0 = all; else iOS 18): the largest divisor of a layer's.
+    share a table (0 = all; else iOS 18): so many, or more where tables would take over TABLE_SHARE of the indices' bytes.
     """
 
     bits: int
@@ -73,9 +73,11 @@ class PaletteWeights:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
 
-    def rows_of(self, outputs: int) -> int:
-        """Output channels that share a table, of so many."""
-        return next(size for size in range(min(self.rows or outputs, outputs), 0, -1) if outputs % size == 0)
+    def rows_of(self, outputs: int, width: int, value_bytes: int = 2) -> int:
+        """Output channels that share a table, of so many with `width` weights each."""
+        fewest = 8 * value_bytes * 2**self.bits / (self.bits * width * TABLE_SHARE)
+        sizes = range(self.rows or outputs, outputs)
+        return next((size for size in sizes if outputs % size == 0 and size >= fewest), outputs)
 
 
 @dataclass(frozen=True)
@@ -212,14 +214,14 @@ _ALL = (
         weights=LinearWeights(), activations=Activations(), check_snr_db=5.0,  # real Kokoro 7.8: coarse, and for the judge to reject
     ),
     Method("mixed", "each layer as the recipe says", parent="fp16", activations=Activations(), by_recipe=True),
-    Method("mixed18", "the same for iOS 18, a table for 16 rows", parent="fp16", by_recipe=True, target="iOS18"),
+    Method("mixed18", "the same for iOS 18, tables for groups of rows", parent="fp16", by_recipe=True, target="iOS18"),
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
 # Of the encoder, which runs on CPU and GPU: weights only, any grouping.
 GROUPS = 32  # inputs that share a scale
 _GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
-_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=ROWS), target="iOS18")
+_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=16), target="iOS18")
 # ALBERT decides most durations (docs/encoder.md, what one block in fp16 changes): it keeps 8 bits.
 _ALBERT = (("duration.duration_predictor_bert*", BlockWeights(8, GROUPS)),)
 _MIXED = dataclasses.replace(_TABLES, name="mixed", title="ALBERT as w8g, the rest as p6g", parts=_ALBERT)
@@ -280,6 +282,8 @@ STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every lay
 LEVELS_FOR = {
     INT8_MACS: ("w8", "w8a8"),
     SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
-    SIZE_18: ("fp16", "p6g", "p4g", "p4g_gptq", "p3g_gptq"),
+    SIZE_18: ("fp16", "p6g", "p4g", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
 }
+# Not measured: as much as another, times the ratio of the best tables' errors for a normal density (Max 1960; 4 bits: 0.0095).
+LIKE = {"p6g": ("p4g", 0.068), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
 RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}

@@ -1,7 +1,7 @@
 """The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv 2210.17323). No random number.
 
     table, index = palette(weight, bits=4)                        # weight is close to table[index]
-    tables, index = row_palettes(weight, PaletteWeights(4, rows=16))   # a table for 16 rows
+    tables, index = row_palettes(weight, PaletteWeights(4, rows=4))    # a table for 4 rows
     fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
     tables, index = fit(weight, PaletteWeights(4))                # the layer's product is close
 
@@ -86,7 +86,7 @@ def palette(weight: np.ndarray, bits: int, importance: np.ndarray | None = None)
 
 def row_palettes(weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Tables [groups, 2^bits] and the index of every weight in its group's, of the weight's shape; rows are axis 0."""
-    groups = len(weight) // how.rows_of(len(weight))
+    groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
     counted = [None] * groups if importance is None else np.split(importance, groups)
     made = [palette(part, how.bits, some) for part, some in zip(np.split(weight, groups), counted, strict=True)]
     return np.stack([table for table, _ in made]), np.concatenate([index for _, index in made]).reshape(weight.shape)

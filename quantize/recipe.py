@@ -14,7 +14,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import json_of, read_json, write_json
-from kokoro_ane.quantize.methods import ROWS, SCHEMES, Method, PaletteWeights
+from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
@@ -88,7 +88,7 @@ def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None) -> Rec
     if method.by_recipe:
         recipe = load_recipe(path or recipe_path(checkpoint, method.name))
         if recipe.needs_ios18 and method.target is None:
-            raise InputError(f"the recipe has tables for {ROWS} rows, which needs iOS 18: 'mixed18' builds it, {method.name!r} cannot")
+            raise InputError(f"the recipe has tables for some rows, which needs iOS 18: 'mixed18' builds it, {method.name!r} cannot")
         return recipe
     if path is not None:
         raise InputError(f"--recipe: method {method.name!r} takes no recipe")

@@ -7,7 +7,7 @@
 Axis 0 of a weight is its output channel (a row); a convolution's is [O, I, 1, k], a linear layer's and an LSTM's [O, I].
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,16 +65,15 @@ def palette_table(weight: np.ndarray, how: PaletteWeights, transposed: bool = Fa
 Stored = Integers | Table
 
 
-def stored_as(weight: np.ndarray, how: Weights) -> Stored | None:
-    """The weight by that scheme; None where OwnGrid finds no grid."""
+def stored_as(weight: np.ndarray, how: Weights, fit: Fit | None = None) -> Stored | None:
+    """The weight by that scheme, a palette fitted where there is a `fit` and it is asked for; None where OwnGrid finds no grid."""
     match how:
         case LinearWeights():
             return _blocks(weight, weight.shape[1])
         case BlockWeights():
             return _blocks(weight, how.block_of(weight.shape[1]) or weight.shape[1])
         case PaletteWeights():
-            tables, index = row_palettes(weight, how)
-            return Table(index, tables)
+            return palette_table(weight, replace(how, gptq=how.gptq and fit is not None), fit=fit)
         case OwnGrid():
             return own_values(weight) or own_rows(weight)
 

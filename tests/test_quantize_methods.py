@@ -63,9 +63,12 @@ def test_blocks_divide_their_channels(channels: int, block: int) -> None:
     assert BlockWeights().block_of(channels) == block
 
 
-@pytest.mark.parametrize(("outputs", "rows"), [(1024, 16), (2180, 10), (22, 11), (13, 13), (1090, 10), (34, 2)])
-def test_rows_that_share_a_table_divide_the_outputs(outputs: int, rows: int) -> None:
-    assert PaletteWeights(4, rows=16).rows_of(outputs) == rows and PaletteWeights(4).rows_of(outputs) == outputs
+@pytest.mark.parametrize(
+    ("outputs", "width", "rows"), [(1024, 3270, 4), (1090, 3, 1090), (2180, 128, 20), (1024, 128, 32), (128, 384, 8), (13, 9000, 13)]
+)
+def test_rows_that_share_a_table_divide_the_outputs_and_pay(outputs: int, width: int, rows: int) -> None:
+    assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows and PaletteWeights(4).rows_of(outputs, width) == outputs
+    assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
 
 
 def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:

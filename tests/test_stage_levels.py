@@ -6,14 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import quiet_coremltools
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.voices import style_row
+from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.pipeline.apply import main as quantize
-from kokoro_ane.quantize import stage_levels
+from kokoro_ane.quantize import encoder_fits, stage_levels
+from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.methods import STAGE_METHODS, BlockWeights, LinearWeights, OwnGrid, PaletteWeights
+from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored import Integers, Table, stored_as
 from mlprogram import Program
 
@@ -70,6 +75,34 @@ def own(tiny_build: Path, folder: Path) -> Path:
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
     return folder
+
+
+def style_of(checkpoint: Checkpoint, one: Utterance) -> torch.Tensor:
+    return style_row(checkpoint.blend(one.voice), len(one.phonemes))[:, checkpoint.config.style_dim :]
+
+
+def test_moments_are_of_what_a_constant_multiplies(tiny_build: Path, tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding left out, an LSTM's recurrent weights by its outputs a step before; none for what reads the style and for embeddings."""
+    short = [one for one in own_speech(tiny_checkpoint, "tuning") if len(one.input_ids) < 192 and one.frames < 640][:2]
+    monkeypatch.setattr(encoder_fits, "own_speech", lambda _, name: short if name == "tuning" else [])
+    package = EncoderPackage((tiny_build / "KokoroEncoder-tiny-fp16.json",))
+    manifest = package.manifests[0]
+    programs = {name: Program(manifest.package_path, function=inside) for name, inside in manifest.functions.items()}
+    found = encoder_fits.encoder_fits(tiny_checkpoint, package.backend, programs)
+    program, names = programs["duration"], weights_of(programs["duration"])
+    ours = {name: found["duration"][value].moments for value, name in names.items() if value in found["duration"]}
+    assert not [name for name in ours if "fc_weight" in name or name.endswith("embeddings_weight")]
+    lstm, seen = next(op for op in program.operations if op.op_type == "lstm"), dict[str, torch.Tensor]()
+    inputs, later = [], []
+    for one in short:
+        count = len(one.input_ids)
+        padded = np.pad(one.input_ids, (0, package.backend.token_width(count) - count), constant_values=-1)[None].astype(np.int32)
+        given = {"input_ids": padded, "style": style_of(tiny_checkpoint, one), "speed": np.array([one.speed], np.float32)}
+        program(given, hook=lambda name, _, value: seen.__setitem__(name, value))
+        inputs.append(seen[lstm.inputs["x"][0]][:count, 0])
+        later.append(seen[lstm.outputs[0].name][1:count, 0].chunk(2, dim=1)[1])
+    for name, columns in (("lstm0.weight_ih", torch.cat(inputs)), ("lstm0.weight_hh_back", torch.cat(later))):
+        assert torch.allclose(ours[name], columns.T @ columns / len(columns), rtol=1e-3, atol=1e-6), name
 
 
 def test_mixed_keeps_albert_in_8_bits() -> None:
