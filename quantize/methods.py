@@ -13,7 +13,7 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 
-ROWS, TABLE_SHARE = 4, 0.025  # output channels that share a table, where it is not one for all; of the indices' bytes
+ROWS, TABLE_SHARE = 1, 0.025  # output channels that share a table, where it is not one for all; of the indices' bytes
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
 
 
@@ -143,8 +143,7 @@ SCHEMES = MappingProxyType(
         "p4": Scheme(PaletteWeights(4)),
         "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
         "p4_gptq": Scheme(PaletteWeights(4, gptq=True)),
-        "p6g": Scheme(PaletteWeights(6, rows=ROWS)),
-        "p4g": Scheme(PaletteWeights(4, rows=ROWS)),
+        "p8": Scheme(PaletteWeights(8)),
         "p6g_gptq": Scheme(PaletteWeights(6, gptq=True, rows=ROWS)),
         "p4g_gptq": Scheme(PaletteWeights(4, gptq=True, rows=ROWS)),
         "p3g_gptq": Scheme(PaletteWeights(3, gptq=True, rows=ROWS)),
@@ -282,8 +281,8 @@ STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every lay
 LEVELS_FOR = {
     INT8_MACS: ("w8", "w8a8"),
     SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
-    SIZE_18: ("fp16", "p6g", "p4g", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+    SIZE_18: ("fp16", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
 }
 # Not measured: as much as another, times the ratio of the best tables' errors for a normal density (Max 1960; 4 bits: 0.0095).
-LIKE = {"p6g": ("p4g", 0.068), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
+LIKE = {"p8": ("p4g_gptq", 0.005), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
 RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}

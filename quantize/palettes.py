@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import TUNING
-from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.core.layers import Conv, ConvTranspose, Linear, StyleAffine
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.balance import watched
 from kokoro_ane.quantize.corpus import speech_lines
@@ -133,7 +133,9 @@ class Unfolded:
 
     @classmethod
     def of(cls, layer: nn.Module) -> "Unfolded":
-        """Of an ungrouped Conv or ConvTranspose."""
+        """Of an ungrouped Conv or ConvTranspose, or of a Linear."""
+        if isinstance(layer, Linear):
+            return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)
         assert isinstance(layer, Conv | ConvTranspose) and layer.groups == 1
         kernel, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
         return cls(kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose))
@@ -238,6 +240,7 @@ class Fit:
 
 def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
     """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two voices a sentence; none for no path.
+    AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's voices, which serve no other voice as well.
 
     Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers fewer than two columns an input. Four
     minutes of one core on real Kokoro, under a progress bar on stderr.
@@ -245,10 +248,17 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
     from rich.console import Console
     from rich.progress import track
 
-    if not paths:
-        return {}
+    affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
+    found = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
+    others = frozenset(paths) - found.keys()
     clips = (clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift))
     total = 2 * len(speech_lines(TUNING))
     shown = track(clips, "sentences to fit palettes to", total=total, console=Console(stderr=True), transient=True)
-    moments = input_moments(vocoder, shown, frozenset(paths))
-    return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), found) for path, found in moments.items()}
+    found |= input_moments(vocoder, shown, others) if others else {}
+    return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments) for path, moments in found.items()}
+
+
+def style_moments(checkpoint: Checkpoint) -> Tensor:
+    """[128, 128]: mean of s s^T over the vocoder's half of every row of every voice."""
+    rows = torch.cat([checkpoint.blend(voice)[:, 0, : checkpoint.config.style_dim] for voice in checkpoint.voices])
+    return rows.T @ rows / len(rows)
