@@ -105,10 +105,10 @@ def test_moments_are_of_what_a_constant_multiplies(tiny_build: Path, tiny_checkp
         assert torch.allclose(ours[name], columns.T @ columns / len(columns), rtol=1e-3, atol=1e-6), name
 
 
-def test_mixed_keeps_albert_in_8_bits() -> None:
+def test_mixed_gives_energy_fewer_bits_than_durations() -> None:
     mixed = STAGE_METHODS["encoder"]["mixed"]
-    assert isinstance(mixed.weights_of("duration.duration_predictor_bert_encoder_weight"), BlockWeights)
-    assert isinstance(mixed.weights_of("duration.lstm0.weight_ih"), PaletteWeights)
+    names = ("duration.lstm0.weight_ih", "prosody.f0_predictor_curve_blocks_0_conv1_weight", "prosody.lstm0.weight_ih", "prosody.energy_predictor")
+    assert [mixed.weights_of(name) for name in names] == [PaletteWeights(bits, gptq=True, rows=16) for bits in (6, 6, 4, 4)]
 
 
 class TestPackage:
