@@ -221,7 +221,7 @@ METHODS = MappingProxyType({method.name: method for method in _ALL})
 GROUPS = 32  # inputs that share a scale
 _GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
 _TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=16), target="iOS18")
-# ALBERT makes nearly all of what changes durations and gets 8 bits; energy and the LSTM that it shares with F0 bear 4 (docs/encoder.md).
+# ALBERT moves durations most and gets 8 bits; energy and the LSTM that it shares with F0 get 4 (docs/encoder.md).
 _EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
 _PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR), ("prosody.lstm*", _FOUR))
 _MIXED = dataclasses.replace(_TABLES, name="mixed", title="fitted palettes of 8, 6 and 4 bits, by part", weights=_SIX, parts=_PARTS)
