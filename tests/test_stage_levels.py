@@ -39,7 +39,7 @@ class TestStored:
         assert errors[1] < 0.7 * errors[0] and np.abs(block.decoded() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
-        weight = noise(32, 64) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
+        weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
         whole, own = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
         assert isinstance(own, Table) and own.table.shape == (2, 64) and own.index.max() < 64
         quiet = [np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, own) if form]
