@@ -54,7 +54,7 @@ class Watched:
         share = float(steps.sum()) / len(steps)
 
         def note(name: str, _: str, value: Tensor) -> None:
-            for constant, axis, _, columns in self.uses.get(name, ()):
+            for constant, axis, _form, columns in self.uses.get(name, ()):
                 count = round(value.shape[axis] * share)
                 if count >= FEWEST and value.shape[axis] >= len(steps):
                     found = columns(value.narrow(axis, 0, count).float())
