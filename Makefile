@@ -52,7 +52,7 @@ g2p: venv ## build the G2P package (words outside the lexicon), execute it, chec
 
 all: g2p encoder vocoder ## the three packages
 
-quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed, LAYOUT=streaming|streaming-poly); exit 3 where it ships and may not be released
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed|mixed18, LAYOUT=streaming|streaming-poly); exit 3 where it ships and may not be released
 	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
 release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 3

@@ -20,7 +20,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import TracebackType
@@ -268,8 +268,9 @@ class Workers:
             return
         self._executor = self._executor or self._engine.start(self._plan)
         longest_first = sorted(clips, key=lambda clip: -clip.frames)  # so that the last ones to end are short
-        common = (self._engine.measure, self._plan, Manifest.load(manifest).package_sha256, manifest.absolute(), execution)
-        tasks = {self._executor.submit(*common, clip, seed_variations.get(clip.id)): clip for clip in longest_first}
+        sha256 = Manifest.load(manifest).package_sha256
+        measure = partial(self._engine.measure, self._plan, sha256, manifest.absolute(), execution)
+        tasks = {self._executor.submit(measure, clip, seed_variations.get(clip.id)): clip for clip in longest_first}
         try:
             for done in as_completed(tasks):
                 yield tasks[done], *done.result()

@@ -25,7 +25,7 @@ from coremltools.models.utils import _apply_graph_pass
 from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.quantize.methods import Method, Weights
-from kokoro_ane.quantize.stored import Integers, Stored
+from kokoro_ane.quantize.stored import Integers, Stored, Table
 from mlprogram import Program
 
 READERS = {"linear": "weight", "conv": "weight", "lstm": ("weight_ih", "weight_hh", "weight_ih_back", "weight_hh_back"), "gather": "x"}
@@ -59,20 +59,20 @@ def with_constants(package: Path, stored: Mapping[str, Mapping[str, Stored]]) ->
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(package, Path(folder) / package.name)  # MLModel(path) writes the Manifest.json of what it opens anew
         model = ct.models.MLModel(str(copy), skip_model_load=True)
-        return _apply_graph_pass(model, [_Replaced(stored)], spec_version=int(ct.target.iOS17), skip_model_load=True)
+        return _apply_graph_pass(model, [Replaced(stored)], spec_version=int(ct.target.iOS17), skip_model_load=True)
 
 
-class _Replaced(AbstractGraphPass):
-    """Constants by what unpacks to them."""
+class Replaced(AbstractGraphPass):
+    """Constants by what unpacks to them. `alone`: coremltools' own passes, which follow other changes, are left out."""
 
-    def __init__(self, stored: Mapping[str, Mapping[str, Stored]]) -> None:
-        self._stored = stored
+    def __init__(self, stored: Mapping[str, Mapping[str, Stored]], alone: bool = True) -> None:
+        self._stored, self._alone = stored, alone
 
     def apply(self, prog: MilProgram) -> None:
         """Change the program in place."""
         for name, function in prog.functions.items():
             _in_block(function, self._stored[name])
-        prog.skip_all_passes = True
+        prog.skip_all_passes = self._alone
         if MAIN not in prog.functions:
             prog.default_function_name, prog.export_as_multifunction = next(iter(self._stored)), True
 
@@ -81,7 +81,7 @@ class _Replaced(AbstractGraphPass):
 def _in_block(block: Any, stored: Mapping[str, Stored]) -> None:
     for op in [op for op in block.operations if op.op_type == "const" and op.outputs[0].name in stored]:
         new, old = stored[op.outputs[0].name], op.outputs[0]
-        unpacked = _integers(new, op) if isinstance(new, Integers) else _table(new.index, new.table, op)
+        unpacked = _integers(new, op) if isinstance(new, Integers) else _table(new, op)
         block.replace_uses_of_var_after_op(anchor_op=op, old_var=old, new_var=unpacked, no_check_var_types=True)
         block.remove_ops([op])
 
@@ -90,10 +90,10 @@ def _integers(new: Integers, op: Any) -> Any:
     return _construct_constexpr_dequant_op(new.values, new.offset, new.scale, axis=0, name=op.name, before_op=op)
 
 
-def _table(index: np.ndarray, table: np.ndarray, op: Any) -> Any:
-    groups, count = table.shape
-    lut = table.reshape(groups, *[1] * (index.ndim - 1), count, 1)  # [groups, 1 ..., 2^bits, 1]
-    return _construct_constexpr_lut_op(index, lut, name=op.name, before_op=op)
+def _table(new: Table, op: Any) -> Any:
+    groups, count = new.table.shape
+    lut = new.table.reshape(groups, *[1] * (new.index.ndim - 1), count, 1).swapaxes(0, new.axis)  # [groups, 1 ..., 2^bits, 1]
+    return _construct_constexpr_lut_op(new.index, lut, name=op.name, before_op=op)
 
 
 def require_stored(program: Program, stored: Mapping[str, Stored]) -> None:

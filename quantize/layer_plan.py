@@ -185,8 +185,8 @@ def can_be_int8(layer: Layer) -> bool:
 
 
 def can_be_fitted(layer: Layer) -> bool:
-    """Whether a palette can be fitted to what a layer reads: affines read one column a sentence, depthwise ones one channel."""
-    return not layer.is_style and layer.channels > 1 and layer.outputs > 1
+    """Whether a palette can be fitted to what a layer reads: depthwise ones read one channel."""
+    return layer.channels > 1 and layer.outputs > 1
 
 
 def is_fitted(weights: Weights | None) -> bool:
@@ -223,7 +223,7 @@ def _by_level(layer: Layer, name: str) -> LayerPlan:
     if level.int8_input and not can_be_int8(layer):
         raise InputError(f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input; {name!r} cannot be")
     if is_fitted(level.weights) and not can_be_fitted(layer):
-        raise InputError(f"recipe: {layer.name} reads one column or one channel, no palette can be fitted to that; {name!r} cannot be")
+        raise InputError(f"recipe: {layer.name} reads one channel, no palette can be fitted to that; {name!r} cannot be")
     weights = level.weights if level.weights is not None and (level.int8_input or pays(layer, level.weights)) else None
     return LayerPlan(layer, weights, level.int8_input)
 

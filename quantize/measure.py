@@ -21,7 +21,7 @@ from kokoro_ane.core.staging import parse_json
 from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
 from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
 from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, can_be_int8, is_fitted, pays
-from kokoro_ane.quantize.methods import SCHEMES, Activations
+from kokoro_ane.quantize.methods import LIKE, SCHEMES, Activations
 from kokoro_ane.quantize.palettes import Fit, fits_of
 from kokoro_ane.quantize.simulate import input_sizes, simulated
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -140,8 +140,8 @@ class LayerTrials:
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Every (layer, level) that changes anything."""
-        return [(layer.name, level) for layer in self.layers for level in levels if changes(layer, level)]
+        """Every (layer, level) that changes anything and is measured."""
+        return [(layer.name, level) for layer in self.layers for level in levels if level not in LIKE and changes(layer, level)]
 
 
 def drawn(settings: Activations | None, clips: int) -> int:
@@ -155,8 +155,11 @@ def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, 
 
 
 def changes(layer: Layer, level: str) -> bool:
-    """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay."""
+    """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay, and
+    affines keep 4 bits: fitted to a checkpoint's voices, with 3 they would fail those that come later."""
     wanted = SCHEMES[level]
+    if level == "p3g_gptq" and layer.is_style:
+        return False
     if wanted.int8_input:
         return can_be_int8(layer)
     if is_fitted(wanted.weights) and not can_be_fitted(layer):

@@ -13,6 +13,7 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 
+ROWS, TABLE_SHARE = 1, 0.025  # output channels that share a table, where it is not one for all; of the indices' bytes
 SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
 
 
@@ -60,7 +61,7 @@ class PaletteWeights:
     """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palettes.py).
 
     gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only. rows: output channels that
-    share a table (0 = all; iOS 18; the encoder only).
+    share a table (0 = all; else iOS 18): so many, or more where tables would take over TABLE_SHARE of the indices' bytes.
     """
 
     bits: int
@@ -69,8 +70,14 @@ class PaletteWeights:
     rows: int = 0
 
     def __post_init__(self) -> None:
-        _require(self.bits in (4, 6, 8), f"palette of {self.bits} bits: 4, 6 or 8 is needed")
+        _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
         _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+
+    def rows_of(self, outputs: int, width: int, value_bytes: int = 2) -> int:
+        """Output channels that share a table, of so many with `width` weights each."""
+        fewest = 8 * value_bytes * 2**self.bits / (self.bits * width * TABLE_SHARE)
+        sizes = range(self.rows or outputs, outputs)
+        return next((size for size in sizes if outputs % size == 0 and size >= fewest), outputs)
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,10 @@ SCHEMES = MappingProxyType(
         "p4": Scheme(PaletteWeights(4)),
         "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
         "p4_gptq": Scheme(PaletteWeights(4, gptq=True)),
+        "p8": Scheme(PaletteWeights(8)),
+        "p6g_gptq": Scheme(PaletteWeights(6, gptq=True, rows=ROWS)),
+        "p4g_gptq": Scheme(PaletteWeights(4, gptq=True, rows=ROWS)),
+        "p3g_gptq": Scheme(PaletteWeights(3, gptq=True, rows=ROWS)),
         "w8a8": Scheme(LinearWeights(), int8_input=True),
     }
 )
@@ -202,16 +213,19 @@ _ALL = (
         weights=LinearWeights(), activations=Activations(), check_snr_db=5.0,  # real Kokoro 7.8: coarse, and for the judge to reject
     ),
     Method("mixed", "each layer as the recipe says", parent="fp16", activations=Activations(), by_recipe=True),
+    Method("mixed18", "the same for iOS 18, tables for groups of rows", parent="fp16", by_recipe=True, target="iOS18"),
 )  # fmt: skip
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
 # Of the encoder, which runs on CPU and GPU: weights only, any grouping.
-GROUPS, ROWS = 32, 16  # inputs that share a scale; outputs that share a table
+GROUPS = 32  # inputs that share a scale
 _GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
-_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=ROWS), target="iOS18")
-# ALBERT decides most durations (docs/encoder.md, what one block in fp16 changes): it keeps 8 bits.
-_ALBERT = (("duration.duration_predictor_bert*", BlockWeights(8, GROUPS)),)
-_MIXED = dataclasses.replace(_TABLES, name="mixed", title="ALBERT as w8g, the rest as p6g", parts=_ALBERT)
+_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=16), target="iOS18")
+# ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that it shares with F0 does not: on 14 tuning sentences 4 bits there
+# flip 0.18 % of voicing, more than all other parts together (docs/encoder.md).
+_EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
+_PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR))
+_MIXED = dataclasses.replace(_TABLES, name="mixed", title="fitted palettes of 8, 6 and 4 bits, by part", weights=_SIX, parts=_PARTS)
 _EXACT = Method("lossless", "8 bits, the checkpoint's own grid", parent="fp16", weights=OwnGrid(), check_snr_db=100.0)
 _BROKEN_DB = 5.0  # random symbols against the parent's: p6 of real Kokoro has 15, noise 0
 _FEW = tuple(dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB) for name in ("fp16", "w8", "p8", "p6"))
@@ -263,7 +277,14 @@ def _parsed(setting: str) -> tuple[str, Any]:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 
 
-# What a recipe of `mixed` is searched for: the most arithmetic in int8, or the least size.
-INT8_MACS, SIZE = "int8_macs", "size"
-STARTS = {INT8_MACS: "w8", SIZE: "fp16"}  # the level every layer starts from
-LEVELS_FOR = {INT8_MACS: ("w8", "w8a8"), SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq")}
+# What a recipe is searched for: of `mixed` the most arithmetic in int8, or the least size; of `mixed18` the least size.
+INT8_MACS, SIZE, SIZE_18 = "int8_macs", "size", "size18"
+STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every layer starts from
+LEVELS_FOR = {
+    INT8_MACS: ("w8", "w8a8"),
+    SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
+    SIZE_18: ("fp16", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+}
+# Not measured: as much as another, times the ratio of the best tables' errors for a normal density (Max 1960; 4 bits: 0.0095).
+LIKE = {"p8": ("p4g_gptq", 0.005), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
+RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}

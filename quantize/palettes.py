@@ -1,8 +1,9 @@
 """The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv 2210.17323). No random number.
 
     table, index = palette(weight, bits=4)                        # weight is close to table[index]
+    tables, index = row_palettes(weight, PaletteWeights(4, rows=4))    # a table for 4 rows
     fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
-    table, index = fit(weight, bits=4)                            # the layer's product is close
+    tables, index = fit(weight, PaletteWeights(4))                # the layer's product is close
 
 In one dimension a cluster is an interval, so sums come from running totals and borders from a binary search: seconds where coremltools'
 own k-means (scikit-learn, seeded) took two minutes for the demo vocoder at 8 bits. A fit rounds one input's weights after the other and
@@ -19,10 +20,11 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import TUNING
-from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.core.layers import Conv, ConvTranspose, Linear, StyleAffine
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.balance import watched
 from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.quantize.methods import PaletteWeights
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 
@@ -82,6 +84,14 @@ def palette(weight: np.ndarray, bits: int, importance: np.ndarray | None = None)
     return table, np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
 
 
+def row_palettes(weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Tables [groups, 2^bits] and the index of every weight in its group's, of the weight's shape; rows are axis 0."""
+    groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
+    counted = [None] * groups if importance is None else np.split(importance, groups)
+    made = [palette(part, how.bits, some) for part, some in zip(np.split(weight, groups), counted, strict=True)]
+    return np.stack([table for table, _ in made]), np.concatenate([index for _, index in made]).reshape(weight.shape)
+
+
 def _first_guess(data: Sorted, count: int) -> np.ndarray:
     """Values as dense as the cube root of the weights' density: least squared error for many values (Panter and Dite 1951)."""
     heights, edges = np.histogram(data.values, bins=_BINS, weights=data.importance)
@@ -123,7 +133,9 @@ class Unfolded:
 
     @classmethod
     def of(cls, layer: nn.Module) -> "Unfolded":
-        """Of an ungrouped Conv or ConvTranspose."""
+        """Of an ungrouped Conv or ConvTranspose, or of a Linear."""
+        if isinstance(layer, Linear):
+            return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)
         assert isinstance(layer, Conv | ConvTranspose) and layer.groups == 1
         kernel, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
         return cls(kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose))
@@ -177,30 +189,32 @@ def input_moments(vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Colle
     return {path: total / counts[path] for path, total in sums.items()}
 
 
-def fitted_palette(weight: np.ndarray, bits: int, unfolded: Unfolded, moments: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """As quantize.palettes.palette, for a convolution's weight and the moments [I taps, I taps] of its inputs."""
+def fitted_palette(weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """As row_palettes, for a convolution's weight and the moments [I taps, I taps] of its inputs; rows of a transposed one are axis 1."""
     exact = torch.from_numpy(weight.astype(np.float32))
     matrix = unfolded.matrix(exact)
-    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact)  # of the input that each weight multiplies
-    table, _ = palette(weight, bits, importance=power.numpy())
-    values = torch.from_numpy(table.astype(np.float32))
-    index = rounded(matrix, values, moments)
-    return table, unfolded.weight(index, exact).numpy().reshape(-1).astype(np.uint8)
+    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()  # of the input that each weight multiplies
+    rows = (array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power))
+    tables, _ = row_palettes(next(rows), how, importance=next(rows))
+    values = torch.from_numpy(tables.astype(np.float32)).repeat_interleave(len(matrix) // len(tables), dim=0)  # [O, 2^bits]
+    return tables, unfolded.weight(rounded(matrix, values, moments), exact).numpy().astype(np.uint8)
 
 
 @torch.no_grad()
 def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
-    """Index of a value for every weight of `matrix` [O, I], such that the product with inputs of these moments [I, I] changes little."""
+    """Index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the product with inputs of these moments
+    [I, I] changes little."""
     order = torch.argsort(moments.diagonal(), descending=True, stable=True)
     carry = _carry(moments[order][:, order])
-    left, borders = matrix[:, order].clone(), (values[1:] + values[:-1]) / 2
+    left, borders = matrix[:, order].clone(), ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
     for start in range(0, len(order), STEP):
         stop = min(start + STEP, len(order))
         errors = torch.zeros(len(left), stop - start)
         for column in range(start, stop):
-            index[:, column] = torch.bucketize(left[:, column].contiguous(), borders)
-            error = (left[:, column] - values[index[:, column]]) / carry[column, column]
+            nearest = torch.searchsorted(borders, left[:, column, None].contiguous())  # [O, 1]
+            index[:, column] = nearest[:, 0]
+            error = (left[:, column] - values.gather(1, nearest)[:, 0]) / carry[column, column]
             left[:, column:stop] -= error[:, None] * carry[column, column:stop]
             errors[:, column - start] = error
         left[:, stop:] -= errors @ carry[start:stop, stop:]
@@ -215,17 +229,18 @@ def _carry(moments: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """fitted_palette for one layer: fit(weight, bits) -> table, index."""
+    """fitted_palette for one layer: fit(weight, how) -> tables, index."""
 
     unfolded: Unfolded
     moments: Tensor
 
-    def __call__(self, weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-        return fitted_palette(weight, bits, self.unfolded, self.moments)
+    def __call__(self, weight: np.ndarray, how: PaletteWeights) -> tuple[np.ndarray, np.ndarray]:
+        return fitted_palette(weight, how, self.unfolded, self.moments)
 
 
 def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
     """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two voices a sentence; none for no path.
+    AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's voices, which serve no other voice as well.
 
     Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers fewer than two columns an input. Four
     minutes of one core on real Kokoro, under a progress bar on stderr.
@@ -233,10 +248,17 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
     from rich.console import Console
     from rich.progress import track
 
-    if not paths:
-        return {}
+    affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
+    found = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
+    others = frozenset(paths) - found.keys()
     clips = (clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift))
     total = 2 * len(speech_lines(TUNING))
     shown = track(clips, "sentences to fit palettes to", total=total, console=Console(stderr=True), transient=True)
-    moments = input_moments(vocoder, shown, frozenset(paths))
-    return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), found) for path, found in moments.items()}
+    found |= input_moments(vocoder, shown, others) if others else {}
+    return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments) for path, moments in found.items()}
+
+
+def style_moments(checkpoint: Checkpoint) -> Tensor:
+    """[128, 128]: mean of s s^T over the vocoder's half of every row of every voice."""
+    rows = torch.cat([checkpoint.blend(voice)[:, 0, : checkpoint.config.style_dim] for voice in checkpoint.voices])
+    return rows.T @ rows / len(rows)

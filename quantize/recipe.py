@@ -1,6 +1,6 @@
-"""A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by method `mixed`.
+"""A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by methods `mixed` and `mixed18`.
 
-recipe = load_recipe(recipe_path(checkpoint))
+recipe = load_recipe(recipe_path(checkpoint, "mixed"))
 recipe.require_fits(checkpoint)
 """
 
@@ -14,7 +14,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import json_of, read_json, write_json
-from kokoro_ane.quantize.methods import SCHEMES, Method
+from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
@@ -28,7 +28,7 @@ class Recipe:
 
     checkpoint: str
     checkpoint_sha256: str
-    budget: Mapping[str, float]  # what was asked for: {"int8_macs": 0.9} or {"size": 0.5}
+    budget: Mapping[str, float]  # what was asked for: {"int8_macs": 0.9}, {"size": 0.5} or {"size18": 0.25}
     forecast: Mapping[str, float]  # spectral_distance_db2, size and int8_macs of this choice, by the search
     levels: Mapping[str, str]
     format: int = FORMAT
@@ -42,6 +42,11 @@ class Recipe:
     def multiplies_integers(self) -> bool:
         """Whether any layer has an int8 input."""
         return any(SCHEMES[level].int8_input for level in self.levels.values())
+
+    @property
+    def needs_ios18(self) -> bool:
+        """Whether any layer has more than one table."""
+        return any(isinstance(weights := SCHEMES[level].weights, PaletteWeights) and weights.rows for level in self.levels.values())
 
     def require_fits(self, checkpoint: Checkpoint) -> None:
         """Raise InputError when it was found for other weights."""
@@ -60,9 +65,9 @@ class Recipe:
         write_json(path, self.as_dict(), OURS)
 
 
-def recipe_path(checkpoint: Checkpoint) -> Path:
-    """Where the recipe of a checkpoint stands unless the user says otherwise."""
-    return RECIPES / f"{checkpoint.name}.json"
+def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
+    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands unless the user says otherwise."""
+    return RECIPES / f"{checkpoint.name}{'' if method == 'mixed' else '-' + method}.json"
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -81,7 +86,10 @@ def load_recipe(path: Path) -> Recipe:
 def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None) -> Recipe | None:
     """The recipe a method needs: the given one or the checkpoint's own. None for other methods; InputError when one is given to them."""
     if method.by_recipe:
-        return load_recipe(path or recipe_path(checkpoint))
+        recipe = load_recipe(path or recipe_path(checkpoint, method.name))
+        if recipe.needs_ios18 and method.target is None:
+            raise InputError(f"the recipe has tables for some rows, which needs iOS 18: 'mixed18' builds it, {method.name!r} cannot")
+        return recipe
     if path is not None:
         raise InputError(f"--recipe: method {method.name!r} takes no recipe")
     return None

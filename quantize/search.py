@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.quantize.layer_plan import Layer
 from kokoro_ane.quantize.measure import Entry, LayerTrials, changes
-from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, SCHEMES, STARTS, LinearWeights, PaletteWeights
+from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, LIKE, SCHEMES, STARTS, LinearWeights, PaletteWeights
 from kokoro_ane.quantize.recipe import Recipe
 
 FP16_BYTES = 2
@@ -124,7 +124,8 @@ def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple
         for level in LEVELS_FOR[kind]:
             if level == STARTS[kind] or changes(layer, level):
                 gain = layer.macs / total * SCHEMES[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
-                found.append(Option(layer.name, level, distance.get((layer.name, level), 0.0), gain))
+                like, ratio = LIKE.get(level, (level, 1.0))
+                found.append(Option(layer.name, level, ratio * distance.get((layer.name, like), 0.0), gain))
     return found
 
 
@@ -134,7 +135,8 @@ def saved_bytes(layer: Layer, level: str) -> float:
     if isinstance(weights, LinearWeights):
         return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
     if isinstance(weights, PaletteWeights):
-        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits
+        tables = layer.outputs // weights.rows_of(layer.outputs, layer.elements // layer.outputs)
+        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits * tables
     return 0.0
 
 

@@ -2,10 +2,11 @@
 
     kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
     kokoro-ane sensitivity --size 0.45 --recipe my_recipe.json
+    kokoro-ane sensitivity --size18 0.25                              # for `mixed18`: tables for groups of rows, down to 3 bits
 
---int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size: at most this share of the fp16 package, float
-activations. An interrupted run goes on where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line of stdout is
-one JSON object.
+--int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size, --size18: at most this share of the fp16
+package, float activations. An interrupted run goes on where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line
+of stdout is one JSON object.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from kokoro_ane.core.commands import checkpoint_argument
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
 from kokoro_ane.core.staging import bytes_of, staged
-from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, SIZE, STARTS, method_named
+from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, RECIPES_OF, SIZE, SIZE_18, STARTS, method_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +41,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--int8-macs", type=share, help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})")
     budget.add_argument("--size", type=share, help="largest size as a share of the fp16 package")
+    budget.add_argument("--size18", type=share, help="the same of mixed18, which needs iOS 18")
     parser.add_argument("--clips", type=int, default=3, help="tuning sentences to measure on, 2 s each (default: %(default)s)")
     parser.add_argument("--recipe", type=Path, help="file to write (default: the checkpoint's own in quantize/recipes)")
     parser.add_argument("--log", type=Path, help="file of measurements (default: BUILD/sensitivity/NAME-BUDGET.jsonl)")
@@ -153,7 +155,8 @@ def run(argv: list[str] | None) -> int:
     arguments = parse_arguments(argv)
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
-    kind, wanted = (SIZE, arguments.size) if arguments.size else (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS)
+    sizes = {SIZE: arguments.size, SIZE_18: arguments.size18}
+    kind, wanted = next(((name, given) for name, given in sizes.items() if given), (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS))
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import bytes_of, check_implied, check_output
@@ -178,11 +181,11 @@ def run(argv: list[str] | None) -> int:
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
     settings = method_named("mixed").activations if kind == INT8_MACS else None
-    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips, kind == SIZE)
+    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips, kind != INT8_MACS)
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
     found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
-    recipe_file, plot_file = arguments.recipe or recipe_path(checkpoint), log.with_suffix(".png")
+    recipe_file, plot_file = arguments.recipe or recipe_path(checkpoint, RECIPES_OF[kind]), log.with_suffix(".png")
     found.recipe.save(recipe_file)
     plot_search(found, kind, plot_file)
     print_report(found, recipe_file, plot_file)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from kokoro_ane.core.layers import ConvTranspose
 from kokoro_ane.quantize.balance import exceeded, watched
 from kokoro_ane.quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
-from kokoro_ane.quantize.palettes import Fit, palette
+from kokoro_ane.quantize.palettes import Fit
+from kokoro_ane.quantize.stored import palette_table
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import input_factor
@@ -32,21 +33,13 @@ def linear_grid(weight: Tensor, bits: int, axis: int) -> Tensor:
     return torch.round(weight * (steps / peak)).clamp(-steps, steps) * (peak / steps).half().float()
 
 
-def palette_grid(weight: Tensor, bits: int, fit: Fit | None = None) -> Tensor:
-    """Every weight replaced by one of 2^bits values, chosen as the package's are: the nearest, or fitted to what the layer reads."""
-    table, index = (fit or palette)(weight.half().numpy(), bits)
-    return torch.from_numpy(table[index].astype(np.float32)).view(weight.shape)
-
-
 def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None = None) -> Tensor:
     """A weight as a package stores it under `weights`; the output channel's axis is 1 for a transposed convolution."""
     if isinstance(weights, LinearWeights):
         return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
-    if isinstance(weights, PaletteWeights) and not weights.gptq:
-        return palette_grid(weight, weights.bits)
-    if isinstance(weights, PaletteWeights) and fit is not None:
-        return palette_grid(weight, weights.bits, fit)
-    raise TypeError(f"{weights} is not simulated: no recipe level uses it, or nothing to fit it with was given")
+    if isinstance(weights, PaletteWeights):
+        return torch.from_numpy(palette_table(weight.half().numpy(), weights, transposed, fit).decoded().astype(np.float32))
+    raise TypeError(f"{weights} is not simulated: no recipe level uses it")
 
 
 def activation_grid(x: Tensor, peak: float) -> Tensor:

@@ -7,7 +7,7 @@ Written aside, every constant read back, executed beside its parent, renamed, th
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,12 @@ from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_pack
 from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
-from kokoro_ane.encoder.encoder_steps import Functions, encode, program_functions, whole_frames
+from kokoro_ane.encoder.encoder_steps import EncoderBackend, Functions, encode, program_functions, whole_frames
+from kokoro_ane.quantize.encoder_fits import encoder_fits
+from kokoro_ane.quantize.layer_plan import is_fitted
 from kokoro_ane.quantize.locator import HALF, Request
 from kokoro_ane.quantize.methods import Method
+from kokoro_ane.quantize.palettes import Fit
 from kokoro_ane.quantize.stored import Stored, stored_as
 from mlprogram import Program
 from mlprogram.scratch import temporary_files_in
@@ -48,15 +51,15 @@ class Packed:
     weights: int
 
     @classmethod
-    def of(cls, method: Method, programs: Mapping[str, Program]) -> "Packed":
-        """Compress in NumPy."""
+    def of(cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]) -> "Packed":
+        """Compress in NumPy. `fits`: of the palettes that are fitted, where their layers can be."""
         stored: dict[str, dict[str, Stored]] = {}
         kept, errors, equal, count = [], [0.0], 0, 0
         for function, program in programs.items():
             stored[function] = {}
             for name, how in plan_of(method, program, f"{function}.").items():
                 weight = np.asarray(program.constant(name))
-                form = stored_as(weight, how)
+                form = stored_as(weight, how, fits.get(function, {}).get(name))
                 if form is None:
                     kept.append(name)
                     continue
@@ -89,21 +92,32 @@ def build_level(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[tu
         targets += [(path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)]
     with staged_together(*targets) as places, temporary_files_in(places[0].parents[1]):
         packages, asides = places[::2], places[1::2]
-        drafts = [_written(method, parent, package) for parent, package in zip(parents, packages, strict=True)]
+        before = EncoderPackage(tuple(parent.path for parent in parents))
+        fits = fits_for(method, checkpoint, before.backend, parents)
+        drafts = [_written(method, parent, package, fits) for parent, package in zip(parents, packages, strict=True)]
         programs = {
             name: Program(package, function=inside)
             for parent, package in zip(parents, packages, strict=True)
             for name, inside in parent.functions.items()
         }
-        figures = compared(method, checkpoint, EncoderPackage(tuple(parent.path for parent in parents)), program_functions(programs))
+        figures = compared(method, checkpoint, before, program_functions(programs))
         checks = {"figures": [asdict(figure) for figure in all_held(figures)]}
         children = [replace(draft, checks=checks).save(aside) for draft, aside in zip(drafts, asides, strict=True)]
     return parents, tuple(replace(child, path=path) for child, path in zip(children, paths, strict=True))
 
 
-def _written(method: Method, parent: Manifest, package: Path) -> Manifest:
-    """One package, every constant read back; its manifest has no figures yet."""
-    packed = Packed.of(method, {inside: Program(parent.package_path, function=inside) for inside in parent.functions.values()})
+def fits_for(method: Method, checkpoint: Checkpoint, backend: EncoderBackend, parents: Sequence[Manifest]) -> dict[str, dict[str, Fit]]:
+    """What the method's fitted palettes need, by the package's function; nothing for a method without."""
+    if not any(is_fitted(weights) for weights in (method.weights, *(weights for _, weights in method.parts))):
+        return {}
+    inside = {name: Program(parent.package_path, function=own) for parent in parents for name, own in parent.functions.items()}
+    return encoder_fits(checkpoint, backend, inside)
+
+
+def _written(method: Method, parent: Manifest, package: Path, fits: Mapping[str, Mapping[str, Fit]]) -> Manifest:
+    """One package, every constant read back; its manifest has no figures yet. `fits`: by our name of a function."""
+    programs = {inside: Program(parent.package_path, function=inside) for inside in parent.functions.values()}
+    packed = Packed.of(method, programs, {inside: fits.get(name, {}) for name, inside in parent.functions.items()})
     if not any(packed.stored.values()):
         raise CheckFailed(f"{parent.package}: {method.name} compresses none of its weights; the package was not kept")
     with quiet_coremltools():

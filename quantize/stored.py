@@ -7,12 +7,12 @@
 Axis 0 of a weight is its output channel (a row); a convolution's is [O, I, 1, k], a linear layer's and an LSTM's [O, I].
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kokoro_ane.quantize.methods import BlockWeights, LinearWeights, OwnGrid, PaletteWeights, Weights
-from kokoro_ane.quantize.palettes import palette
+from kokoro_ane.quantize.palettes import Fit, row_palettes
 
 LEVELS = 256
 INT8 = 127
@@ -38,29 +38,42 @@ class Integers:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """w = table[group][index]. index [O, I, ...] uint8; table [groups, 2^bits], each of O / groups rows."""
+    """w = table[group][index]. index [O, I, ...] uint8; table [groups, 2^bits], each of O / groups rows along `axis`."""
 
     index: np.ndarray
     table: np.ndarray
+    axis: int = 0  # of the output channels: 1 of a transposed convolution's [I, O, 1, k]
 
     def decoded(self) -> np.ndarray:
-        """[O, I, ...] of the table's type."""
-        rows = self.index.reshape(len(self.table), -1)  # [groups, O I ... / groups]
-        return np.take_along_axis(self.table, rows.astype(np.int64), axis=1).reshape(self.index.shape)
+        """In the shape of index, of the table's type."""
+        first = self.index.swapaxes(0, self.axis)  # [O, ...]
+        rows = first.reshape(len(self.table), -1)  # [groups, O ... / groups]
+        return np.take_along_axis(self.table, rows.astype(np.int64), axis=1).reshape(first.shape).swapaxes(0, self.axis)
+
+
+def palette_table(weight: np.ndarray, how: PaletteWeights, transposed: bool = False, fit: Fit | None = None) -> Table:
+    """A convolution's weight [O, I, 1, k], or [I, O, 1, k] of a transposed one, nearest or as its inputs bear."""
+    if how.gptq:
+        if fit is None:
+            raise TypeError(f"{how} needs what the layer reads")
+        tables, index = fit(weight, how)
+        return Table(index, tables, int(transposed))
+    tables, index = row_palettes(weight.swapaxes(0, int(transposed)), how)
+    return Table(index.swapaxes(0, int(transposed)), tables, int(transposed))
 
 
 Stored = Integers | Table
 
 
-def stored_as(weight: np.ndarray, how: Weights) -> Stored | None:
-    """The weight by that scheme; None where OwnGrid finds no grid."""
+def stored_as(weight: np.ndarray, how: Weights, fit: Fit | None = None) -> Stored | None:
+    """The weight by that scheme, a palette fitted where there is a `fit` and it is asked for; None where OwnGrid finds no grid."""
     match how:
         case LinearWeights():
             return _blocks(weight, weight.shape[1])
         case BlockWeights():
             return _blocks(weight, how.block_of(weight.shape[1]) or weight.shape[1])
         case PaletteWeights():
-            return _tables(weight, how)
+            return palette_table(weight, replace(how, gptq=how.gptq and fit is not None), fit=fit)
         case OwnGrid():
             return own_values(weight) or own_rows(weight)
 
@@ -72,12 +85,6 @@ def _blocks(weight: np.ndarray, block: int) -> Integers:
     scale = np.where(peaks > 0, peaks / INT8, 1.0).astype(weight.dtype)  # [O, blocks]
     values = np.clip(np.rint(split / scale[:, :, None].astype(np.float64)), -INT8, INT8).astype(np.int8)
     return Integers(values.reshape(weight.shape), scale.reshape(*scale.shape, *[1] * (weight.ndim - 2)))
-
-
-def _tables(weight: np.ndarray, how: PaletteWeights) -> Table:
-    groups = len(weight) // how.rows if how.rows and len(weight) % how.rows == 0 else 1
-    made = [palette(part, how.bits) for part in np.split(weight, groups)]
-    return Table(np.concatenate([index for _, index in made]).reshape(weight.shape), np.stack([table for table, _ in made]))
 
 
 def own_values(weight: np.ndarray) -> Table | None:

@@ -27,8 +27,9 @@ from kokoro_ane.quantize.balance import (
 )
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.corpus import calibration, heldout, require_disjoint
+from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, int8_paths, program_layers
-from kokoro_ane.quantize.methods import METHODS, SCHEMES
+from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights, Scheme
 from kokoro_ane.quantize.palettes import Unfolded, fits_of, fitted_palette, input_moments, palette, rounded
 from kokoro_ane.quantize.simulate import activation_grid, input_sizes, simulated
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -36,7 +37,7 @@ from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.scaled_conv import ColumnScale, PerColumnScaledConv, ScaledConv, TimeVaryingScale, input_factor
 from mlprogram import Program
-from tests.builds import program_of, quick, recipe_of
+from tests.builds import program_of, recipe_of
 
 FRAMES = 12
 
@@ -222,10 +223,13 @@ class TestRounding:
         matrix, inputs = torch.randn(16, 300, generator=torch.Generator().manual_seed(1)), correlated(4000, 300)
         values = torch.linspace(-3, 3, 16)
         nearest = torch.bucketize(matrix, (values[1:] + values[:-1]) / 2)
-        index = rounded(matrix, values, inputs.T @ inputs / len(inputs))
+        index = rounded(matrix, values.expand(16, -1), inputs.T @ inputs / len(inputs))
         assert error(matrix, index, values, inputs) < 0.2 * error(matrix, nearest, values, inputs) and not torch.equal(index, nearest)
         matrix, values = torch.randn(8, 200, generator=torch.Generator().manual_seed(2)), torch.linspace(-3, 3, 16)
-        assert torch.equal(rounded(matrix, values, torch.eye(200)), torch.bucketize(matrix, (values[1:] + values[:-1]) / 2))
+        nearest = torch.bucketize(matrix, (values[1:] + values[:-1]) / 2)
+        assert torch.equal(rounded(matrix, values.expand(8, -1), torch.eye(200)), nearest)
+        each = torch.stack([values, 2 * values]).repeat_interleave(4, dim=0)  # a table of its own for the last four rows
+        assert torch.equal(rounded(matrix * each[:, :1] / -3, each, torch.eye(200)), nearest)
 
     def test_a_palette_weighs_errors_by_importance(self) -> None:
         weight = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float16)
@@ -239,27 +243,37 @@ class TestRounding:
 
 class TestPackage:
     @pytest.mark.slow
-    def test_the_package_holds_what_is_simulated(self, built: tuple[Checkpoint, Path], copied: tuple[Checkpoint, Path]) -> None:
+    @pytest.mark.parametrize(
+        ("name", "levels"),
+        [("mixed", ("p4_gptq", "p6_gptq", "p6")), ("mixed18", ("p3g_gptq", "p4g_gptq", "p6g_gptq"))],
+        ids=["mixed", "mixed18"],
+    )
+    def test_the_package_holds_what_is_simulated(
+        self, name: str, levels: tuple[str, ...], built: tuple[Checkpoint, Path], copied: tuple[Checkpoint, Path]
+    ) -> None:
         """On a layer of each kind, read back from the executed package; and the fit is another choice than the nearest value."""
         checkpoint, build = copied
         vocoder, recipe = Vocoder.of(checkpoint), recipe_of(checkpoint, build)
-        chosen = {"decode.0.conv1": "p4_gptq", "generator.ups.0": "p6_gptq"}
-        levels = dict.fromkeys(recipe.levels, "fp16") | chosen
-        build_compressed(quick("mixed"), checkpoint, build, dataclasses.replace(recipe, levels=levels))
-        program = program_of((checkpoint, build), "mixed")
+        chosen = dict(zip(("decode.0.conv1", "generator.ups.0", "encode.norm1.fc"), levels, strict=True))
+        wanted = dataclasses.replace(recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen)
+        manifest = build_compressed(METHODS[name], checkpoint, build, wanted)[1]
+        require_genuine(manifest, name, checkpoint)
+        program = program_of((checkpoint, build), name)
+        assert manifest.target == METHODS[name].target or name == "mixed"
         layers = {layer.name: layer for layer in program_layers(program_of(built, "fp16"), vocoder)}
-        with simulated(vocoder, {path: SCHEMES[level] for path, level in chosen.items()}, {}, fits_of(checkpoint, vocoder, set(chosen))):
+        fits = fits_of(checkpoint, vocoder, list(chosen))
+        with simulated(vocoder, {path: SCHEMES[level] for path, level in chosen.items()}, {}, fits):
             for path in chosen:
                 assert np.array_equal(stored(program, layers[path]), vocoder.get_submodule(path).weight.detach().numpy()), path
-        plain = Vocoder.of(checkpoint)
-        with simulated(plain, {"decode.0.conv1": SCHEMES["p4"]}, {}):
+        plain, unfitted = Vocoder.of(checkpoint), dataclasses.replace(SCHEMES[levels[0]].weights, gptq=False)
+        with simulated(plain, {"decode.0.conv1": Scheme(unfitted)}, {}):
             nearest = plain.get_submodule("decode.0.conv1").weight.detach().numpy()
         assert not np.array_equal(stored(program, layers["decode.0.conv1"]), nearest)
 
     def test_layers_that_cannot_be_fitted(self, built: tuple[Checkpoint, Path]) -> None:
         layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         without = {layer.name for layer in layers if not layer.is_tail and not can_be_fitted(layer)}
-        assert {"decode.0.norm1.fc", "F0_conv", "N_conv"} <= without and "generator.ups.0" not in without
+        assert {"decode.3.pool", "F0_conv", "N_conv"} <= without and "generator.ups.0" not in without
 
 
 def test_moments_are_means_over_columns(built: tuple[Checkpoint, Path]) -> None:
@@ -272,5 +286,8 @@ def test_moments_are_means_over_columns(built: tuple[Checkpoint, Path]) -> None:
     columns = torch.cat(seen)
     assert torch.allclose(found["decode.0.conv1"], columns.T @ columns / len(columns), rtol=1e-4, atol=1e-6)
     weight = vocoder.decode[0].conv1.weight.detach().half().numpy()
-    table, index = fitted_palette(weight, 4, Unfolded.of(vocoder.decode[0].conv1), found["decode.0.conv1"])
-    assert (len(table), len(index)) == (16, weight.size) and all(a <= b for a, b in itertools.pairwise(table))
+    fitted = (Unfolded.of(vocoder.decode[0].conv1), found["decode.0.conv1"])
+    tables, index = fitted_palette(weight, PaletteWeights(4), *fitted)
+    assert (tables.shape, index.shape) == ((1, 16), weight.shape) and all(a <= b for a, b in itertools.pairwise(tables[0]))
+    tables, _ = fitted_palette(weight, PaletteWeights(3, rows=4), *fitted)
+    assert tables.shape == (len(weight) // 4, 8)

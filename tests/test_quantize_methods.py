@@ -44,13 +44,13 @@ def test_names_agree_and_an_unknown_one_lists_them() -> None:
         assert method.name == name
         assert method.parent is None or method.parent in METHODS
         assert (method.parent is None) == (method.weights is None and not method.by_recipe) and method.title
-    assert set(METHODS) == {"fp16", "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed"}
-    pytest.raises(InputError, method_named, "w9").match("unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed")
+    assert set(METHODS) == {"fp16", "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed", "mixed18"}
+    pytest.raises(InputError, method_named, "w9").match("unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed, mixed18")
 
 
 @pytest.mark.parametrize(("kind", "options", "message"), [(LinearWeights, {"bits": 3}, "linear weights of 3 bits"),
     (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"), (BlockWeights, {"bits": 5}, "block weights of 5 bits"),
-    (BlockWeights, {"block": 4}, "block is 4"), (PaletteWeights, {"bits": 5}, "palette of 5 bits: 4, 6 or 8"),
+    (BlockWeights, {"block": 4}, "block is 4"), (PaletteWeights, {"bits": 5}, "palette of 5 bits: 3, 4, 6 or 8"),
     (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"), (Activations, {"clips": 0}, "clips is 0"),
     (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
     (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0")])  # fmt: skip
@@ -61,6 +61,14 @@ def test_impossible_configurations(kind: type, options: dict[str, float], messag
 @pytest.mark.parametrize(("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)])
 def test_blocks_divide_their_channels(channels: int, block: int) -> None:
     assert BlockWeights().block_of(channels) == block
+
+
+@pytest.mark.parametrize(
+    ("outputs", "width", "rows"), [(1024, 3270, 4), (1090, 3, 1090), (2180, 128, 20), (1024, 128, 32), (128, 384, 8), (13, 9000, 13)]
+)
+def test_rows_that_share_a_table_divide_the_outputs_and_pay(outputs: int, width: int, rows: int) -> None:
+    assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows and PaletteWeights(4).rows_of(outputs, width) == outputs
+    assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
 
 
 def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import quiet_coremltools
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.voices import style_row
+from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.pipeline.apply import main as quantize
-from kokoro_ane.quantize import stage_levels
+from kokoro_ane.quantize import encoder_fits, stage_levels
+from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.methods import STAGE_METHODS, BlockWeights, LinearWeights, OwnGrid, PaletteWeights
+from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored import Integers, Table, stored_as
 from mlprogram import Program
 
@@ -34,7 +39,7 @@ class TestStored:
         assert errors[1] < 0.7 * errors[0] and np.abs(block.decoded() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
-        weight = noise(32, 64) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
+        weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
         whole, own = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
         assert isinstance(own, Table) and own.table.shape == (2, 64) and own.index.max() < 64
         quiet = [np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, own) if form]
@@ -72,10 +77,38 @@ def own(tiny_build: Path, folder: Path) -> Path:
     return folder
 
 
-def test_mixed_keeps_albert_in_8_bits() -> None:
+def style_of(checkpoint: Checkpoint, one: Utterance) -> torch.Tensor:
+    return style_row(checkpoint.blend(one.voice), len(one.phonemes))[:, checkpoint.config.style_dim :]
+
+
+def test_moments_are_of_what_a_constant_multiplies(tiny_build: Path, tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding left out, an LSTM's recurrent weights by its outputs a step before; none for what reads the style and for embeddings."""
+    short = [one for one in own_speech(tiny_checkpoint, "tuning") if len(one.input_ids) < 192 and one.frames < 640][:2]
+    monkeypatch.setattr(encoder_fits, "own_speech", lambda _, name: short if name == "tuning" else [])
+    package = EncoderPackage((tiny_build / "KokoroEncoder-tiny-fp16.json",))
+    manifest = package.manifests[0]
+    programs = {name: Program(manifest.package_path, function=inside) for name, inside in manifest.functions.items()}
+    found = encoder_fits.encoder_fits(tiny_checkpoint, package.backend, programs)
+    program, names = programs["duration"], weights_of(programs["duration"])
+    ours = {name: found["duration"][value].moments for value, name in names.items() if value in found["duration"]}
+    assert not [name for name in ours if "fc_weight" in name or name.endswith("embeddings_weight")]
+    lstm, seen = next(op for op in program.operations if op.op_type == "lstm"), dict[str, torch.Tensor]()
+    inputs, later = [], []
+    for one in short:
+        count = len(one.input_ids)
+        padded = np.pad(one.input_ids, (0, package.backend.token_width(count) - count), constant_values=-1)[None].astype(np.int32)
+        given = {"input_ids": padded, "style": style_of(tiny_checkpoint, one), "speed": np.array([one.speed], np.float32)}
+        program(given, hook=lambda name, _, value: seen.__setitem__(name, value))
+        inputs.append(seen[lstm.inputs["x"][0]][:count, 0])
+        later.append(seen[lstm.outputs[0].name][1:count, 0].chunk(2, dim=1)[1])
+    for name, columns in (("lstm0.weight_ih", torch.cat(inputs)), ("lstm0.weight_hh_back", torch.cat(later))):
+        assert torch.allclose(ours[name], columns.T @ columns / len(columns), rtol=1e-3, atol=1e-6), name
+
+
+def test_mixed_gives_energy_fewer_bits_than_durations() -> None:
     mixed = STAGE_METHODS["encoder"]["mixed"]
-    assert isinstance(mixed.weights_of("duration.duration_predictor_bert_encoder_weight"), BlockWeights)
-    assert isinstance(mixed.weights_of("duration.lstm0.weight_ih"), PaletteWeights)
+    names = ("duration.lstm0.weight_ih", "duration.duration_predictor_bert_encoder_weight", "prosody.lstm0.weight_ih", "prosody.energy_x")
+    assert [mixed.weights_of(name) for name in names] == [PaletteWeights(bits, gptq=True, rows=16) for bits in (6, 8, 4, 4)]
 
 
 class TestPackage:
