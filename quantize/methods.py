@@ -220,14 +220,15 @@ METHODS = MappingProxyType({method.name: method for method in _ALL})
 # Of the encoder, which runs on CPU and GPU: weights only, any grouping.
 GROUPS = 32  # inputs that share a scale
 _GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
-_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", parent="fp16", weights=PaletteWeights(6, rows=16), target="iOS18")
+_BROKEN_DB = 5.0  # random symbols against the parent's: p6 of real Kokoro has 15, noise 0
+_SIXTEEN = PaletteWeights(6, rows=16)  # a narrow network has one table a tensor, as p6
+_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", "fp16", _SIXTEEN, target="iOS18", check_snr_db=_BROKEN_DB)
 # ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that it shares with F0 does not: on 14 tuning sentences 4 bits there
 # flip 0.18 % of voicing, more than all other parts together (docs/encoder.md).
 _EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
 _PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR))
 _MIXED = dataclasses.replace(_TABLES, name="mixed", title="fitted palettes of 8, 6 and 4 bits, by part", weights=_SIX, parts=_PARTS)
 _EXACT = Method("lossless", "8 bits, the checkpoint's own grid", parent="fp16", weights=OwnGrid(), check_snr_db=100.0)
-_BROKEN_DB = 5.0  # random symbols against the parent's: p6 of real Kokoro has 15, noise 0
 _FEW = tuple(dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB) for name in ("fp16", "w8", "p8", "p6"))
 STAGE_METHODS = MappingProxyType(
     {
