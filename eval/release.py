@@ -21,7 +21,7 @@ from kokoro_ane.eval.session import OBJECTIVES, PYTORCH, session, session_argume
 from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
 
-ENCODERS = "w8g,lossless"
+ENCODERS = "mixed,w8g,lossless"
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.levels import JudgedLevel
