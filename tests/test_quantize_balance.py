@@ -289,5 +289,6 @@ def test_moments_are_means_over_columns(built: tuple[Checkpoint, Path]) -> None:
     fitted = (Unfolded.of(vocoder.decode[0].conv1), found["decode.0.conv1"])
     tables, index = fitted_palette(weight, PaletteWeights(4), *fitted)
     assert (tables.shape, index.shape) == ((1, 16), weight.shape) and all(a <= b for a, b in itertools.pairwise(tables[0]))
-    tables, _ = fitted_palette(weight, PaletteWeights(3, rows=4), *fitted)
-    assert tables.shape == (len(weight) // 4, 8)
+    by_rows = PaletteWeights(3, rows=4)
+    tables, _ = fitted_palette(weight, by_rows, *fitted)
+    assert tables.shape == (len(weight) // by_rows.rows_of(len(weight), weight[0].size), 8)
