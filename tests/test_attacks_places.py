@@ -39,6 +39,7 @@ OWN = {  # file: kinds that it does itself, and why
     "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
     "training/loop.py": ("tensors", "the state of one's own training, no pickled code"),
     "runtimes/executorch/pte_file.py": ("writing", "into the path aside that its builder gives"),
+    "runtimes/onnx/onnx_file.py": ("writing", "functions and their weights, into the folder aside that its builder gives"),
     "runtimes/executorch/delegate_file.py": ("writing", "into the path aside that its command gives, and a temporary folder beside it"),
     "core/kokoro_int8/cache.py": ("writing", "members of an archive into its scratch folder"),
     "g2p/part_of_speech.py": ("json", "bundled, by hash"),
