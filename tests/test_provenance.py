@@ -108,10 +108,12 @@ class TestReleasable:
         monkeypatch.setattr(identity, "held", lambda: {identity.LIST: "0" * 40})
         assert withheld(who) == "core/data/releasable.json is not as the commit of this checkout holds it"
 
-    def test_a_copy_of_the_demo_voice_without_its_two_fields_is_refused(self, tmp_path: Path) -> None:
+    def test_a_copy_of_the_demo_voice_without_its_two_fields_is_known_by_its_weights(self, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "copy"))
+        unnamed = changed_config(folder, lambda config: [config.pop("name"), config.pop("releasable")])
+        assert unnamed.name == "demo" and not unnamed.releasable
         with pytest.raises(InputError, match='holds the weights of demo, but its config.json gives the name kokoro-82m.*"name": "demo"'):
-            changed_config(folder, lambda config: [config.pop("name"), config.pop("releasable")])
+            changed_config(folder, lambda config: config.update({"name": "kokoro-82m"}))
         named = changed_config(folder, lambda config: config.update({"name": "demo", "releasable": True}))
         assert not named.releasable and "not on the list" in str(named.withheld)
 
