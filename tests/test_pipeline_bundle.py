@@ -223,7 +223,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
     made = {"package_sha256": package or Manifest.load(build / "KokoroVocoder-fp16.json").package_sha256}
     level = {"method": "fp16", "verdict": verdict, "reasons": ["because"], "broken": [], "bytes": 1_230_000, "clips": [{}] * 24,
              "summary": summary, "provenance": made}  # fmt: skip
-    (build / "release").mkdir()
+    (build / "release").mkdir(exist_ok=True)
     decision = {"format": FORMAT, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
     decision |= {"provenance": {"precision": "declared", "commit": commit}, "releasable": commit != ALTERED}
     (build / "release" / "decision.json").write_text(json.dumps(checksummed(decision, ABOUT)), encoding="utf-8")

@@ -128,7 +128,7 @@ def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("flags", "message"), [(["--method", "p6"], "--method p6 is a package: ONNX Runtime has only fp32, w8, w8a8"),
-    (["--layout", "streaming"], "--layout streaming is a package: ONNX Runtime has only padded"),
+    (["--layout", "host"], "--layout host is a package: ONNX Runtime has only padded, streaming"),
     (["--runtime", "onyx"], "unknown runtime 'onyx'; did you mean onnx?")])  # fmt: skip
 def test_levels_forms_and_names(build: Path, tmp_path: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     assert main(["abt.", "--phonemes", "--runtime", "onnx", "--build", str(build), "-o", str(tmp_path / "a.wav"), *flags]) == 2
