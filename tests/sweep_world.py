@@ -149,7 +149,7 @@ WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of ours
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "kokoro_ane.core.builder.converted", "kokoro_ane.core.export.convert", "kokoro_ane.quantize.compress.compressed",
     "kokoro_ane.quantize.measure.LayerTrials.of", "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
-    "kokoro_ane.pipeline.intermediates.upstream_run", "kokoro_ane.eval.faults.ControlTrials", "kokoro_ane.eval.execution.Workers._started",
+    "kokoro_ane.pipeline.intermediates.upstream_run", "kokoro_ane.eval.faults.ControlTrials", "kokoro_ane.eval.execution.Workers.measure",
     "bench.random_checkpoint.random_vocoder", "kokoro_ane.quantize.speech.check_speech", "kokoro_ane.quantize.locator.run_command",
     "kokoro_ane.core.kokoro_int8.cache._decode", "kokoro_ane.core.kokoro_int8.packages.decode",
 )  # fmt: skip

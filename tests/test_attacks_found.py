@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -32,7 +33,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class TestWords:
     @pytest.mark.parametrize("bad", ["a\nb", "a\rb", "\x1b[2J", "a\u2028b", "\ud800", "\u202eabc"])
-    def test_an_error_is_one_line_whatever_was_given(self, bad: str, capsys: pytest.CaptureFixture) -> None:
+    def test_an_error_is_one_line_whatever_was_given(
+        self, bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where no killed test beside this one leaves its files
+
         def main(_argv: list[str] | None) -> int:
             raise InputError(f"--voice {bad}: no such voice")
 

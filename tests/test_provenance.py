@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -179,7 +180,7 @@ class TestKey:
         for name in ("heard.py", "__init__.py", "__pycache__/heard.nbi"):
             (tmp_path / "heard" / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "heard" / name).write_text(name, encoding="utf-8")
-        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
         kept = provenance.Libraries.of({"heard"})
         (tmp_path / "heard" / "__pycache__" / "heard.nbi").write_text("compiled", encoding="utf-8")
         assert provenance.Libraries.of({"heard"}) == kept
