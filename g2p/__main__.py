@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -165,7 +165,8 @@ def visible(text: str) -> str:
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from rich.console import Console
@@ -191,15 +192,6 @@ def run(argv: list[str] | None) -> int:
         print("dropped: " + ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items())), file=sys.stderr)
     print(summary.line(arguments.dialect))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    try:
-        return run_cli(run, argv)
-    except BrokenPipeError:  # the reader (`| head`) has seen enough; nothing more goes to stdout, not even what is buffered
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_GOOD
 
 
 if __name__ == "__main__":

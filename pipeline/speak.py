@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -223,7 +223,8 @@ def spoken(
     return stats, sink
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     check_arguments(arguments)
@@ -254,11 +255,6 @@ def run(argv: list[str] | None) -> int:
         print_report(report, f"{shown}  {name}, {arguments.runtime}{level}, {checkpoint.name}")
         print(json.dumps(report, ensure_ascii=False))
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

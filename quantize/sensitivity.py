@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, run_cli
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of, staged
 from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, RECIPES_OF, SIZE, SIZE_18, STARTS, method_named
 
@@ -150,7 +150,8 @@ def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
     print(json.dumps(fields | {"spectral_distance_together_db2": found.together_db2, "spectral_distance_of_a_seed_db2": found.seed_db2}))
 
 
-def run(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.clips < 1:
@@ -190,11 +191,6 @@ def run(argv: list[str] | None) -> int:
     plot_search(found, kind, plot_file)
     print_report(found, recipe_file, plot_file)
     return EXIT_GOOD
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code of the command."""
-    return run_cli(run, argv)
 
 
 if __name__ == "__main__":

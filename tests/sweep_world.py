@@ -151,7 +151,8 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "kokoro_ane.quantize.measure.LayerTrials.of", "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
     "kokoro_ane.pipeline.intermediates.upstream_run", "kokoro_ane.eval.faults.ControlTrials", "kokoro_ane.eval.execution.Workers.measure",
     "bench.random_checkpoint.random_vocoder", "kokoro_ane.quantize.speech.check_speech", "kokoro_ane.quantize.locator.run_command",
-    "kokoro_ane.core.kokoro_int8.cache._decode", "kokoro_ane.core.kokoro_int8.packages.decode",
+    "kokoro_ane.pipeline.bundle_files.write_text_tables", "kokoro_ane.core.kokoro_int8.cache._decode",
+    "kokoro_ane.core.kokoro_int8.packages.decode",
 )  # fmt: skip
 IMPORTED = (  # before the copies are made, not in each
     "coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "mlprogram.examine.ane", "kokoro_ane.g2p.phonemizer",

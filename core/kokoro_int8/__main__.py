@@ -9,12 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from kokoro_ane.core.errors import Parser, run_cli
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Command line; see the module's docstring."""
-    return run_cli(_main, argv)
+from kokoro_ane.core.errors import Parser, command
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -24,7 +19,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _main(argv: list[str] | None) -> int:
+@command
+def main(argv: list[str] | None = None) -> int:
+    """Command line; see the module's docstring."""
     arguments = parse_arguments(argv)
     from rich.console import Console
     from rich.table import Table
