@@ -37,7 +37,7 @@ TITLES = word_set(
     "mr mrs ms mx messrs dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det mt "
     "pág págs núm núms pag pagg nr avda rif spett "
     "sra srta sres dra dña dott sig sigg avv uds vds excmo sto sta ee jj "  # Spanish, Italian
-    "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver"
+    "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver ep gr"
 )
 BEFORE_NUMBER = word_set("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
@@ -75,7 +75,7 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     key = word.lower()
     if key in TITLES:
         return False
-    if key in BEFORE_NUMBER:
+    if re.split("[-–]", key)[-1] in BEFORE_NUMBER:
         return not first.isdigit() and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
     if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w", word):
         return (first + rest).lower() in STARTERS

@@ -38,10 +38,13 @@ ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
-BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
+BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'mWDHL]\s?$"), re.compile(r"\s?\d")
+COURSE = re.compile(r"(?:[a-z]{2,}s|day) x\s?(?=\d+ (days?|weeks?|wks?|months?|mos?)?)")  # x 10 days; 3 sets x 12 reps
 OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
-CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
+CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;]))")
+BE = re.compile(r"b(?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
+BEFORE_BE = word_set("gonna to will can ll must could would should might not dont lets u")
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
 BEFORE_YOU = word_set("to for with from at see are love thank thanks miss about of than like")  # u behind them is no letter
 LONGEST_PLAIN = 80
@@ -81,7 +84,10 @@ def word_range(scan: Scan, position: int) -> int:
 
 PHONE_BEFORE = re.compile(r"[-. ]\d{4}\s$")  # 555-0132 x204
 TIMES = re.compile(r"x(\d{1,5})(?=\s|[.,;!?)]|$)")
-WEEKLY = re.compile(r"(Mo?|T[uh]|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
+WEEKLY = re.compile(
+    r"(Mo?|T[uh]|T(?=/Th)|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?"
+    r"(?=:?\s+(?:\d|only|at|from|closed|by|after|before|until)|[,;]|\s*$)"
+)
 WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
 
 
@@ -92,7 +98,8 @@ def times(scan: Scan, position: int) -> int:
         return scan.say(f"extension {digits(match[1])}", position, match.end())
     if not match or not scan.previous_word() or not scan.space_before(position):
         return position
-    return scan.say(f"times {cardinal(int(match[1]), scan.dialect)}", position, match.end())
+    said = digits(match[1]) if len(match[1]) > 3 else f"times {cardinal(int(match[1]), scan.dialect)}"  # Visa x1234
+    return scan.say(said, position, match.end())
 
 
 CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")
@@ -107,6 +114,9 @@ TO_NEXT = word_set(
 
 def chat_number(scan: Scan, position: int) -> int:
     """want 2 go, thanks 4 the ride: to and for."""
+    whole = RUN.match(scan.text, position)
+    if whole and whole[0] in RESPELLED:  # 2nite
+        return scan.say(RESPELLED[whole[0]], position, whole.end())
     match = CHAT_NUMBER.match(scan.text, position)
     if not match or not scan.space_before(position) or not scan.previous_word():
         return position
@@ -157,7 +167,7 @@ def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> boo
         return False
     stem, ending = match[1], match[2] or ""
     shouted = is_common(stem) if constant else is_shouted(scan, stem, end)
-    spoken = acronym(stem, shouted)
+    spoken = RESPELLED.get(stem.lower()) or acronym(stem, shouted) if len(stem) > 3 and not shouted else acronym(stem, shouted)  # IIRC
     if spoken in (stem, f"~{stem}"):
         spoken += ending
     elif ending:
@@ -171,13 +181,15 @@ def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> boo
 
 def single(scan: Scan, position: int) -> int:
     """One letter alone: the article and the pronoun are words, the others letters; `by` between two measures."""
-    text = scan.text[position]
+    text, course = scan.text[position], COURSE.search(scan.text, max(0, position - 4), position + 12)
     if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
         scan.say("by", position, position + 1)
+    elif course and text == "x":
+        scan.say("for" if course[1] else "of", position, position + 1)
     elif text == "a" and OPTION.search(scan.text[max(0, position - 2) : position]):
         scan.letters("A", position, position + 1)
     elif (
-        text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^", "/") and (text != "A" or scan.previous() not in LETTERED)
+        text in "aAI" and scan.text[position + 1 : position + 2] not in tuple("+^/&") and (text != "A" or scan.previous() not in LETTERED)
     ) or not text.isascii():
         scan.word(text, position, position + 1)
     else:
@@ -186,7 +198,9 @@ def single(scan: Scan, position: int) -> int:
 
 
 def chat(scan: Scan, position: int) -> int:
-    """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`."""
+    """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`, b behind a verb `be`."""
+    if BE.match(scan.text, position) and (scan.previous_word() in BEFORE_BE or not scan.tokens):
+        return scan.say("be", position, position + 1)
     match = CHAT_LETTER.match(scan.text, position)
     if not match or not (scan.space_before(position) or match[1] != "u"):
         return position

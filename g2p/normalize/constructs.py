@@ -19,7 +19,10 @@ WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\
 WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
 WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE)
 ROAD_BEFORE = re.compile(r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit)\s?)\d{1,3}[A-Z]?\s$")
+TURN = re.compile(r"([LRNSEW])(?=\s+(?:on|onto|at)\s+[A-Z\d])")
+BEFORE_TURN = word_set("then turn a go head bear keep continue make miles mile")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
+TURNS = WAYS | {"L": "left", "R": "right"}
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
@@ -76,6 +79,9 @@ def is_wind(scan: Scan, position: int) -> bool:
 
 def direction(scan: Scan, position: int) -> int:
     """N. Main St., 5th Ave. NW: a way before a street's name or behind it."""
+    turn = TURN.match(scan.text, position)
+    if turn and (not scan.previous_word() or scan.previous_word() in BEFORE_TURN):
+        return scan.say(TURNS[turn[1]], position, turn.end())
     match = WAY_BEFORE.match(scan.text, position)
     if match:
         end = match.end(2)
@@ -295,7 +301,7 @@ def castling(scan: Scan, position: int) -> int:
 def formula(scan: Scan, position: int) -> int:
     """Fe2O3, NaCl: letters run up to a number; only where an element of two letters makes other rules fail."""
     match = FORMULA.match(scan.text, position)
-    if not match or not any(character.islower() for character in match[0]):
+    if not match or not (match[0].startswith("NO") or any(character.islower() for character in match[0])):
         return position
     atoms = ATOM.findall(match[0])
     if not all(symbol in ELEMENTS for symbol, _ in atoms) or (match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)):

@@ -8,10 +8,10 @@ import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
-from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, Scan, alternation
+from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, WEEKDAYS, Scan, alternation
 from kokoro_ane.g2p.result import PUNCTUATION
 
-LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
+LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|\[[xX ]?\](?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
 LINK = re.compile(r"!?\[(?=[^\[\]\n]{0,500}\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,200}\")?\))")
 LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
@@ -61,7 +61,7 @@ def emoticon(scan: Scan, position: int) -> int:
 def markup(scan: Scan, position: int) -> int:
     """Whatever of this file stands at `position`."""
     text, character = scan.text, scan.text[position]
-    if character in "#-*+•>_=" and line_start(scan, position):
+    if character in "#-*+•>_=[" and line_start(scan, position):
         match = LINE_MARK.match(text, position)
         if match:
             return drop(scan, position, match.end())
@@ -93,7 +93,7 @@ def plural(scan: Scan, position: int) -> int:
 
 def line_break(scan: Scan, position: int) -> int:
     """A line break that is heard: a full stop, but behind the dot of an abbreviation that is one already."""
-    if scan.tokens and scan.tokens[-1][3] != "punctuation":
+    if scan.tokens and (scan.tokens[-1][3] != "punctuation" or scan.tokens[-1][0] in ")”"):
         scan.tokens.append((".", position, position + 1, "punctuation", True))
     return position + 1
 
@@ -113,13 +113,15 @@ BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
 QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|'|\s?(?:million|billion|trillion))$")  # 10%–15%, 5km-10km
-NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today)\b")
+NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today|close)\b")
 MONEY_RANGE = re.compile(r"[$£€¥][\d.,]{1,14}\s?[A-Za-z]{0,8}$")
 INNER_DOT = re.compile(r"\.(?=[a-z_]\w)")  # str.split
 OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√∛∜.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 APART = re.compile(r"\s/\s+[\w(\"]")
-DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation(tuple(MONTH_FORMS))})\b")
+DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation((*MONTH_FORMS, *WEEKDAYS))})\b")
+DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1,2}}(?:st|nd|rd|th)?,?\s)?(?:\d{{4}}|'\d\d)\s?$")
+WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
@@ -139,7 +141,9 @@ def after_number(scan: Scan, position: int) -> bool:
 
 
 def after_date(scan: Scan) -> bool:
-    """Whether a month's name, with its day or alone, was the last thing said."""
+    """Whether a month's name, with its day or its year or alone, was the last thing said."""
+    if scan.tokens and DATE_BEFORE.search(scan.text, max(0, scan.tokens[-1][2] - 24), scan.tokens[-1][2]):
+        return True
     return scan.previous() in MONTHS or (scan.previous(2) in MONTHS and scan.previous().endswith(("st", "nd", "rd", "th")))
 
 
@@ -227,6 +231,8 @@ def slash(scan: Scan, position: int) -> int:
         and not (after_number(scan, position) and NUMBER_AFTER.match(text, position + 1))
     ):
         return scan.mark(",", position, position + 1)
+    if scan.previous() in WEEKDAYS and WEEKDAY_NEXT.match(text, position + 1):  # Mon/Wed
+        return scan.say("and", position, position + 1, True)
     inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
     spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
     if inside or spaced:
@@ -317,7 +323,7 @@ def named(scan: Scan, position: int, character: str) -> int:
         scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
         return named(scan, position, character)
     elif character in SYMBOL_NAMES and (
-        character not in "<>*+=~#^→" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
+        character not in "<>*+=~#^→↑↓▲▼" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
     ):
         if scan.tokens and scan.tokens[-1][2] == position:
             scan.space_last()
