@@ -202,7 +202,7 @@ def test_what_people_type_is_read_by_class() -> None:
     counts = Counter(line.group for line in read_lines() if line.group in LIMITS and answer(line)[0])
     assert {group: counts[group] for group in LIMITS if counts[group] < LIMITS[group]} == {}
     assert judged_hash() == "5b000d804ebec28c308b5d4ba1d7814be80954e9c931e9cdcc0554bd4d898bc9"
-    assert judged_hash(last=True) == "14b705b961f7b1793779e90109680f297715b98351270ee2c2617494e2e6f682"
+    assert judged_hash("last") == "14b705b961f7b1793779e90109680f297715b98351270ee2c2617494e2e6f682"
 
 
 def test_brackets_keep_their_words_and_tags_do_not() -> None:
