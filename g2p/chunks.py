@@ -37,9 +37,9 @@ TITLES = word_set(
     "mr mrs ms mx messrs dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det mt "
     "pág págs núm núms pag pagg nr avda rif spett "
     "sra srta sres dra dña dott sig sigg avv uds vds excmo sto sta ee jj "  # Spanish, Italian
-    "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver ep gr"
+    "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver"
 )
-BEFORE_NUMBER = word_set("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
+BEFORE_NUMBER = word_set("ep gr dep arr trk no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 OPEN = word_set(
     "apt bldg ste hwy rte rm ext exp qty plat acct tel conf natl intl appt feat pkwy fwy wk ser b.i.d t.i.d q.i.d "

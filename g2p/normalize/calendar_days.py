@@ -27,7 +27,7 @@ HOUR_AFTER = re.compile(
     re.I,
 )
 SCORED = re.compile(r"\b(?:got|scored?|grade|quiz|exam|result|won|lost|beat|odds)\b[^\d]{0,12}$", re.IGNORECASE)
-PARTS = frozenset((15, 16, 20, 24, 25, 30))  # denominators beyond 12 that are not rare
+PARTS = frozenset((16, 32))  # denominators beyond 12 that are not rare
 MEASURED = re.compile(rf"[\s-]*(?:{alternation(tuple(DATA['measured'].split()))})\b|\s*[\"%]")
 RANGE = re.compile(r"\s?[-–—]\s?(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 LAST_DAY = re.compile(r"[-–](\d{1,2})(?![\w/:]|[.,-]\d)")  # 4/1-3

@@ -199,7 +199,7 @@ def single(scan: Scan, position: int) -> int:
 
 def chat(scan: Scan, position: int) -> int:
     """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`, b behind a verb `be`."""
-    if BE.match(scan.text, position) and (scan.previous_word() in BEFORE_BE or not scan.tokens):
+    if BE.match(scan.text, position) and scan.previous_word() in BEFORE_BE | {""}:
         return scan.say("be", position, position + 1)
     match = CHAT_LETTER.match(scan.text, position)
     if not match or not (scan.space_before(position) or match[1] != "u"):

@@ -19,8 +19,8 @@ WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\
 WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
 WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE)
 ROAD_BEFORE = re.compile(r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit)\s?)\d{1,3}[A-Z]?\s$")
-TURN = re.compile(r"([LRNSEW])(?=\s+(?:on|onto|at)\s+[A-Z\d])")
-BEFORE_TURN = word_set("then turn a go head bear keep continue make miles mile")
+TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
+BEFORE_TURN = word_set("then turn a go head bear keep stay continue make miles mile")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
 _ROADS = (

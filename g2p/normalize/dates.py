@@ -128,7 +128,7 @@ DAY_CUE = re.compile(
 )
 DAY_NEXT = re.compile(
     rf",?\s+(?:\d|[A-Z][a-z]{{2,8}}\.?\s+\d)|\s?(?:[/&,]|and|or|to|thru|through)\s?(?:{alternation(tuple(WEEKDAYS))})(?!\w)"
-    r"|\s+(?:@|morning|afternoon|evening|night)"
+    r"|\s+(?:the \d|@|morning|afternoon|evening|night)"
 )
 DAY_ENDS = re.compile(r"[ \t]*(?:$|[\n\x1e,;!?)|@]|\.\s|[-–]\s)")
 NO_DAY = word_set("the our that a an his her he she they we you i it")  # around the Sun

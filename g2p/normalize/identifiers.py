@@ -20,7 +20,7 @@ STATES, DOUBTFUL = DATA["states"], frozenset(DATA["doubtful_states"].split())
 _JOINTS = alternation(tuple(DATA["joints"].split()))
 _BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)#?"
 CUE = re.compile(rf"(?<![\w'])({alternation(tuple(DATA['after'].split()))}){_BETWEEN}$", re.IGNORECASE)
-PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number)|\s?#)?\s$", re.IGNORECASE)
+PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number))?(?:\s|\s?#\s?)$", re.IGNORECASE)
 SIGN = re.compile(r"#\s?$")
 SENT = re.compile(r"\b(te?xt|send|reply|sms|msg)\s+[\"“']?\w{1,12}[\"”']?\s+to\s+$", re.IGNORECASE)  # Text JOIN to 72345
 OFFER = re.compile(r"(?=\D*[AEIOUY])[A-Z]{4,12}\d{1,2}")  # SAVE20

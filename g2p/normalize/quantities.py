@@ -41,7 +41,7 @@ SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![
 INCHES = re.compile(r"(?P<gap>)(?P<unit>in)(?![\w^°'.])")  # joined
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 DOTTED_UNITS = frozenset(("fl. oz", *WORDS["dotted"]))
-DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:)/])")
+DOT_INSIDE = re.compile(r"\.(?=\s*(?:[a-z(\d,;:)/]|[A-Z]{2}))")
 DOT_WITHIN = re.compile(r"\.(?=\s+\w)")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
