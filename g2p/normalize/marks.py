@@ -121,7 +121,7 @@ EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 APART = re.compile(r"\s/\s+[\w(\"]")
 DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation((*MONTH_FORMS, *WEEKDAYS))})\b")
 DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1,2}}(?:st|nd|rd|th)?,?\s)?(?:\d{{4}}|'\d\d)\s?$")
-WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)")
+WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)(/)?")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
@@ -231,8 +231,9 @@ def slash(scan: Scan, position: int) -> int:
         and not (after_number(scan, position) and NUMBER_AFTER.match(text, position + 1))
     ):
         return scan.mark(",", position, position + 1)
-    if scan.previous() in WEEKDAYS and WEEKDAY_NEXT.match(text, position + 1):  # Mon/Wed
-        return scan.say("and", position, position + 1, True)
+    day = WEEKDAY_NEXT.match(text, position + 1) if scan.previous() in WEEKDAYS else None
+    if day:  # Mon/Wed/Fri
+        return scan.mark(",", position, position + 1) if day[1] else scan.say("and", position, position + 1, True)
     inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
     spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
     if inside or spaced:
