@@ -42,7 +42,7 @@ TITLES = word_set(
 BEFORE_NUMBER = word_set("ep gr dep arr trk no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 OPEN = word_set(
-    "lb lbs oz gal doz pkg term apt bldg ste hwy rte rm ext exp qty plat acct tel conf natl intl appt feat pkwy fwy wk ser "
+    "lb lbs oz gal doz pkg term apt bldg ste hwy rte rm ext exp qty plat acct tel conf natl intl appt feat pkwy fwy wk ser ps "
     "b.i.d t.i.d q.i.d st ft jr sr etc inc ltd co corp bros dept est al ave blvd rd a.m p.m am pm ph.d m.d b.a m.a"
 )
 STARTERS = word_set(

@@ -9,7 +9,7 @@ import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import cardinal, digits
-from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
+from kokoro_ane.g2p.normalize.short_forms import LOWER, TITLES, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from kokoro_ane.g2p.normalize.state import (
     AMBIGUOUS,
     COUNTED,
@@ -39,13 +39,14 @@ SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'mWDHL]\s?$"), re.compile(r"\s?\d")
-COURSE = re.compile(r"(?:[a-z]{2,}s|day) x\s?(?=\d+ (days?|weeks?|wks?|months?|mos?)?)")  # x 10 days; 3 sets x 12 reps
+COURSE = re.compile(r"(?:[a-z]{2,}s|day|°[FC]) x\s?(?=\d+ (days?|weeks?|wks?|months?|mos?|min|hrs?)?)")  # x 10 days; 3 sets x 12 reps
 OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
-CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;]))")
-BE = re.compile(r"b(?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
-BEFORE_BE = word_set("gonna to will can ll must could would should might not dont lets u")
-YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
+CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;])|\s\$)")
+U_WANT = re.compile(r"U(?=\s+(?:want|need|still|ok|coming|going|free|have|got|know|can|should|home|good|ready|around|awake|there|up)\b)")
+BE = re.compile(r"[bB](?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
+BEFORE_BE = word_set("gonna to will can ll must could would should might not dont don't didn't won't can't lets u")
+YOU_NEXT = re.compile(r"\s+(?:u|you|ya|we|they)(?!\w)", re.IGNORECASE)
 BEFORE_YOU = word_set("to for with from at see are love thank thanks miss about of than like")  # u behind them is no letter
 LONGEST_PLAIN = 80
 
@@ -155,7 +156,7 @@ def initial(scan: Scan, position: int) -> int:
     if not after or not text[position].isupper() or (position and text[position - 1].isalnum()):
         return position
     before = scan.previous()
-    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED) or before == "I":
+    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED and before not in TITLES.values()) or before == "I":
         return position
     return scan.letters(text[position], position, position + 2)
 
@@ -201,6 +202,8 @@ def chat(scan: Scan, position: int) -> int:
     """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`, b behind a verb `be`."""
     if BE.match(scan.text, position) and scan.previous_word() in BEFORE_BE | {""}:
         return scan.say("be", position, position + 1)
+    if not scan.previous_word() and U_WANT.match(scan.text, position):
+        return scan.say("you", position, position + 1)
     match = CHAT_LETTER.match(scan.text, position)
     if not match or not (scan.space_before(position) or match[1] != "u"):
         return position

@@ -18,7 +18,10 @@ from kokoro_ane.g2p.word_lists import word_set
 WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
 WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
 WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE)
-ROAD_BEFORE = re.compile(r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit)\s?)\d{1,3}[A-Z]?\s$")
+ROAD_BEFORE = re.compile(
+    r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit|U\.S\.)\s?)\d{1,3}[A-Z]?\s$"
+)
+SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)")
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN = word_set("then turn a go head bear keep stay continue make miles mile")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
@@ -38,7 +41,10 @@ CENTURY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)[ -]c\.?(?=\s+(?:AD|BC|A\.D|B\.C|
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
 PART_OF = re.compile(r"(\d{1,3})/(\d{1,3})(?![\d/])")
-PARTS = re.compile(r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?)\s$", re.I)
+PARTS = re.compile(
+    r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?|laps?|holes?|days?|stops?|photos?)\s$",
+    re.I,
+)
 NTHS = re.compile(r"(\d{1,2})/(\d{1,2})(?:st|nd|rd|th)s?(?!\w)")
 ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b|(?<=the \d00s)|(?<=the \d000s))")
 ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "hundreds of thousands", 7: "millions"}
@@ -79,7 +85,9 @@ def is_wind(scan: Scan, position: int) -> bool:
 
 def direction(scan: Scan, position: int) -> int:
     """N. Main St., 5th Ave. NW: a way before a street's name or behind it."""
-    turn = TURN.match(scan.text, position)
+    sided, turn = SIDED.match(scan.text, position), TURN.match(scan.text, position)
+    if sided:
+        return scan.say(TURNS[sided[1]], position, sided.end())
     if turn and (not scan.previous_word() or scan.previous_word() in BEFORE_TURN):
         return scan.say(TURNS[turn[1]], position, turn.end())
     match = WAY_BEFORE.match(scan.text, position)
@@ -301,7 +309,7 @@ def castling(scan: Scan, position: int) -> int:
 def formula(scan: Scan, position: int) -> int:
     """Fe2O3, NaCl: letters run up to a number; only where an element of two letters makes other rules fail."""
     match = FORMULA.match(scan.text, position)
-    if not match or not (match[0].startswith("NO") or any(character.islower() for character in match[0])):
+    if not match or not ("NO" in match[0] or "SO" in match[0] or any(character.islower() for character in match[0])):
         return position
     atoms = ATOM.findall(match[0])
     if not all(symbol in ELEMENTS for symbol, _ in atoms) or (match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)):

@@ -96,6 +96,8 @@ def code(scan: Scan, position: int) -> int:
             len(match[0]) == 4 and cue is not None and cue[1].lower() in ("order", "case", "ticket", "invoice")
         )
         return scan.say(number_piece(match[0], scan.dialect) if short else one_by_one(match[0], scan), position, match.end())
+    if match and not cue and len(match[0]) == 4 and SIGN.search(text, max(0, position - 2), position):  # build #4412
+        return scan.say(number_piece(match[0], scan.dialect), position, match.end())
     match = LONG.match(text, position)
     if match and not counts(scan, match.end()):
         return scan.say(one_by_one(match[0], scan), position, match.end())

@@ -130,6 +130,8 @@ GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,
 AND_LETTER = re.compile(r"&([A-Z](?:'?s)?)(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
+HASH_IS = re.compile(r"\s#\s(?:is|was|for)\b")
+PART, WHOLE = re.compile(r"(?:\d,\d{3}|\d\.\d) ?$"), re.compile(r" ?\d{1,3}(?:,\d{3})+| ?\d+ ?[GMT]B\b")  # 8,214 / 10,000
 
 
 def after_number(scan: Scan, position: int) -> bool:
@@ -231,6 +233,8 @@ def slash(scan: Scan, position: int) -> int:
         and not (after_number(scan, position) and NUMBER_AFTER.match(text, position + 1))
     ):
         return scan.mark(",", position, position + 1)
+    if PART.search(text, max(0, position - 8), position) and WHOLE.match(text, position + 1):
+        return scan.say("of", position, position + 1, True)
     day = WEEKDAY_NEXT.match(text, position + 1) if scan.previous() in WEEKDAYS else None
     if day:  # Mon/Wed/Fri
         return scan.mark(",", position, position + 1) if day[1] else scan.say("and", position, position + 1, True)
@@ -311,6 +315,8 @@ def named(scan: Scan, position: int, character: str) -> int:
         return scan.letters(letter[1], position + 1, letter.end())
     if character == "/":
         return slash(scan, position)
+    if character == "#" and HASH_IS.match(text, max(0, position - 1)):  # his # is 555-0133
+        return scan.say("number", position, position + 1, True)
     if character == "$" and not (scan.space_before(position) and text[position + 1 : position + 2].isspace()):
         scan.drop(position, position + 1, "symbol")
     elif character in GREEK:

@@ -254,6 +254,8 @@ def phone(scan: Scan, position: int) -> int:
     if vanity:
         return scan.say(f"one , {hundreds(vanity[0][2:5], 'zero')} ,", position, vanity.end())
     match = THREE_WAY.match(scan.text, position)
+    if match and all(len(part) < 3 for part in match[0].split("-")):  # a record of 12-3-1
+        return scan.say(" , ".join(cardinal(int(part), scan.dialect) for part in match[0].split("-")), position, match.end())
     return grouped(scan, position, match.end()) if match else position
 
 

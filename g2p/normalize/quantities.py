@@ -42,7 +42,7 @@ INCHES = re.compile(r"(?P<gap>)(?P<unit>in)(?![\w^°'.])")  # joined
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 DOTTED_UNITS = frozenset(("fl. oz", *WORDS["dotted"]))
 DOT_INSIDE = re.compile(r"\.(?=\s*(?:[a-z(\d,;:)/]|[A-Z]{2}))")
-DOT_WITHIN = re.compile(r"\.(?=\s+\w)")
+DOT_WITHIN = re.compile(r"\.(?=\s+\w|\))")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
@@ -52,6 +52,7 @@ STONE_POUNDS = re.compile(r"(\d{1,2})\s?st\.?(?=\s?\d{1,2}(?:\.\d|½)?\s?lbs?\b)
 STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
+HEATED = re.compile(r"(?:^|\D)(?:\d\d\.\d|[2-5]\d0)$")  # 99.1F, 350F
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
@@ -151,7 +152,7 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
         return None
     if match and len(match["unit"]) == 1 and (WAY_BEFORE.match(scan.text, match.end("gap")) or ROAD_NEXT.match(scan.text, match.end())):
         return None  # 40 N. Oak St., 12 K St.
-    if scan.previous_word() in BEFORE_DEGREES:
+    if scan.previous_word() in BEFORE_DEGREES or HEATED.search(scan.text, max(0, position - 5), position):
         match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
         return None
@@ -274,7 +275,7 @@ def per_unit(scan: Scan, position: int) -> int:
     if not match or not scan.tokens or scan.tokens[-1][2] != position or scan.tokens[-1][3] != "word":
         return position
     counted = [token[0].lower() in NUMERIC for token in scan.tokens[-6:-1] if token[3] != "punctuation"]
-    if not any(counted):
+    if not any(counted) and not (match[1] in PER_NAMES and scan.previous_word() in NUMERIC):  # 2/customer
         return position
     scan.say("per", position, position + 1, True)
     return scan.say(per_name(match[1], scan.dialect), position + 1, match.end())
