@@ -66,7 +66,7 @@ class LetterLanguage:
 
     def ruled(self, word: str) -> str:
         """Reading of a word that no list has: the trees', in Portuguese letter by letter where it has no vowel."""
-        spelled = self.name == "portuguese" and VOWEL.search(word) is None and self.listed.keys() >= set(word)
+        spelled = self.name == "portuguese" and len(word) > 1 and VOWEL.search(word) is None
         return self.spelled(word) if spelled else self.stressed(tidy(self.trees(word)))
 
     def together(self, head: str, mark: str, tail: str) -> str:

@@ -25,7 +25,7 @@ from kokoro_ane.g2p.normalize.state import (
     WEEKDAYS,
     Scan,
 )
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 from kokoro_ane.g2p.word_parts import CAMEL
 
 RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
@@ -45,9 +45,8 @@ POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
 CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;])|\s\$)")
 U_WANT = re.compile(r"U(?=\s+(?:want|need|still|ok|coming|going|free|have|got|know|can|should|home|good|ready|around|awake|there|up)\b)")
 BE = re.compile(r"[bB](?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
-BEFORE_BE = word_set("gonna to will can ll must could would should might not dont don't didn't won't can't lets u")
+BEFORE_BE, BEFORE_YOU, FOR_NEXT, TO_BEFORE, TO_NEXT = word_sets("words", "before_be before_you for_next to_before to_next")
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya|we|they)(?!\w)", re.IGNORECASE)
-BEFORE_YOU = word_set("to for with from at see are love thank thanks miss about of than like")  # u behind them is no letter
 LONGEST_PLAIN = 80
 
 
@@ -104,13 +103,6 @@ def times(scan: Scan, position: int) -> int:
 
 
 CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")
-FOR_NEXT = word_set("u you ya me us him her them a the ur your my now real free sure dinner lunch breakfast everyone all")
-TO_BEFORE = word_set(
-    "want wanted wants going have had has need needed needs able like love used supposed talk listen nice good easy hard time how"
-)
-TO_NEXT = word_set(
-    "be go come do see get u you me know say eat make take help talk meet call leave sleep work play watch hear have find ask tell"
-)
 
 
 def chat_number(scan: Scan, position: int) -> int:

@@ -13,7 +13,7 @@ from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, pl
 from kokoro_ane.g2p.normalize.short_forms import number_piece
 from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES, Scan
 from kokoro_ane.g2p.result import GB
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 
 WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
 WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
@@ -23,7 +23,7 @@ ROAD_BEFORE = re.compile(
 )
 SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)")
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
-BEFORE_TURN = word_set("then turn a go head bear keep stay continue make miles mile")
+BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
 _ROADS = (
@@ -61,15 +61,7 @@ PERIODS = {"y": "year", "q": "quarter", "m": "month", "w": "week"}
 COMPARED = re.compile(r"([yqmwYQMW])/\1(?![\w/])")  # one with the same a year before
 NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
 ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
-_BOOKS = (
-    "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel "
-    "Chron:Chronicles Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel "
-    "Mic:Micah Matt:Matthew Mk:Mark Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians "
-    "Phil:Philippians Col:Colossians Thess:Thessalonians Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John "
-    "Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy "
-    "Samuel:Samuel"
-)
-BOOKS = dict(pair.split(":") for pair in _BOOKS.split())
+BOOKS = dict(pair.split(":") for pair in sorted(word_sets("words", "books")[0]))
 VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
 LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
 LOOK_BACK = 32  # characters
@@ -275,13 +267,8 @@ def letter(scan: Scan, position: int) -> int:
 PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])")
 CASTLING = re.compile(r"O-O(-O)?(?![\w-])")
-ELEMENTS = word_set(
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Ag Cd In Sn Sb "
-    "Te I Xe Cs Ba La Ce W Pt Au Hg Pb Bi U"
-)
 FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
 ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")
-PLAIN_FORMULAS = word_set("NaCl NaOH KCl KBr HCl NaF LiCl AgCl CaO MgO ZnO FeO CuO NaHCO LiF HBr KOH TiN GaAs GaN SiC")
 ENUMERATED = re.compile(r"([A-HJ-Za-z])(?=\)\s)")
 HOST_PORT = re.compile(r"localhost:(\d{2,5})(?!\d)")
 

@@ -11,7 +11,7 @@ import re
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
 from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, Scan, alternation
 from kokoro_ane.g2p.result import GB, US, Dialect
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
@@ -113,9 +113,7 @@ MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FO
 MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
 MONTH_NUMBER_NEXT = re.compile(rf"\s+(?:\d|the \d|of \d|')|/(?:{FORMS})(?!\w)|-(?:\d\d){{1,2}}(?![\w-])")
 DECADE = re.compile(r"'?(?:(\d{4}|\d0)'?|(\d{1,3})')s(?!\w)")  # the 1990s, the 12's
-DECADE_BEFORE = word_set(
-    "the his her their my our your early late mid low high upper lower middle into 1 over and or mostly roaring swinging"
-)
+DECADE_BEFORE, NO_DAY = word_sets("words", "decade_before no_day")
 DECADE_NEXT = re.compile(
     r"[ -](?:music|hits?|fashion|style|kids?|movies?|films?|rock|pop|nostalgia|party|night|show|era|vibes?|(?:and|or|to)(?=\s\d))\b"
 )
@@ -131,7 +129,6 @@ DAY_NEXT = re.compile(
     r"|\s+(?:the \d|@|morning|afternoon|evening|night)"
 )
 DAY_ENDS = re.compile(r"[ \t]*(?:$|[\n\x1e,;!?)|@]|\.\s|[-–]\s)")
-NO_DAY = word_set("the our that a an his her he she they we you i it")  # around the Sun
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
 
