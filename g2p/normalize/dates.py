@@ -70,11 +70,8 @@ def clock(scan: Scan, position: int) -> int:
     """A time of day at `position`."""
     text, dialect = scan.text, scan.dialect
     match = CLOCK.match(text, position) or DOTTED.match(text, position)
-    if (
-        match
-        and not RATIO_WORDS.match(text, match.end())
-        and not (scan.previous_word() == "of" and scan.previous(2) in ("ratio", "odds", "scale"))
-    ):
+    ratio = scan.previous_word() == "of" and scan.previous(2) in ("ratio", "odds", "scale")
+    if match and not ratio and not RATIO_WORDS.match(text, match.end()):
         twelve = HALF_DAY.match(text, match.end()) is not None
         spoken = spoken_clock(int(match[1]), int(match[2]), twelve, dialect)
         if match.re is CLOCK and match[3]:

@@ -182,10 +182,8 @@ def dash(scan: Scan, position: int) -> int:
 
 def is_difference(scan: Scan, position: int) -> bool:
     """5 - 3: the second is smaller, or an equals sign is near."""
-    first, second = (
-        re.search(r"(\d{1,15})\D{0,2}$", scan.text[max(0, position - 20) : position]),
-        NUMBER_THERE.match(scan.text, position + 1),
-    )
+    first = re.search(r"(\d{1,15})\D{0,2}$", scan.text[max(0, position - 20) : position])
+    second = NUMBER_THERE.match(scan.text, position + 1)
     smaller = first is not None and second is not None and int(second[1]) < int(first[1])
     return smaller or EQUALS_NEAR.match(scan.text, position) is not None
 
@@ -220,18 +218,10 @@ def single_quote(scan: Scan, position: int) -> int:
 def slash(scan: Scan, position: int) -> int:
     """Between words `slash`, between number and number `slash`, before a unit of time `per` (money.py), else dropped."""
     text = scan.text
-    if (
-        after_number(scan, position)
-        and NUMBER_AFTER.match(text, position + 1)
-        and text[position - 1] == " "
-        and EQUALS_NEAR.match(text, position)
-    ):
+    numbers = after_number(scan, position) and NUMBER_AFTER.match(text, position + 1)
+    if numbers and text[position - 1] == " " and EQUALS_NEAR.match(text, position):
         return scan.say("divided by", position, position + 1, True)
-    if (
-        APART.match(text, max(position - 1, 0))
-        and scan.tokens
-        and not (after_number(scan, position) and NUMBER_AFTER.match(text, position + 1))
-    ):
+    if APART.match(text, max(position - 1, 0)) and scan.tokens and not numbers:
         return scan.mark(",", position, position + 1)
     if PART.search(text, max(0, position - 8), position) and WHOLE.match(text, position + 1):
         return scan.say("of", position, position + 1, True)

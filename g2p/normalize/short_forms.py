@@ -94,12 +94,8 @@ def single_word(scan: Scan, position: int) -> int:
         return scan.say(NUMBERS[text], position, end)
     if text in LETTERED_PLACES and LETTER_OR_NUMBER.match(scan.text, end):
         return scan.say(PLACES.get(text) or NUMBERS.get(text) or OTHERS[text], position, end)
-    if (
-        text == "Ed"
-        and scan.previous_word() == "of"
-        and dot
-        and scan.previous(2).lower() in ("department", "board", "secretary", "college")
-    ):
+    owner = scan.previous(2).lower() if scan.previous_word() == "of" else ""
+    if text == "Ed" and dot and owner in ("department", "board", "secretary", "college"):
         return finish(scan, "education", position, end, False)
     if text in ("est", "Est") and (YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))):
         return scan.say("established" if YEAR_NEXT.match(scan.text, end) else "estimated", position, end)
