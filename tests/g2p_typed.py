@@ -68,8 +68,7 @@ def read_lines() -> Iterator[Line]:
 
 def judged_hash(later: str = "") -> str:
     """SHA-256 of the judged lines, which stay as they were written; `later`: last or newest, of typed_last.tsv or typed_newest.tsv."""
-    ends = re.compile(f" {later}$" if later else "(?<! last)(?<! newest)$")
-    lines = (line for line in read_lines() if line.judged and ends.search(line.group))
+    lines = (line for line in read_lines() if line.judged and re.search(f" {later}$" if later else "(?<! last)(?<! newest)$", line.group))
     return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 
 
