@@ -47,7 +47,7 @@ U_WANT = re.compile(r"U(?=\s+(?:want|need|still|ok|coming|going|free|have|got|kn
 BE = re.compile(r"[bB](?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
 BEFORE_BE, BEFORE_YOU, FOR_NEXT, TO_BEFORE, TO_NEXT = word_sets("words", "before_be before_you for_next to_before to_next")
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya|we|they)(?!\w)", re.IGNORECASE)
-LONGEST_PLAIN = 80
+LONGEST_PLAIN, LETTER_NEXT = 80, frozenset("+^/&")  # an `a` before these signs is a letter
 
 
 def sharp(scan: Scan, position: int) -> int:
@@ -182,7 +182,7 @@ def single(scan: Scan, position: int) -> int:
     elif text == "a" and OPTION.search(scan.text[max(0, position - 2) : position]):
         scan.letters("A", position, position + 1)
     elif (
-        text in "aAI" and scan.text[position + 1 : position + 2] not in tuple("+^/&") and (text != "A" or scan.previous() not in LETTERED)
+        text in "aAI" and scan.text[position + 1 : position + 2] not in LETTER_NEXT and (text != "A" or scan.previous() not in LETTERED)
     ) or not text.isascii():
         scan.word(text, position, position + 1)
     else:
