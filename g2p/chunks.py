@@ -20,7 +20,7 @@ from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 
 BLOCK = 4096  # characters looked at together: small, so that the first sentence is there early
 MAX_SEGMENT = 4000  # characters: a sentence without an end is cut at a clause, a space, or here
@@ -33,23 +33,8 @@ _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w']*)")
 
 
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said: g2p/data/normalize/abbreviations.json.)
-TITLES = word_set(
-    "mr mrs ms mx messrs dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl pvt adm gov sen rep pres supt insp det mt "
-    "pág págs núm núms pag pagg nr avda rif spett "
-    "sra srta sres dra dña dott sig sigg avv uds vds excmo sto sta ee jj "  # Spanish, Italian
-    "vs v cf eg ie e.g i.e viz ca approx art ch chap ed eds eq eqs fig figs fn ln op p pp pt pts ref refs sec sect tab vol vols ver"
-)
-BEFORE_NUMBER = word_set("no nos jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri")
+TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets("sentence_ends", "titles before_number open starters")
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
-OPEN = word_set(
-    "apt bldg ste hwy rte rm ext exp qty plat acct tel conf natl intl appt feat pkwy fwy wk ser b.i.d t.i.d q.i.d "
-    "st ft jr sr etc inc ltd co corp bros dept est al ave blvd rd a.m p.m am pm ph.d m.d b.a m.a"
-)
-STARTERS = word_set(
-    "a after all although an and another as at because before but by did do for from he her here his how however i if in is it its "
-    "many my no not now of on one our she since so some such that the their then there these they this those to under was we what when "
-    "where which while who why with yet you your"
-)
 
 
 def sentence_ends(text: str) -> Iterator[int]:
@@ -75,7 +60,7 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     key = word.lower()
     if key in TITLES:
         return False
-    if key in BEFORE_NUMBER:
+    if re.split("[-–]", key)[-1] in BEFORE_NUMBER:
         return not first.isdigit() and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
     if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w", word):
         return (first + rest).lower() in STARTERS

@@ -8,32 +8,25 @@ is_habit("We used to go".split(), 1, classes)                          # True: e
 
 from collections.abc import Callable, Sequence
 
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
-OPENERS = word_set("if when unless while because although until whenever once as")
-PATHS = word_set("through around down up past along across over into between its his her their towards toward back out")
-TURNED = word_set("was were is are be been being tightly tight loosely carefully get got gets")
-KEEPS = word_set("keep keeps kept keeping hold holds held holding")
-KEPT = word_set("close separate")
+OPENERS, PATHS, TURNED, KEEPS, KEPT, OWNERS, CHAT_SUBJECTS, ANYBODY, DWELLING, OBJECTS, OBJECTS_ALONE, HOW_TO_LIVE = word_sets(
+    "clauses", "openers paths turned keeps kept owners chat_subjects anybody dwelling objects objects_alone how_to_live"
+)
+DETERMINERS, PERFECT, LENDS_VERB, COLLECTIVE, VERBS_BEHIND, PREPOSITIONS, JOINS_BEFORE, OPENS, SUBJECTS, ADVERBS, SAYS = word_sets(
+    "clauses", "determiners perfect lends_verb collective verbs_behind prepositions joins_before opens subjects adverbs says"
+)
+ANTECEDENTS, WAYS, ENDS_THOUGHT, ABSTRACT, SUBORDINATES, POINTS_BEHIND, FINITE, AFTER_POINTING, PLURAL_VERBS, BASE_FOLLOWS = word_sets(
+    "clauses", "antecedents ways ends_thought abstract subordinates points_behind finite after_pointing plural_verbs base_follows"
+)
+PEOPLE_BEFORE, PERFECT_OR_PASSIVE, BARE, OTHERS, PAST_TIMES, PRESENT_TIMES, BETWEEN, BE = word_sets(
+    "clauses", "people_before perfect_or_passive bare others past_times present_times between be"
+)
 BEHIND_KEPT = word_set("and from to at but while") | {""}
-OWNERS = word_set("my your our their its")
 CUED = word_set("axes bases bows leads rows tears")  # senses.py tells them apart
-CHAT_SUBJECTS = word_set("u i you we they")
-ANYBODY = word_set("nobody everybody somebody anybody everyone someone anyone one he she it")
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
-DWELLING = word_set("in on at near with among under alone together longer forever there here by without within off through to by therein")
-OBJECTS = word_set("to the a an your my our their his her its how what you us them him it me everyone many all both some any people")
-OBJECTS_ALONE = word_set("it them him me us")
-HOW_TO_LIVE = word_set("with long in by free as like well together life your without within simply and up each every to")
 MARKS = frozenset(".?!;:,—…“”()")
-DETERMINERS = word_set("the a an these those this your my his her our their its all any each every well")
-PERFECT = word_set("has have had having i've you've we've they've he's she's i'd he'd she'd we'd they'd who've who's")
-LENDS_VERB = word_set(
-    "do does did don't doesn't didn't let lets make makes made making help helps helped see saw watch watched hear heard have had has "
-    "will would can could may might must shall should to that and if suggest suggests insist demand who which"
-)  # behind these a noun may be followed by a base form
 PAST = word_set("dove wound read")  # forms of the past agree with any subject
-COLLECTIVE = word_set("police people staff public youth majority cattle couple team family press crew government lot number few pair media")
 
 
 def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
@@ -103,46 +96,8 @@ def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
     return classes(words[at - 2])[:1] in ("D", "S") and not any(word.lower() in LENDS_VERB for word in words[: at - 2])
 
 
-VERBS_BEHIND = word_set(
-    "is was isn't wasn't would will can could should may might must has had does did makes made means meant seems seemed sounds looks"
-)
-PREPOSITIONS = word_set(
-    "of for with about like after before at on by from to into over under without than as against through during since till until"
-)
-JOINS_BEFORE = word_set("so such now given provided except enough")
-OPENS = word_set("and but or if because when while though although unless what is was isn't wasn't does did do who why how where not")
-SUBJECTS = word_set(
-    "i he she we they you it the a an my your his her its our their this these those there no every each all some any one who which what"
-)
-SUBJECTS |= word_set(
-    "nothing thou ye nobody everybody everyone everything anybody anyone anything somebody someone something none such men people today"
-)
-ADVERBS = word_set("much many far long big bad good high low often easy hard")
-SAYS = word_set(
-    "know knows knew think thinks thought say says said saying believe believes believed ruled predict agree suppose expect sure fact feel "
-    "mention assume learn learned find found understand add added hope hoped wish claim claims show shows imply see saw notice argue admit "
-    "realize remember means meant "
-    "hoping thinking knowing believing finding showing saying meaning noting realizing realized noticed notices "
-    "hear hears heard observe observed observing assure assures assured assumes assuming proving proved realizes "
-    "supposing suppose suggest suggests suggested suggesting discover discovers discovered warn warns warned insist insists insisted prove "
-    "proves proved "
-    "ensure decide decided conclude concluded indicate indicates explain explained report reported announced confirmed demand "
-    "doubt deny pretend imagine guess forget forgot seems seem seemed appears appeared happens possible likely unlikely clear true certain "
-    "obvious important afraid glad happy aware convinced worried proud evident"
-)  # what a clause with that may follow
-ANTECEDENTS = word_set("one ones those all else more little much anything something everything nothing anyone someone everyone people will")
-WAYS = word_set("way day night time morning evening afternoon year")
-ENDS_THOUGHT = word_set("but and or so yet too either because")
-ABSTRACT = word_set("truth problem fact point thing reason idea question trouble result answer difference hope news rule advantage catch")
-SUBORDINATES = word_set("if when whereas while because although though unless since once")
-POINTS_BEHIND = word_set("after before of from with for about by like to")
-FINITE = word_set("is are was were am be can could will would has have had may might must should do does did don't doesn't isn't aren't")
-AFTER_POINTING = word_set("by from up out off down away back and or to in into at on for with again anymore too either")
 JOINS_CLAUSE = word_set("be not it")  # it's not that he minds
 MODIFIERS = word_set("sales sports arms savings goods customs news physics politics series")  # a singular may follow
-PLURAL_VERBS = word_set("are were have do aren't weren't haven't don't")
-BASE_FOLLOWS = word_set("to will can could would should might may must don't didn't doesn't please")
-PEOPLE_BEFORE = word_set("them they those he she it")
 MARKS_AND_QUOTES, QUOTES = frozenset('.?!;:,—…"“”()'), frozenset('"“”')
 
 
@@ -223,22 +178,7 @@ def is_demonstrative(words: Sequence[str], at: int, classes: Callable[[str], str
     return kind in ("n", "j", "0") or after in AFTER_POINTING
 
 
-PERFECT_OR_PASSIVE = word_set(
-    "have has had having i've you've we've they've haven't hasn't hadn't be been being is are was were am isn't aren't wasn't weren't"
-)
-BARE = word_set(
-    "to will would can could shall should may might must do does did don't doesn't didn't won't can't cannot couldn't wouldn't shouldn't "
-    "let let's i'll you'll he'll she'll it'll we'll they'll help helped make made i'd you'd he'd she'd we'd they'd please better"
-)
-OTHERS = word_set("he she it")
 RELATIVES = frozenset(("who", "that", "which"))
-PAST_TIMES = word_set("yesterday ago last earlier once then after when until before while")
-PRESENT_TIMES = word_set("every daily always often usually never sometimes tonight tomorrow now today if nowadays each seldom rarely")
-BETWEEN = word_set("not never always often also just already ever only still even yet been recently once really actually")
-BE = word_set(
-    "be been being is are was were am isn't aren't wasn't weren't i'm you're he's she's it's we're they're get gets got getting become "
-    "became not"
-)
 STOPS = frozenset(".?!;:,")
 Classes = Callable[[str], str]
 

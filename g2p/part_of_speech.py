@@ -19,7 +19,7 @@ import numpy as np
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.word_lists import DATA, word_set
+from kokoro_ane.g2p.word_lists import DATA, word_set, word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
 
@@ -114,15 +114,7 @@ def of_readings(readings: Mapping[str, float], prior: Mapping[str, float]) -> st
 
 EDGE = "#"
 REACH = 9  # words looked back for the auxiliary of the clause
-AUXILIARIES = word_set(
-    "to will would can could shall should may might must do does did don't doesn't didn't won't can't cannot couldn't wouldn't shouldn't "
-    "let let's have has had having haven't hasn't hadn't i've you've we've they've been be being is are was were am isn't aren't wasn't "
-    "weren't i'll you'll he'll she'll it'll we'll they'll i'd you'd he'd she'd we'd they'd i'm you're we're they're get gets got help"
-)
-TIMES = word_set(
-    "yesterday ago last earlier once then already never ever just always often usually sometimes every each daily today now tomorrow next "
-    "before after when while until since"
-)
+AUXILIARIES, TIMES = word_sets("words", "auxiliaries times")
 STOPS = frozenset(".?!;:")
 
 

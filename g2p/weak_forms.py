@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.result import Token
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -43,8 +43,9 @@ AFTER_PARTICLE = frozenset(
 )
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in a shouted sentence;
 # for WHO the tagger decides.
-LOUD = word_set("an as at be by do go he if in is me my no of on or so to up we who")
-BEFORE_LOUD_IT = word_set("PROVE DO DID GET SAY LOVE HATE STOP WANT THAT MAKE TAKE USE IF IS")
+LOUD, BEFORE_LOUD_IT, BEFORE_LETTER, AFTER_LETTER, JOINED_LETTER = word_sets(
+    "words", "loud before_loud_it before_letter after_letter joined_letter"
+)
 
 
 def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
@@ -55,16 +56,6 @@ def is_loud(token: Token, shouted: bool, before: str = "") -> bool:
 
 
 # A capital A is the letter behind these (an A, plan A) and before those (A and B, A minor); else A Crowded Fire is a title's article.
-BEFORE_LETTER = word_set(
-    "a an the this that my your his her our their each every no one straight capital letter grade vitamin hepatitis plan type team group "
-    "class section part point option exhibit block gate level side key note from big"
-)
-AFTER_LETTER = word_set(
-    "and or to through plus minus vs versus but was will would can has had does did means gives got goes comes with for from on by below "
-    "above sharp flat major minor student students level levels list string team side"
-)
-
-JOINED_LETTER = word_set("and or is was to vs versus plus")
 
 
 def is_article(tokens: Sequence[Token], place: int, ahead: Ahead) -> bool:

@@ -32,6 +32,12 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def word_sets(file: str, names: str) -> list[frozenset[str]]:
+    """The sets of words in g2p/data/FILE.json by their names."""
+    found = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
+    return [word_set(found[name]) for name in names.split()]
+
+
 class ListFile(Mapping[str, str]):
     """A file of words as a mapping; nothing is read before the first look-up. Raises InputError when it is missing or damaged."""
 

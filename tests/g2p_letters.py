@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.espeak import espeak_of
-from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, tidy
+from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES
 from training.grow_trees import frequent_words, held_out
 
 SENTENCES = Path(__file__).parent / "data" / "sentences"
@@ -31,7 +31,7 @@ def main() -> None:
     language, g2p = LETTER_LANGUAGES[arguments.language], G2P.load(arguments.language)
     ask, unseen = espeak_of(language.espeak), held_out(frequent_words(arguments.language), arguments.seed)
     wanted = [ask(word).removeprefix("@") for word in unseen]
-    found = [language.joined(language.stressed(tidy(language.trees(word))), "", "") for word in unseen]
+    found = [language.joined(language.ruled(word), "", "") for word in unseen]
     pairs = list(zip(unseen, found, wanted, strict=True))
     texts = (SENTENCES / f"{language.name}.txt").read_text(encoding="utf-8").splitlines()
     sides = [g2p.phonemize(text).phonemes for text in texts], [ask(text).replace("@", "") for text in texts]

@@ -54,7 +54,7 @@ def rows(name: str) -> list[list[str]]:
 
 def read_lines() -> Iterator[Line]:
     """All lines of the four files."""
-    for group, dialect, text, reading in rows("typed") + rows("typed_last"):
+    for group, dialect, text, reading in rows("typed") + rows("typed_last") + rows("typed_newest"):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading)
     yield from (
         Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
@@ -66,9 +66,9 @@ def read_lines() -> Iterator[Line]:
     )
 
 
-def judged_hash(last: bool = False) -> str:
-    """SHA-256 of the judged lines, which stay as they were written; `last`: of typed_last.tsv."""
-    lines = (line for line in read_lines() if line.judged and line.group.endswith(" last") == last)
+def judged_hash(later: str = "") -> str:
+    """SHA-256 of the judged lines, which stay as they were written; `later`: last or newest, of typed_last.tsv or typed_newest.tsv."""
+    lines = (line for line in read_lines() if line.judged and re.search(f" {later}$" if later else "(?<! last)(?<! newest)$", line.group))
     return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 
 

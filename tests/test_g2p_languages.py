@@ -42,6 +42,7 @@ def test_portuguese_words_meet_as_in_espeak() -> None:
     said = G2P.load("pt-BR").phonemize
     assert said("Os amigos de João estão em casa.").phonemes == "ʊz ˌæmˈiɡʊz ʤy ʒoˈɐ̃ʊ̃ estˌɐ̃ʊ̃ ˈAŋ kˈazæ."
     assert said("Isso antes, dizer onde.").phonemes == "ˈisw ˈɐ̃ŋʧys, ʤizˈeɾ ˌoŋʤy."
+    assert portuguese.stressed("sustAŋtabilidˈaʤy") + portuguese.stressed("ɡradwˈow") == "sˌustAŋtˌabilidˈaʤyɡradwˈow"
     assert said("R$ 2,50 às 14h30").phonemes == said("dois reais e cinquenta centavos às quatorze horas e trinta minutos").phonemes
     assert said("a 2ª vez, D. Pedro II").phonemes == said("a segunda vez, dona Pedro segundo").phonemes
 

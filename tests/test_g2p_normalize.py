@@ -20,7 +20,6 @@ from tests.g2p_lines import mixed, problems, reader
 from tests.g2p_typed import answer, judged_hash, read_lines, spoken
 
 CASES = read_cases()
-KNOWN_MISSES = {"Chanel No. 5 and 7UP"}
 WORD = re.compile(r"[A-Za-zÀ-ÖØ-öø-ſ]+(?:['-]+[A-Za-zÀ-ÖØ-öø-ſ]+)*'?|'[A-Za-z]+'?")
 LETTERS = re.compile(r"[A-ZÀ-ÖØ-ÞĀ-ſ]+(?:'?s)?")
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
@@ -44,15 +43,11 @@ def by_category() -> dict[str, list[Case]]:
 @pytest.mark.parametrize(("category", "cases"), by_category().items())
 def test_written_cases(category: str, cases: list[Case]) -> None:
     said = [spoken_tokens(normalize(case.text, dialect=case.dialect)) for case in cases]
-    judged = [case for case in zip(cases, said, strict=True) if case[0].text not in KNOWN_MISSES]
-    assert not [(case.text, tokens) for case, tokens in judged if tokens != expected_tokens(case.spoken)], category
+    assert not [(case.text, tokens) for case, tokens in zip(cases, said, strict=True) if tokens != expected_tokens(case.spoken)], category
 
 
-def test_enough_cases_few_misses_and_a_comparison_that_can_fail() -> None:
-    assert len(CASES) >= 400 and sum(case.part != "seen" for case in CASES) * 3 >= len(CASES) and len(KNOWN_MISSES) <= 0.02 * len(CASES)
-    for text in KNOWN_MISSES:
-        case = next(case for case in CASES if case.text == text)
-        assert spoken_tokens(normalize(text)) != expected_tokens(case.spoken), "no miss any more: take it out of KNOWN_MISSES"
+def test_enough_cases_and_a_comparison_that_can_fail() -> None:
+    assert len(CASES) >= 400 and sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
     assert spoken_tokens(normalize("in 1999")) != expected_tokens("in nineteen ninety eight")
 
 
@@ -194,15 +189,16 @@ def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
     assert uncovered(text, "us") == []
 
 
-LIMITS = {"message": 141, "identifier": 58, "date": 57, "spanish": 23, "italian": 24, "name": 190}
+LIMITS = {"message": 143, "identifier": 58, "date": 59, "date newest": 39, "message newest": 53, "spanish": 23, "italian": 24, "name": 190}
 
 
 def test_what_people_type_is_read_by_class() -> None:
-    """Of 150, 60, 60, 24 and 24; the judged half stays as it was written. `python -m tests.g2p_typed` counts both halves."""
+    """Of 150, 60, 60, 40, 60, 24 and 24; the judged half stays as it was written. `python -m tests.g2p_typed` counts both halves."""
     counts = Counter(line.group for line in read_lines() if line.group in LIMITS and answer(line)[0])
     assert {group: counts[group] for group in LIMITS if counts[group] < LIMITS[group]} == {}
     assert judged_hash() == "5b000d804ebec28c308b5d4ba1d7814be80954e9c931e9cdcc0554bd4d898bc9"
-    assert judged_hash(last=True) == "14b705b961f7b1793779e90109680f297715b98351270ee2c2617494e2e6f682"
+    assert judged_hash("last") == "14b705b961f7b1793779e90109680f297715b98351270ee2c2617494e2e6f682"
+    assert judged_hash("newest") == "14f8eb45ad8ffa078ec86a4e6655b77ef2e584d049dbd5e6d45d42f236962b90"
 
 
 def test_brackets_keep_their_words_and_tags_do_not() -> None:
@@ -231,6 +227,9 @@ def test_mixed_texts_lose_no_word() -> None:
         ("2020/21 season, 05/2024", "twenty twenty twenty one season / may twenty twenty four"),
         ("born 03.09.85 and v03.09.85", "born september third / nineteen eighty five and"),
         ("want 2 go, not want 2 eggs", "want to go / not want two eggs"),
+        ("3/8-5/16 inch, 6/1 thru 6/30", "three eighths to five sixteenths inch / june first through june thirtieth"),
+        ("2025-03 and 1998-04, at 0730", "march twenty twenty five and nineteen ninety eight to zero four / at zero seven thirty"),
+        ('then R onto 5th, L knee, 48"W x 24"D', "then right onto fifth / left knee / forty eight inches wide by twenty four inches deep"),
         ("Conf# QX7T2L for S2E5", "conf number Q X seven T two L for season two episode five"),
     ],
 )

@@ -24,7 +24,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
-from kokoro_ane.g2p.languages.letter_trees import BEFORE, FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, LetterTrees, padded, window
+from kokoro_ane.g2p.languages.letter_trees import BEFORE, FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, padded, window
 from kokoro_ane.g2p.word_lists import DATA
 
 HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000  # the last: words whose form inside a phrase is asked for
@@ -200,8 +200,7 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: Sequence[str])
     with staged(DATA / f"{language.name}.npz") as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     ask, compounds = espeak_of(language.espeak), language.compounds
-    trees = LetterTrees.load(language.name)
-    kept = [word for word in words if said[word] and " " not in said[word] and language.stressed(trees(word)) != said[word]]
+    kept = [word for word in words if said[word] and " " not in said[word] and language.ruled(word) != said[word]]
     lines = [f"{word}\t{said[word]}\n" for word in kept] + [f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds]
     content = gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0)
     with staged(DATA / f"{language.name}.txt.gz") as aside:

@@ -20,6 +20,8 @@ from kokoro_ane.g2p.languages.rule_reader import RuleReader
 from kokoro_ane.g2p.result import Language
 from kokoro_ane.g2p.word_lists import DATA, ListFile
 
+VOWEL = re.compile("[aeiouyà-öø-ÿ]")
+
 
 @dataclass(frozen=True)
 class LetterLanguage:
@@ -59,8 +61,13 @@ class LetterLanguage:
             return self.listed[word]
         found = re.match(r"([^'-]+)(['-]+)(.+)", word)
         if found is None:
-            return self.stressed(tidy(self.trees(word))) if word else ""
+            return self.ruled(word) if word else ""
         return self.together(found[1], found[2][0], found[3])
+
+    def ruled(self, word: str) -> str:
+        """Reading of a word that no list has: the trees', in Portuguese letter by letter where it has no vowel."""
+        spelled = self.name == "portuguese" and len(word) > 1 and VOWEL.search(word) is None
+        return self.spelled(word) if spelled else self.stressed(tidy(self.trees(word)))
 
     def together(self, head: str, mark: str, tail: str) -> str:
         """l'ami, dit-il: the first part inside the word, then each form of the rest."""

@@ -17,6 +17,8 @@ SIZES = ((10**12, "trilhão", "trilhões"), (10**9, "bilhão", "bilhões"), (10*
 FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
 MASCULINE = word_set("dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama")
 FEMININES = word_set(PT["feminine"])
+_VOWELS = "aeiouyæɐɛɔAIOWYãõũĩẽ"
+NUCLEUS = re.compile(f"[{_VOWELS}]|(?<![{_VOWELS}ʊɪə\u0303])[ʊɪ]")
 VOICED, SOUNDED = frozenset("bdɡvzʒmnlrɾɲʎʤjwx"), frozenset("aeiouyæɐəɛɪɔʊAIOWYãõũĩẽ")
 
 
@@ -108,8 +110,23 @@ def joined(reading: str, before: str, after: str) -> str:
 
 
 def stressed(sounds: str) -> str:
-    """As they are: the trees answer the stress too."""
-    return sounds
+    """The trees' primary stress, else the last syllable but one of three; secondary on the first, third, fifth syllable before it.
+
+    A syllable right before the primary has one only as the first of the word, and where another follows the primary.
+    """
+    plain = sounds.replace(SECONDARY, "")
+    bare = plain.replace(PRIMARY, "")
+    nuclei = [match.start() for match in NUCLEUS.finditer(bare)]
+    place = plain.find(PRIMARY)
+    if place < 0 and len(nuclei) > 1 + (SECONDARY in sounds) and sounds.rfind(SECONDARY) <= nuclei[0]:
+        place = nuclei[-2]
+    if plain.count(PRIMARY) > 1 or place not in nuclei:
+        return sounds
+    main, last = nuclei.index(place), len(nuclei) - 1
+    marks = {nucleus: SECONDARY for number, nucleus in enumerate(nuclei[: max(0, main - 1)]) if number % 2 == 0}
+    marks |= {nuclei[0]: SECONDARY} if 0 < main < last else {}
+    marks |= {place: PRIMARY}
+    return "".join(marks.get(number, "") + sound for number, sound in enumerate(bare))
 
 
 def probed(word: str, ask: Callable[[str], str], common: bool) -> str:

@@ -8,9 +8,9 @@ fraction where `of`, a measure or a word of change says so (cut by 1/3).
 
 import re
 
-from kokoro_ane.g2p.normalize.dates import SHORT, full_year, ordered
+from kokoro_ane.g2p.normalize.dates import AT, SHORT, full_year, ordered, say_date
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
-from kokoro_ane.g2p.normalize.state import MONTHS, WEEKDAYS, Scan, alternation, read
+from kokoro_ane.g2p.normalize.state import MONTHS, VERSIONED, WEEKDAYS, Scan, alternation, read
 from kokoro_ane.g2p.result import GB
 
 DATA = read("calendar")
@@ -18,18 +18,28 @@ STRONG = frozenset(DATA["before"].split()) - frozenset(DATA["weak"].split())
 CHANGE = frozenset(DATA["change"].split())
 BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
 DAY_BEFORE = re.compile(
-    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|seen|EO[DB]|COB|flight|night,?))\s+$"
+    rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|seen|EO[DB]|COB|flight|night,?"
+    r"|[Ww]?[Hh](?:ow|at) about|[Cc]an (?:you|we) do|free|[Aa]s of))\s+$"
 )
-HOUR_AFTER = re.compile(r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)", re.IGNORECASE)
-SCORED = re.compile(r"\b(?:got|scored?|grade|quiz|exam|result|won|lost|beat)\b[^\d]{0,12}$", re.IGNORECASE)
-PARTS = frozenset((15, 16, 20, 24, 25, 30))  # denominators beyond 12 that are not rare
+HOUR_AFTER = re.compile(
+    r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)|\s+\d{1,2}[-–]\d{1,2}\b|\s+(?:works?\b|at the latest|or (?:earlier|later|sooner))"
+    rf"|\s+(?:{alternation(tuple(DATA['after'].split()))})\b(?! (?:is|are|was) (?:full|done))",
+    re.I,
+)
+SCORED = re.compile(r"\b(?:got|scored?|grade|quiz|exam|result|won|lost|beat|odds)\b[^\d]{0,12}$", re.IGNORECASE)
+PARTS = frozenset((16, 32))  # denominators beyond 12 that are not rare
 MEASURED = re.compile(rf"[\s-]*(?:{alternation(tuple(DATA['measured'].split()))})\b|\s*[\"%]")
 RANGE = re.compile(r"\s?[-–—]\s?(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+LAST_DAY = re.compile(r"[-–](\d{1,2})(?![\w/:]|[.,-]\d)")  # 4/1-3
 JOINT = re.compile(r"\s*(?:[-–—,&]|to|through|thru|until|and|or)\s*")
 EXPIRES = re.compile(r"(?:exp(?:ires|iry|iration)?|valid thru|good thru)(?: date)?[.:]?\s*$", re.IGNORECASE)
 MONTH_YEAR = re.compile(r"(0[1-9]|1[0-2])/(\d\d)(?![\d/])")
-MILITARY = re.compile(r"([01]\d|2[0-4])([0-5]\d)(?=\s?(?:hours|hrs?\b|h\b))")
-COMMON = frozenset((2, 3, 4, 5, 6, 8, 10, 16))  # denominators that kitchens and tools have
+NEXT = re.compile(r"(?:\s?[-–]\s?|\s+(?:to|thru|through|until|till)\s+|(,? (?:and|or|&) |, ))(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+MILITARY = re.compile(r"([01]\d|2[0-4])([0-5]\d)(?:(h)\b|(?=\s?(?:hours|hrs?\b|h\b)))")
+EARLY = re.compile(r"(0\d)([0-5]\d)()(?!\w|[.,:/-]\d(?!\d{3}\b))")  # at 0730, 0900-1700
+SHIFT = re.compile(r"0\d{3}(?:[-–]\d{4}\b| sharp\b)")
+RUN_TOGETHER = re.compile(r"((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![^\W_]|[.,/-]\d)")
+COMMON, RARE = frozenset((2, 3, 4, 5, 6, 8, 10, 16)), frozenset((7, 9, 11, 12))  # denominators that kitchens and tools have
 LOOK_BACK = 28  # characters
 
 
@@ -44,7 +54,8 @@ def is_day(scan: Scan, match: "re.Match[str]") -> bool:
     if DAY_BEFORE.search(text, low, position) or HOUR_AFTER.match(text, match.end()):
         return True
     top, bottom = int(match[1]), int(match[2])
-    if bottom > 12 and bottom not in PARTS and not SCORED.search(text, low, position):
+    rare = top > bottom or (bottom > 12 and bottom not in PARTS) or (bottom in RARE and top != bottom)
+    if "0" in (match[1][0], match[2][0]) or rare and not SCORED.search(text, low, position):
         return True
     fraction = top < bottom and bottom in COMMON
     cue = BEFORE.search(text, low, position)
@@ -58,27 +69,44 @@ def is_day(scan: Scan, match: "re.Match[str]") -> bool:
             "after",
             "between",
         )
-    other = RANGE.match(text, match.end())
-    days = other and ordered(int(other[1]), int(other[2]), "/", scan.dialect)
-    return bool(days) and max(top, bottom, int(other[1]), int(other[2])) > 12 if other else False
+    other = NEXT.match(text, match.end())
+    if not other or not ordered(int(other[2]), int(other[3]), "/", scan.dialect) or MEASURED.match(text, other.end()):
+        return False
+    first, last = int(other[2]), int(other[3])
+    if other[1]:  # 5/5 & 5/6; 3/12 or 3/13
+        return (last > 12 and last not in PARTS) or top == bottom and top == first
+    return max(bottom, first, last) > 12 or first > last
 
 
 def short_date(scan: Scan, position: int) -> int:
     """A day without a year."""
-    match = MILITARY.match(scan.text, position)
+    told = scan.previous_word() in AT or SHIFT.match(scan.text, position)
+    match = MILITARY.match(scan.text, position) or (EARLY.match(scan.text, position) if told else None)
     if match:
         minutes = "hundred" if match[2] == "00" else cardinal(int(match[2]), scan.dialect)
-        return scan.say(f"{'zero ' * (match[1][0] == '0')}{cardinal(int(match[1]), scan.dialect)} {minutes}", position, match.end())
+        hours = f"{'zero ' * (match[1][0] == '0')}{cardinal(int(match[1]), scan.dialect)} {minutes}{' hours' * bool(match[3])}"
+        return scan.say(hours, position, match.end())
     match = MONTH_YEAR.match(scan.text, position)
     if match and match[1][0] == "0" and EXPIRES.search(scan.text, max(0, position - LOOK_BACK), position):
         return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(full_year(match[2]), scan.dialect)}", position, match.end())
     match = SHORT.match(scan.text, position)
     pair = match and ordered(int(match[1]), int(match[2]), "/", scan.dialect)
-    if not match or not pair or match[0] in ("24/7", "50/50", "20/20", "9/11") or not is_day(scan, match):
+    if not match or not pair or match[0] in ("24/7", "50/50", "20/20", "9/11") or scan.previous() in VERSIONED or not is_day(scan, match):
         return position
     name, nth = MONTHS[pair[0] - 1], ordinal(pair[1], scan.dialect)
     scan.dated = scan.say(f"the {nth} of {name}" if scan.dialect == GB else f"{name} {nth}", position, match.end())
     following = RANGE.match(scan.text, scan.dated)
     if following and ordered(int(following[1]), int(following[2]), "/", scan.dialect):
         return scan.say("to", scan.dated, following.start(1), True)  # the second day looks back at where the first ended
+    following = LAST_DAY.match(scan.text, scan.dated)
+    if following and pair[1] < int(following[1]) < 32:
+        return scan.say(f"to {ordinal(int(following[1]), scan.dialect)}", scan.dated, following.end())
     return scan.dated
+
+
+def run_together(scan: Scan, position: int) -> int:
+    """20250309, where no word makes a code of it."""
+    match = RUN_TOGETHER.match(scan.text, position)
+    if not match:
+        return position
+    return say_date(scan, (int(match[1]), int(match[2]), int(match[3])), position, match.end())

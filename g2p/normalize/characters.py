@@ -16,7 +16,7 @@ from kokoro_ane.g2p.normalize.state import GREEK, Drop
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
-SPOKEN = "∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→"  # the scan knows them
+SPOKEN = "∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→↑↓▲▼"  # the scan knows them
 ONE_FOR_ONE = {
     "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯",
     "µ": "μ", "×": "⋅✕✖", "−": "➖",

@@ -9,7 +9,7 @@ import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import cardinal, digits
-from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
+from kokoro_ane.g2p.normalize.short_forms import LOWER, TITLES, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
 from kokoro_ane.g2p.normalize.state import (
     AMBIGUOUS,
     COUNTED,
@@ -25,7 +25,7 @@ from kokoro_ane.g2p.normalize.state import (
     WEEKDAYS,
     Scan,
 )
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 from kokoro_ane.g2p.word_parts import CAMEL
 
 RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
@@ -38,13 +38,16 @@ ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
-BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'m]\s?$"), re.compile(r"\s?\d")
+BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'mWDHL]\s?$"), re.compile(r"\s?\d")
+COURSE = re.compile(r"(?:[a-z]{2,}s|day|°[FC]) x\s?(?=\d+ (days?|weeks?|wks?|months?|mos?|min|hrs?)?)")  # x 10 days; 3 sets x 12 reps
 OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
-CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*$)")
-YOU_NEXT = re.compile(r"\s+(?:u|you|ya)(?!\w)", re.IGNORECASE)
-BEFORE_YOU = word_set("to for with from at see are love thank thanks miss about of than like")  # u behind them is no letter
-LONGEST_PLAIN = 80
+CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;])|\s\$)")
+U_WANT = re.compile(r"U(?=\s+(?:want|need|still|ok|coming|going|free|have|got|know|can|should|home|good|ready|around|awake|there|up)\b)")
+BE = re.compile(r"[bB](?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
+BEFORE_BE, BEFORE_YOU, FOR_NEXT, TO_BEFORE, TO_NEXT = word_sets("words", "before_be before_you for_next to_before to_next")
+YOU_NEXT = re.compile(r"\s+(?:u|you|ya|we|they)(?!\w)", re.IGNORECASE)
+LONGEST_PLAIN, LETTER_NEXT = 80, frozenset("+^/&")  # an `a` before these signs is a letter
 
 
 def sharp(scan: Scan, position: int) -> int:
@@ -81,7 +84,10 @@ def word_range(scan: Scan, position: int) -> int:
 
 PHONE_BEFORE = re.compile(r"[-. ]\d{4}\s$")  # 555-0132 x204
 TIMES = re.compile(r"x(\d{1,5})(?=\s|[.,;!?)]|$)")
-WEEKLY = re.compile(r"(Mo?|T[uh]|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?(?=:?\s+(?:\d|only|at|from|closed|by)|[,;]|\s*$)")
+WEEKLY = re.compile(
+    r"(Mo?|T[uh]|T(?=/Th)|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?"
+    r"(?=:?\s+(?:\d|only|at|from|closed|by|after|before|until)|[,;]|\s*$)"
+)
 WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
 
 
@@ -92,21 +98,18 @@ def times(scan: Scan, position: int) -> int:
         return scan.say(f"extension {digits(match[1])}", position, match.end())
     if not match or not scan.previous_word() or not scan.space_before(position):
         return position
-    return scan.say(f"times {cardinal(int(match[1]), scan.dialect)}", position, match.end())
+    said = digits(match[1]) if len(match[1]) > 3 else f"times {cardinal(int(match[1]), scan.dialect)}"  # Visa x1234
+    return scan.say(said, position, match.end())
 
 
 CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")
-FOR_NEXT = word_set("u you ya me us him her them a the ur your my now real free sure dinner lunch breakfast everyone all")
-TO_BEFORE = word_set(
-    "want wanted wants going have had has need needed needs able like love used supposed talk listen nice good easy hard time how"
-)
-TO_NEXT = word_set(
-    "be go come do see get u you me know say eat make take help talk meet call leave sleep work play watch hear have find ask tell"
-)
 
 
 def chat_number(scan: Scan, position: int) -> int:
     """want 2 go, thanks 4 the ride: to and for."""
+    whole = RUN.match(scan.text, position)
+    if whole and whole[0] in RESPELLED:  # 2nite
+        return scan.say(RESPELLED[whole[0]], position, whole.end())
     match = CHAT_NUMBER.match(scan.text, position)
     if not match or not scan.space_before(position) or not scan.previous_word():
         return position
@@ -145,7 +148,7 @@ def initial(scan: Scan, position: int) -> int:
     if not after or not text[position].isupper() or (position and text[position - 1].isalnum()):
         return position
     before = scan.previous()
-    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED) or before == "I":
+    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED and before not in TITLES.values()) or before == "I":
         return position
     return scan.letters(text[position], position, position + 2)
 
@@ -157,7 +160,7 @@ def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> boo
         return False
     stem, ending = match[1], match[2] or ""
     shouted = is_common(stem) if constant else is_shouted(scan, stem, end)
-    spoken = acronym(stem, shouted)
+    spoken = RESPELLED.get(stem.lower()) or acronym(stem, shouted) if len(stem) > 3 and not shouted else acronym(stem, shouted)  # IIRC
     if spoken in (stem, f"~{stem}"):
         spoken += ending
     elif ending:
@@ -171,13 +174,15 @@ def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> boo
 
 def single(scan: Scan, position: int) -> int:
     """One letter alone: the article and the pronoun are words, the others letters; `by` between two measures."""
-    text = scan.text[position]
+    text, course = scan.text[position], COURSE.search(scan.text, max(0, position - 4), position + 12)
     if text in "xX" and BY_BEFORE.search(scan.text[max(0, position - 3) : position]) and BY_AFTER.match(scan.text, position + 1):
         scan.say("by", position, position + 1)
+    elif course and text == "x":
+        scan.say("for" if course[1] else "of", position, position + 1)
     elif text == "a" and OPTION.search(scan.text[max(0, position - 2) : position]):
         scan.letters("A", position, position + 1)
     elif (
-        text in "aAI" and scan.text[position + 1 : position + 2] not in ("+", "^", "/") and (text != "A" or scan.previous() not in LETTERED)
+        text in "aAI" and scan.text[position + 1 : position + 2] not in LETTER_NEXT and (text != "A" or scan.previous() not in LETTERED)
     ) or not text.isascii():
         scan.word(text, position, position + 1)
     else:
@@ -186,7 +191,11 @@ def single(scan: Scan, position: int) -> int:
 
 
 def chat(scan: Scan, position: int) -> int:
-    """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`."""
+    """Shorthand of messages: a lower-case u before a word is `you`, an r beside it `are`, a c before it `see`, b behind a verb `be`."""
+    if BE.match(scan.text, position) and scan.previous_word() in BEFORE_BE | {""}:
+        return scan.say("be", position, position + 1)
+    if not scan.previous_word() and U_WANT.match(scan.text, position):
+        return scan.say("you", position, position + 1)
     match = CHAT_LETTER.match(scan.text, position)
     if not match or not (scan.space_before(position) or match[1] != "u"):
         return position

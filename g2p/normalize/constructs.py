@@ -13,13 +13,19 @@ from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, pl
 from kokoro_ane.g2p.normalize.short_forms import number_piece
 from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES, Scan
 from kokoro_ane.g2p.result import GB
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 
 WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
 WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
 WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE)
-ROAD_BEFORE = re.compile(r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit)\s?)\d{1,3}[A-Z]?\s$")
+ROAD_BEFORE = re.compile(
+    r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit|U\.S\.)\s?)\d{1,3}[A-Z]?\s$"
+)
+SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)")
+TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
+BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
+TURNS = WAYS | {"L": "left", "R": "right"}
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
@@ -35,7 +41,10 @@ CENTURY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)[ -]c\.?(?=\s+(?:AD|BC|A\.D|B\.C|
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
 PART_OF = re.compile(r"(\d{1,3})/(\d{1,3})(?![\d/])")
-PARTS = re.compile(r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?)\s$", re.I)
+PARTS = re.compile(
+    r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?|laps?|holes?|days?|stops?|photos?)\s$",
+    re.I,
+)
 NTHS = re.compile(r"(\d{1,2})/(\d{1,2})(?:st|nd|rd|th)s?(?!\w)")
 ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b|(?<=the \d00s)|(?<=the \d000s))")
 ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "hundreds of thousands", 7: "millions"}
@@ -52,15 +61,7 @@ PERIODS = {"y": "year", "q": "quarter", "m": "month", "w": "week"}
 COMPARED = re.compile(r"([yqmwYQMW])/\1(?![\w/])")  # one with the same a year before
 NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
 ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
-_BOOKS = (
-    "Gen:Genesis Exod:Exodus Ex:Exodus Lev:Leviticus Num:Numbers Deut:Deuteronomy Josh:Joshua Judg:Judges Sam:Samuel "
-    "Chron:Chronicles Neh:Nehemiah Ps:Psalm Prov:Proverbs Eccl:Ecclesiastes Isa:Isaiah Jer:Jeremiah Ezek:Ezekiel Dan:Daniel "
-    "Mic:Micah Matt:Matthew Mk:Mark Lk:Luke Jn:John Rom:Romans Cor:Corinthians Gal:Galatians Eph:Ephesians "
-    "Phil:Philippians Col:Colossians Thess:Thessalonians Tim:Timothy Heb:Hebrews Jas:James Pet:Peter Rev:Revelation John:John "
-    "Luke:Luke Mark:Mark Psalm:Psalm Acts:Acts Romans:Romans Kings:Kings Corinthians:Corinthians Peter:Peter Timothy:Timothy "
-    "Samuel:Samuel"
-)
-BOOKS = dict(pair.split(":") for pair in _BOOKS.split())
+BOOKS = dict(pair.split(":") for pair in sorted(word_sets("words", "books")[0]))
 VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
 LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
 LOOK_BACK = 32  # characters
@@ -76,6 +77,11 @@ def is_wind(scan: Scan, position: int) -> bool:
 
 def direction(scan: Scan, position: int) -> int:
     """N. Main St., 5th Ave. NW: a way before a street's name or behind it."""
+    sided, turn = SIDED.match(scan.text, position), TURN.match(scan.text, position)
+    if sided:
+        return scan.say(TURNS[sided[1]], position, sided.end())
+    if turn and (not scan.previous_word() or scan.previous_word() in BEFORE_TURN):
+        return scan.say(TURNS[turn[1]], position, turn.end())
     match = WAY_BEFORE.match(scan.text, position)
     if match:
         end = match.end(2)
@@ -261,13 +267,8 @@ def letter(scan: Scan, position: int) -> int:
 PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])")
 CASTLING = re.compile(r"O-O(-O)?(?![\w-])")
-ELEMENTS = word_set(
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Ag Cd In Sn Sb "
-    "Te I Xe Cs Ba La Ce W Pt Au Hg Pb Bi U"
-)
 FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
 ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")
-PLAIN_FORMULAS = word_set("NaCl NaOH KCl KBr HCl NaF LiCl AgCl CaO MgO ZnO FeO CuO NaHCO LiF HBr KOH TiN GaAs GaN SiC")
 ENUMERATED = re.compile(r"([A-HJ-Za-z])(?=\)\s)")
 HOST_PORT = re.compile(r"localhost:(\d{2,5})(?!\d)")
 
@@ -295,7 +296,7 @@ def castling(scan: Scan, position: int) -> int:
 def formula(scan: Scan, position: int) -> int:
     """Fe2O3, NaCl: letters run up to a number; only where an element of two letters makes other rules fail."""
     match = FORMULA.match(scan.text, position)
-    if not match or not any(character.islower() for character in match[0]):
+    if not match or not ("NO" in match[0] or "SO" in match[0] or any(character.islower() for character in match[0])):
         return position
     atoms = ATOM.findall(match[0])
     if not all(symbol in ELEMENTS for symbol, _ in atoms) or (match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)):

@@ -11,12 +11,14 @@ import re
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
 from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, Scan, alternation
 from kokoro_ane.g2p.result import GB, US, Dialect
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import word_sets
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
 HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w'.])|a\s?[-–]\s?\d{1,2}(?::\d\d)?p(?![\w']))")  # 7p, 11a-2p
+HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.]))")
+AM_BEFORE = re.compile(rf"(?:\d[ap]\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$")  # 10p-2a, Fri 6a
 AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
 RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
 TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
@@ -68,11 +70,8 @@ def clock(scan: Scan, position: int) -> int:
     """A time of day at `position`."""
     text, dialect = scan.text, scan.dialect
     match = CLOCK.match(text, position) or DOTTED.match(text, position)
-    if (
-        match
-        and not RATIO_WORDS.match(text, match.end())
-        and not (scan.previous_word() == "of" and scan.previous(2) in ("ratio", "odds", "scale"))
-    ):
+    ratio = scan.previous_word() == "of" and scan.previous(2) in ("ratio", "odds", "scale")
+    if match and not ratio and not RATIO_WORDS.match(text, match.end()):
         twelve = HALF_DAY.match(text, match.end()) is not None
         spoken = spoken_clock(int(match[1]), int(match[2]), twelve, dialect)
         if match.re is CLOCK and match[3]:
@@ -81,7 +80,8 @@ def clock(scan: Scan, position: int) -> int:
             spoken = (spoken_time if of_day else lasting)(hour, minute, second, dialect)
         scan.say(spoken, position, match.end())
         return half_day(scan, match.end())
-    match = HOUR.match(text, position)
+    morning = AM_BEFORE.search(text, max(0, position - 12), position)
+    match = HOUR.match(text, position) or (HOUR_AM.match(text, position) if morning else None)
     if match and (dialect == US or text[match.end()] not in "ap" or text[match.end() + 1 : match.end() + 2] in "mM."):  # 5p is money
         scan.say(cardinal(int(match[1]), dialect), position, match.end())
         return half_day(scan, match.end())
@@ -91,24 +91,26 @@ def clock(scan: Scan, position: int) -> int:
 ISO = re.compile(r"(\d{4})([-/.])(\d{2})\2(\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
 TIME_OF_DAY = re.compile(r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9})?)?(Z|([-+−])(\d{2}):?(\d{2}))?(?![\w:])")
-SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d|c\b)")
 DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d/%]|[.,:]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
 # 04-Jul-1999, 5 Nov 24
 NAMED = re.compile(rf"(\d{{1,2}})(?:[-/]({FORMS})[-/](\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.? (\d{{2}})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))")
 DATED = re.compile(r"\b(?:dated?|dob|born|before|by|due|on|until|exp(?:ires|iry)?)[:.]?\s*$", re.IGNORECASE)
 MONTH_YEAR = re.compile(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\d/])")
+YEAR_MONTH = re.compile(r"(20(\d\d))-(0[1-9]|1[0-2])(?![\w-]|\.\d)")  # 2025-03; 2003-05 are years
 SEASON = re.compile(r"((?:19|20)\d\d)/(\d\d)(?![\d/])")  # 2020/21
 DASH = re.compile(r"\s?[-–—]\s?")
 MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$")
-MONTH_AFTER = re.compile(rf"\s+(?:of\s+)?(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
+_MORE = r"\d{1,2}(?:st|nd|rd|th)?(?:,? ?(&|and) ?|, ?)"
+LIST_BEFORE = re.compile(rf"\b(?:{FORMS})\.?\s+(?:{_MORE.replace('(&', '(?:&')}){{0,6}}{_MORE}$")  # Nov. 5, 7 & 9
+LIST_AFTER, LIST_ENDS = re.compile(r",? ?(?:&|and|, \d{1,2},? ?(?:&|and)) ?\d{1,2}\b"), re.compile(r"\s*(?:$|[.;!?)\n\x1e])")
+MONTH_AFTER = re.compile(rf"(?:\s+(?:of\s+)?|-)(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
 MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
 MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
-MONTH_NUMBER_NEXT = re.compile(rf"\s+(?:\d|the \d|of \d|')|/(?:{FORMS})(?!\w)")
+MONTH_NUMBER_NEXT = re.compile(rf"\s+(?:\d|the \d|of \d|')|/(?:{FORMS})(?!\w)|-(?:\d\d){{1,2}}(?![\w-])")
 DECADE = re.compile(r"'?(?:(\d{4}|\d0)'?|(\d{1,3})')s(?!\w)")  # the 1990s, the 12's
-DECADE_BEFORE = word_set(
-    "the his her their my our your early late mid low high upper lower middle into 1 over and or mostly roaring swinging"
-)
+DECADE_BEFORE, NO_DAY = word_sets("words", "decade_before no_day")
 DECADE_NEXT = re.compile(
     r"[ -](?:music|hits?|fashion|style|kids?|movies?|films?|rock|pop|nostalgia|party|night|show|era|vibes?|(?:and|or|to)(?=\s\d))\b"
 )
@@ -121,7 +123,9 @@ DAY_CUE = re.compile(
 )
 DAY_NEXT = re.compile(
     rf",?\s+(?:\d|[A-Z][a-z]{{2,8}}\.?\s+\d)|\s?(?:[/&,]|and|or|to|thru|through)\s?(?:{alternation(tuple(WEEKDAYS))})(?!\w)"
+    r"|\s+(?:the \d|@|morning|afternoon|evening|night)"
 )
+DAY_ENDS = re.compile(r"[ \t]*(?:$|[\n\x1e,;!?)|@]|\.\s|[-–]\s)")
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
 
@@ -179,6 +183,9 @@ def year_after_slash(scan: Scan, position: int) -> int:
     match = MONTH_YEAR.match(scan.text, position)
     if match:
         return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(int(match[2]), scan.dialect)}", position, match.end())
+    match = YEAR_MONTH.match(scan.text, position)
+    if match and match[3] <= match[2]:
+        return scan.say(f"{MONTHS[int(match[3]) - 1]} {year(int(match[1]), scan.dialect)}", position, match.end())
     match = SEASON.match(scan.text, position)
     if match and (int(match[1]) + 1) % 100 == int(match[2]):
         return scan.say(
@@ -210,6 +217,9 @@ def day(scan: Scan, position: int) -> int:
     nth, end = ordinal(int(match[1]), scan.dialect), match.end()
     if MONTH_BEFORE.search(scan.text[max(0, position - LOOK_BACK) : position]):
         return ranged(scan, scan.say(nth, position, end), MONTH)
+    listed = LIST_BEFORE.search(scan.text, max(0, position - LOOK_BACK), position)
+    if listed and (LIST_AFTER.match(scan.text, end) or (listed[1] and LIST_ENDS.match(scan.text, end))):
+        return scan.say(nth, position, end)
     if MONTH_AFTER.match(scan.text, end) or (not match[2] and MONTH_AFTER_RANGE.match(scan.text, end)):
         article = "" if scan.previous_word() in ("the", "to", "and") and scan.previous() != "to" else "the "
         joint = "" if re.match(r"\s+of\b", scan.text[end : end + 8]) or MONTH_AFTER_RANGE.match(scan.text, end) else " of"
@@ -235,9 +245,10 @@ def weekday(scan: Scan, position: int) -> int:
     if not match or not full:
         return position
     follows = DAY_NEXT.match(scan.text, match.end())
-    no_day = scan.previous_word() in ("the", "our", "that")  # around the Sun.
-    if match[1] in ("Sat", "Sun", "Wed", "Mon", "Fri") and not (
+    no_day = scan.previous_word() in NO_DAY
+    if match[1] in ("Sat", "Sun", "Wed", "Mon") and not (
         follows
+        or (scan.previous_word() and not no_day and DAY_ENDS.match(scan.text, match.end(1)))
         or (match[1] != "Wed" and DAY_CUE.search(scan.text, max(0, position - 24), position))
         or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())
     ):

@@ -20,8 +20,10 @@ STATES, DOUBTFUL = DATA["states"], frozenset(DATA["doubtful_states"].split())
 _JOINTS = alternation(tuple(DATA["joints"].split()))
 _BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)#?"
 CUE = re.compile(rf"(?<![\w'])({alternation(tuple(DATA['after'].split()))}){_BETWEEN}$", re.IGNORECASE)
-PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number)|\s?#)?\s$", re.IGNORECASE)
+PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number))?(?:\s|\s?#\s?)$", re.IGNORECASE)
 SIGN = re.compile(r"#\s?$")
+SENT = re.compile(r"\b(te?xt|send|reply|sms|msg)\s+[\"“']?\w{1,12}[\"”']?\s+to\s+$", re.IGNORECASE)  # Text JOIN to 72345
+OFFER = re.compile(r"(?=\D*[AEIOUY])[A-Z]{4,12}\d{1,2}")  # SAVE20
 HIDDEN = re.compile(r"[*•xX]{2,16}[ -]?$")  # •••• 1234
 COMBINATION = re.compile(r"\b(?:combo|combination)\b", re.IGNORECASE)
 GROUPS = re.compile(r"\d{1,12}(?:[ -]\d{1,12}){1,7}(?![\w%$€£]|[.,:/]\d)")
@@ -34,7 +36,7 @@ SWITCH = re.compile(r"(?<=\d)(?=[A-Z])|(?<=[A-Z])(?=\d)")
 NOUN = re.compile(r"\s([a-z]+)")
 PHONE = {7: (3, 7), 10: (3, 6, 10), 11: (1, 4, 7, 11)}  # where a run of so many digits is cut
 LOOK_BACK = 60  # characters
-ROAD = re.compile(r"\b(?:take|on|onto|off|via|along|down|up)\s+the\s$", re.IGNORECASE)
+ROAD = re.compile(r"\b(?:take|on|onto|off|via|along|down|up)\s+the\s$|\b(?:traffic|accident|crash|backup|delays)\s+on\s$", re.IGNORECASE)
 ROAD_NUMBER = re.compile(r"\d{3}(?=\s+(?:to|north|south|east|west|freeway|toward|towards|exit|at|near|until|from|and)\b|[.,;!?]|\s*$)")
 ZIP, STATE_ENDS = re.compile(r"\d{5}(?:-\d{4})?(?![\w,.]\d)"), frozenset(name.split()[-1] for name in STATES.values())
 STATE = re.compile(rf"({alternation(tuple(STATES))})(?=(\s+\d{{5}}(?:-\d{{4}})?\b)|\s*(?:$|[.,;)\n\x1e]))")
@@ -43,7 +45,8 @@ CITY = re.compile(r"[A-Z][\w.'-]+,? $")
 
 def is_cued(scan: Scan, position: int) -> "re.Match[str] | None":
     """The word that makes a name of the number at `position`."""
-    return CUE.search(scan.text, max(0, position - LOOK_BACK), position)
+    low = max(0, position - LOOK_BACK)
+    return CUE.search(scan.text, low, position) or SENT.search(scan.text, low, position)
 
 
 def counts(scan: Scan, end: int) -> bool:
@@ -93,6 +96,8 @@ def code(scan: Scan, position: int) -> int:
             len(match[0]) == 4 and cue is not None and cue[1].lower() in ("order", "case", "ticket", "invoice")
         )
         return scan.say(number_piece(match[0], scan.dialect) if short else one_by_one(match[0], scan), position, match.end())
+    if match and not cue and len(match[0]) == 4 and SIGN.search(text, max(0, position - 2), position):  # build #4412
+        return scan.say(number_piece(match[0], scan.dialect), position, match.end())
     match = LONG.match(text, position)
     if match and not counts(scan, match.end()):
         return scan.say(one_by_one(match[0], scan), position, match.end())
@@ -116,7 +121,7 @@ def mixed(scan: Scan, position: int) -> int:
     if not match or scan.text[position - 1 : position].isalnum() and position:
         return position
     text = match[0]
-    if FORMULA.fullmatch(text):
+    if FORMULA.fullmatch(text) or OFFER.fullmatch(text):
         return position
     loud = not any(map(str.islower, text))
     if not ((loud and len(text) > 5 and len(SWITCH.findall(text)) > 2) or (is_cued(scan, position) and (loud or text.islower()))):

@@ -11,13 +11,16 @@ import re
 BREAK = "\x1e"  # white space to every pattern, and in no cleaned text: controls are left out before
 ITEM = re.compile(r"[ \t]*(?:[-*+•▪◦–—>☐☑✓✔·]\s|\[[ xX]?\]\s|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)]\s|#{1,6}\s|\d[ \t]{2,})")
 ENDED = re.compile(r"[.,;:!?…—–-][\"”’')\]*_`]*\s*$")
+SHORTENED = re.compile(
+    r"\b(?:Inc|Ltd|Co|Corp|St|Ave|Rd|Blvd|Dr|Ln|Ct|Pl|Jr|Sr|Esq|[ap]\.m|lbs?|oz|gal|pkgs?|pcs|doz|tsp|tbsp|hrs?|mins?|ea|pgs?)\.\s*$"
+)
 SHORT, FEW = 40, 3  # characters of a line, words of one
 LOWER = re.compile(r"[ \t]*[\"“'(]?[a-zß-öø-ÿ]")
 
 
 def is_break(line: str, following: str, longest: int, few: bool) -> bool:
     """Whether the voice rests between two lines of a block whose longest line has `longest` characters."""
-    if not line.strip() or not following.strip() or ENDED.search(line):
+    if not line.strip() or not following.strip() or (ENDED.search(line) and not SHORTENED.search(line)):
         return False
     if ITEM.match(line) or ITEM.match(following):
         return not LOWER.match(following)  # the second line of an item goes on

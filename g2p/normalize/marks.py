@@ -8,10 +8,10 @@ import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
-from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, Scan, alternation
+from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, WEEKDAYS, Scan, alternation
 from kokoro_ane.g2p.result import PUNCTUATION
 
-LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
+LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|\[[xX ]?\](?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
 LINK = re.compile(r"!?\[(?=[^\[\]\n]{0,500}\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,200}\")?\))")
 LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
@@ -61,7 +61,7 @@ def emoticon(scan: Scan, position: int) -> int:
 def markup(scan: Scan, position: int) -> int:
     """Whatever of this file stands at `position`."""
     text, character = scan.text, scan.text[position]
-    if character in "#-*+•>_=" and line_start(scan, position):
+    if character in "#-*+•>_=[" and line_start(scan, position):
         match = LINE_MARK.match(text, position)
         if match:
             return drop(scan, position, match.end())
@@ -93,7 +93,7 @@ def plural(scan: Scan, position: int) -> int:
 
 def line_break(scan: Scan, position: int) -> int:
     """A line break that is heard: a full stop, but behind the dot of an abbreviation that is one already."""
-    if scan.tokens and scan.tokens[-1][3] != "punctuation":
+    if scan.tokens and (scan.tokens[-1][3] != "punctuation" or scan.tokens[-1][0] in ")”"):
         scan.tokens.append((".", position, position + 1, "punctuation", True))
     return position + 1
 
@@ -113,13 +113,15 @@ BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
 QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|'|\s?(?:million|billion|trillion))$")  # 10%–15%, 5km-10km
-NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today)\b")
+NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today|close)\b")
 MONEY_RANGE = re.compile(r"[$£€¥][\d.,]{1,14}\s?[A-Za-z]{0,8}$")
 INNER_DOT = re.compile(r"\.(?=[a-z_]\w)")  # str.split
 OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√∛∜.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 APART = re.compile(r"\s/\s+[\w(\"]")
-DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation(tuple(MONTH_FORMS))})\b")
+DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation((*MONTH_FORMS, *WEEKDAYS))})\b")
+DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1,2}}(?:st|nd|rd|th)?,?\s)?(?:\d{{4}}|'\d\d)\s?$")
+WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)(/)?")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
@@ -128,6 +130,8 @@ GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,
 AND_LETTER = re.compile(r"&([A-Z](?:'?s)?)(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
+HASH_IS = re.compile(r"\s#\s(?:is|was|for)\b")
+PART, WHOLE = re.compile(r"(?:\d,\d{3}|\d\.\d) ?$"), re.compile(r" ?\d{1,3}(?:,\d{3})+| ?\d+ ?[GMT]B\b")  # 8,214 / 10,000
 
 
 def after_number(scan: Scan, position: int) -> bool:
@@ -139,7 +143,9 @@ def after_number(scan: Scan, position: int) -> bool:
 
 
 def after_date(scan: Scan) -> bool:
-    """Whether a month's name, with its day or alone, was the last thing said."""
+    """Whether a month's name, with its day or its year or alone, was the last thing said."""
+    if scan.tokens and DATE_BEFORE.search(scan.text, max(0, scan.tokens[-1][2] - 24), scan.tokens[-1][2]):
+        return True
     return scan.previous() in MONTHS or (scan.previous(2) in MONTHS and scan.previous().endswith(("st", "nd", "rd", "th")))
 
 
@@ -176,10 +182,8 @@ def dash(scan: Scan, position: int) -> int:
 
 def is_difference(scan: Scan, position: int) -> bool:
     """5 - 3: the second is smaller, or an equals sign is near."""
-    first, second = (
-        re.search(r"(\d{1,15})\D{0,2}$", scan.text[max(0, position - 20) : position]),
-        NUMBER_THERE.match(scan.text, position + 1),
-    )
+    first = re.search(r"(\d{1,15})\D{0,2}$", scan.text[max(0, position - 20) : position])
+    second = NUMBER_THERE.match(scan.text, position + 1)
     smaller = first is not None and second is not None and int(second[1]) < int(first[1])
     return smaller or EQUALS_NEAR.match(scan.text, position) is not None
 
@@ -214,19 +218,16 @@ def single_quote(scan: Scan, position: int) -> int:
 def slash(scan: Scan, position: int) -> int:
     """Between words `slash`, between number and number `slash`, before a unit of time `per` (money.py), else dropped."""
     text = scan.text
-    if (
-        after_number(scan, position)
-        and NUMBER_AFTER.match(text, position + 1)
-        and text[position - 1] == " "
-        and EQUALS_NEAR.match(text, position)
-    ):
+    numbers = after_number(scan, position) and NUMBER_AFTER.match(text, position + 1)
+    if numbers and text[position - 1] == " " and EQUALS_NEAR.match(text, position):
         return scan.say("divided by", position, position + 1, True)
-    if (
-        APART.match(text, max(position - 1, 0))
-        and scan.tokens
-        and not (after_number(scan, position) and NUMBER_AFTER.match(text, position + 1))
-    ):
+    if APART.match(text, max(position - 1, 0)) and scan.tokens and not numbers:
         return scan.mark(",", position, position + 1)
+    if PART.search(text, max(0, position - 8), position) and WHOLE.match(text, position + 1):
+        return scan.say("of", position, position + 1, True)
+    day = WEEKDAY_NEXT.match(text, position + 1) if scan.previous() in WEEKDAYS else None
+    if day:  # Mon/Wed/Fri
+        return scan.mark(",", position, position + 1) if day[1] else scan.say("and", position, position + 1, True)
     inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
     spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
     if inside or spaced:
@@ -304,6 +305,8 @@ def named(scan: Scan, position: int, character: str) -> int:
         return scan.letters(letter[1], position + 1, letter.end())
     if character == "/":
         return slash(scan, position)
+    if character == "#" and HASH_IS.match(text, max(0, position - 1)):  # his # is 555-0133
+        return scan.say("number", position, position + 1, True)
     if character == "$" and not (scan.space_before(position) and text[position + 1 : position + 2].isspace()):
         scan.drop(position, position + 1, "symbol")
     elif character in GREEK:
@@ -317,7 +320,7 @@ def named(scan: Scan, position: int, character: str) -> int:
         scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
         return named(scan, position, character)
     elif character in SYMBOL_NAMES and (
-        character not in "<>*+=~#^→" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
+        character not in "<>*+=~#^→↑↓▲▼" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
     ):
         if scan.tokens and scan.tokens[-1][2] == position:
             scan.space_last()

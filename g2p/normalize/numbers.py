@@ -7,12 +7,13 @@ number(scan, 0)
 import re
 
 from kokoro_ane.g2p.normalize.number_words import NUMERAL, ONES, cardinal, decimal, digits, ordinal, plural, roman_value, year
-from kokoro_ane.g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, is_adjective, say_unit
+from kokoro_ane.g2p.normalize.quantities import NUMBER, NUMBERED, SCALE_AFTER, attributive, has_unit, is_adjective, say_unit, unit_after
 from kokoro_ane.g2p.normalize.short_forms import number_piece, say_pieces
 from kokoro_ane.g2p.normalize.state import (
     COUNTED,
     COUNTED_NOUNS,
     DIAL,
+    MONTH_FORMS,
     NO_NOUNS,
     NO_PLURALS,
     PAIRED,
@@ -21,6 +22,7 @@ from kokoro_ane.g2p.normalize.state import (
     VERSIONED,
     YEAR_BEFORE,
     Scan,
+    alternation,
 )
 from kokoro_ane.g2p.result import GB, Dialect
 
@@ -37,16 +39,20 @@ PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")
 EVEN = {"50-50": "fifty-fifty", "20-20": "twenty twenty", "80-20": "eighty twenty"}
 AIRCRAFT = frozenset(("Boeing", "Airbus", "Embraer", "Bombardier", "Cessna", "McDonnell", "Douglas", "Lockheed"))
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
+TOOK = re.compile(r"\b(?:in|at|time|PR|PB|ran|finished|split|mark)[:\s]\s?$")
 TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=[$£€]?\d)")
+PIECEWISE = re.compile(r"(?:480|720|1080|1440|2160)[pi]")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
 SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright", "ad", "ce"))
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
-SHORT_SCALE = re.compile(r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s[a-z]+s\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
+SHORT_SCALE = re.compile(r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s(?:[a-z]+s|mi|km)\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
 SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand", "M": "million", "B": "billion"}
-TIMES_MORE = re.compile(r"x(?=/[a-z]|\s(?:more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)")  # 3x faster
-TO_NOW = re.compile(r"[-–](?:present|today|now|noon|midnight)\b")
+TIMES_MORE = re.compile(
+    r"x(?=/[a-z]|\s(?:daily|weekly|more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)"
+)  # 3x faster
+TO_NOW = re.compile(rf"[-–](?:present|today|now|noon|midnight|(?:{alternation(MONTH_FORMS)})(?!-\d))\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
 
 
@@ -98,6 +104,8 @@ def ratio(scan: Scan, position: int) -> int:
     match = RATIO.match(scan.text, position)
     if not match:
         return position
+    if TOOK.search(scan.text, max(0, position - 16), position):  # 10K in 52:10
+        return scan.say(" ".join(version_part(group, scan.dialect) for group in match.groups() if group), position, match.end())
     return scan.say(" to ".join(cardinal(int(group), scan.dialect) for group in match.groups() if group), position, match.end())
 
 
@@ -126,6 +134,8 @@ def after_letters(scan: Scan, end: int) -> bool:
 
 def bare(scan: Scan, text: str, end: int) -> str:
     """The reading of a number without unit, sign or mark."""
+    if PIECEWISE.match(scan.text, end - len(text)):
+        return number_piece(text, scan.dialect)
     if FOUR.fullmatch(text) and text[0] != "0" and not SCALE_AFTER.match(scan.text, end) and reads_as_year(scan, int(text), end):
         return year(int(text), scan.dialect)
     if len(text) == 5 and text.isdigit() and scan.tokens and scan.tokens[-1][3] == "letters" and len(scan.tokens[-1][0]) == 2:  # a ZIP code
@@ -152,7 +162,8 @@ def number(scan: Scan, position: int) -> int:
     text, end = match[0], match.end()
     scale = SHORT_SCALE.match(scan.text, end)
     if scale and scan.previous_word() not in NUMBERED:  # gate 5B
-        return scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}", position, scale.end())
+        scan.say(f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}", position, scale.end())
+        return unit_after(scan, scale.end(), many=True)
     unit = has_unit(scan, end)
     dotted_end = unit.end() + (scan.text[unit.end() : unit.end() + 1] == ".") if unit else end
     singular = (
@@ -179,7 +190,7 @@ def hanging(scan: Scan, end: int) -> int:
         return scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
     if TIMES_MORE.match(scan.text, end):
         scan.space_last()
-        return scan.say("times", end, end + 1)
+        return scan.say("time" if scan.previous() == "one" else "times", end, end + 1)
     match = LETTERS.match(scan.text, end)
     if match and match[0] == "yo":
         scan.space_last()
@@ -243,6 +254,8 @@ def phone(scan: Scan, position: int) -> int:
     if vanity:
         return scan.say(f"one , {hundreds(vanity[0][2:5], 'zero')} ,", position, vanity.end())
     match = THREE_WAY.match(scan.text, position)
+    if match and all(len(part) < 3 for part in match[0].split("-")):  # a record of 12-3-1
+        return scan.say(" , ".join(cardinal(int(part), scan.dialect) for part in match[0].split("-")), position, match.end())
     return grouped(scan, position, match.end()) if match else position
 
 

@@ -19,11 +19,11 @@ from kokoro_ane.g2p.normalize.state import (
     UNIT_PLURALS,
     UNITS,
     VERSIONED,
+    WORDS,
     Scan,
     alternation,
 )
 from kokoro_ane.g2p.result import GB, Dialect
-from kokoro_ane.g2p.word_lists import word_set
 
 NUMBER = r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 VULGAR = {
@@ -40,10 +40,9 @@ UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 INCHES = re.compile(r"(?P<gap>)(?P<unit>in)(?![\w^°'.])")  # joined
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
-_DOTTED = "Tbsp Tsp bbl pts tsp tbsp oz lb lbs ft in yd yds mi gal qt min mins sec secs hr hrs yr yrs sq deg fl"
-DOTTED_UNITS = frozenset(("fl. oz", *_DOTTED.split()))
-DOT_INSIDE = re.compile(r"\.(?=\s*[a-z(\d,;:)])")
-DOT_WITHIN = re.compile(r"\.(?=\s+\w)")
+DOTTED_UNITS = frozenset(("fl. oz", *WORDS["dotted"]))
+DOT_INSIDE = re.compile(r"\.(?=\s*(?:[a-z(\d,;:)/]|[A-Z]{2}))")
+DOT_WITHIN = re.compile(r"\.(?=\s+\w|\))")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
@@ -53,43 +52,26 @@ STONE_POUNDS = re.compile(r"(\d{1,2})\s?st\.?(?=\s?\d{1,2}(?:\.\d|½)?\s?lbs?\b)
 STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
+HEATED = re.compile(r"(?:^|\D)(?:\d\d\.\d|[2-5]\d0)$")  # 99.1F, 350F
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
-_PER = "day week month year hour minute second person night head user"
-PER_NAMES = {name: name for name in _PER.split()} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
+PER_NAMES = {name: name for name in WORDS["per"]} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
-NUMBERED = word_set(
-    "exit section apartment apt gate route row room platform seat flat suite building number figure fig table chapter part article "
-    "appendix paragraph clause rule form schedule bus line grade class block floor lot unit highway terminal hall door house bay "
-    "stand track question item"
-)  # nouns whose numbers take letters
+NUMBERED = frozenset(WORDS["numbered"])  # nouns whose numbers take letters
 JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|in|ml|mL)$")
-BEHIND_MEASURES = word_set(
-    "north south east west thick thicker heavier taller longer lighter wider faster slower daily total each weekly onwards further ahead "
-    "behind upstream downstream inland offshore beyond farther higher lower short past onto toward towards under until among "
-    "twice once thrice every again apart ago each"
-)
+BEHIND_MEASURES = frozenset(WORDS["behind"])
 ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
-COUNTS = frozenset(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "many"])
+COUNTS = frozenset(WORDS["counts"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words or letters too
 
 
+SIDE_LETTER, SIDE_NAMES = re.compile(r"\s?([WDHL])(?![\w'])"), {"W": "wide", "D": "deep", "H": "high", "L": "long"}  # 48"W x 24"D
 BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b")
-OF_THINGS = frozenset(
-    ("TB", "GB", "MB", "W", "kW", "V", "in", "MHz", "GHz", "Hz", "MP", "mAh", "mm", "Mbps", "Gbps", "px", "oz", "mg", "ml", "mL")
-)
-_THINGS = (
-    "drive disk memory storage card phone laptop tablet monitor display screen tv battery charger bulb camera lens plan "
-    "model version stick "
-    "file upload limit motor panel speaker connection bottle can cup pill capsule dose nail bolt pipe hose pizza wheel rim tire knife"
-)
-THING_NEXT = re.compile(rf"[ ](?:[A-Z]{{2,5}}\b|(?:{_THINGS.replace(' ', '|')})s?\b)")
-_SPANS = "read walk drive ride video break delay workout nap call meeting session timer song film movie show run jog swim trip flight"
-SPAN_NEXT = re.compile(
-    rf"\.?[ -](?:{_SPANS.replace(' ', '|')}|wait|window|slot|test|exam|talk|lesson|class|commute|recipe|abs|warranty|lease|rule)\b"
-)
+OF_THINGS = frozenset(WORDS["of_things"])
+THING_NEXT = re.compile(rf"(?:[ ][A-Z]{{2,5}}\b|\.?\)?[ -](?:{alternation(WORDS['things'])})s?\b)")
+SPAN_NEXT = re.compile(rf"\.?[ -](?:{alternation(WORDS['spans'])})\b")
 
 
 def attributive(scan: Scan, end: int) -> bool:
@@ -103,7 +85,7 @@ def attributive(scan: Scan, end: int) -> bool:
 
 def is_adjective(scan: Scan, unit: re.Match[str]) -> bool:
     """A unit before what it measures: a two terabyte SSD, a five minute read."""
-    if unit["unit"] in ("min", "hr", "yr", "mi", "day"):
+    if unit["unit"] in ("min", "hr", "yr", "mi", "day", "mo", "wk"):
         return SPAN_NEXT.match(scan.text, unit.end()) is not None
     return unit["unit"] in OF_THINGS and THING_NEXT.match(scan.text, unit.end()) is not None
 
@@ -118,7 +100,7 @@ def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
 
 def fraction(scan: Scan, position: int) -> int:
     """1/2, 3 3/4, ½, 2½; 120/80 is `over`; 24/7 and 9/11 as people say them; after a product's name none."""
-    match = FRACTION.match(scan.text, position)
+    match = None if scan.text[position - 1 : position] == "/" else FRACTION.match(scan.text, position)  # 4/5/6
     if match and match[0] in FIXED:
         return scan.say(FIXED[match[0]], position, match.end())
     if match and (scan.previous() in VERSIONED or "0" in (match[2][0], match[3][0])):
@@ -170,7 +152,7 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
         return None
     if match and len(match["unit"]) == 1 and (WAY_BEFORE.match(scan.text, match.end("gap")) or ROAD_NEXT.match(scan.text, match.end())):
         return None  # 40 N. Oak St., 12 K St.
-    if scan.previous_word() in BEFORE_DEGREES:
+    if scan.previous_word() in BEFORE_DEGREES or HEATED.search(scan.text, max(0, position - 5), position):
         match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
         return None
@@ -239,6 +221,9 @@ def feet(scan: Scan, position: int) -> int:
         single = match[1] == "1" or attributive(scan, match.end()) or (match[2] == "'" and not BESIDE_FEET.match(scan.text, match.end()))
         single = single or THING_NEXT.match(scan.text, match.end()) is not None
         name = ("inch" if single else "inches") if match[2] == '"' else ("foot" if single else "feet")
+        side = SIDE_LETTER.match(scan.text, match.end())
+        if side:
+            return scan.say(f"{decimal(match[1], scan.dialect)} {name} {SIDE_NAMES[side[1]]}", position, side.end())
         return scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
     return position
 
@@ -290,7 +275,7 @@ def per_unit(scan: Scan, position: int) -> int:
     if not match or not scan.tokens or scan.tokens[-1][2] != position or scan.tokens[-1][3] != "word":
         return position
     counted = [token[0].lower() in NUMERIC for token in scan.tokens[-6:-1] if token[3] != "punctuation"]
-    if not any(counted):
+    if not any(counted) and not (match[1] in PER_NAMES and scan.previous_word() in NUMERIC):  # 2/customer
         return position
     scan.say("per", position, position + 1, True)
     return scan.say(per_name(match[1], scan.dialect), position + 1, match.end())

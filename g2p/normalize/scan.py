@@ -54,7 +54,7 @@ LETTER: tuple[Handler, ...] = (
 )  # fmt: skip
 DIGIT: tuple[Handler, ...] = (
     web.address, web.path, compounds.chat_number, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
-    quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, constructs.letter,
+    quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, calendar_days.run_together, constructs.letter,
     constructs.lasting, constructs.century, constructs.nths, constructs.rating, constructs.rounded, dates.clock, quantities.fraction,
     dates.decade, quantities.feet, dates.day, quantities.stone, quantities.nth, money.with_comma, money.amount_after,
     quantities.thousands, quantities.with_comma, numbers.number,

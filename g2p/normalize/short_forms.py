@@ -35,16 +35,17 @@ KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS}
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
-SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?!\w)")
+SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?![\w/])")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
 NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,3}\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
 SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
-LETTERED_PLACES = frozenset(("Apt", "Bldg", "Ste", "Hwy", "Rte", "Fl", "Rm", "rm", "Grp", "grp"))
+LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
 YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
+ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
 
 
@@ -92,16 +93,14 @@ def single_word(scan: Scan, position: int) -> int:
     ):
         return scan.say(NUMBERS[text], position, end)
     if text in LETTERED_PLACES and LETTER_OR_NUMBER.match(scan.text, end):
-        return scan.say(PLACES.get(text) or NUMBERS[text], position, end)
-    if (
-        text == "Ed"
-        and scan.previous_word() == "of"
-        and dot
-        and scan.previous(2).lower() in ("department", "board", "secretary", "college")
-    ):
+        return scan.say(PLACES.get(text) or NUMBERS.get(text) or OTHERS[text], position, end)
+    owner = scan.previous(2).lower() if scan.previous_word() == "of" else ""
+    if text == "Ed" and dot and owner in ("department", "board", "secretary", "college"):
         return finish(scan, "education", position, end, False)
-    if text in ("est", "Est") and YEAR_NEXT.match(scan.text, end):
-        return scan.say("established", position, end)
+    if text in ("est", "Est") and (YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))):
+        return scan.say("established" if YEAR_NEXT.match(scan.text, end) else "estimated", position, end)
+    if text == "Rev" and not dot and not NAME_NEXT.match(scan.text, end):
+        return position
     if text in TITLES or text in PLACES:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
         return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position

@@ -132,6 +132,7 @@ GREEK: dict[str, str] = read("symbols")["greek"]
 DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters"))
 BARE_DOMAINS = frozenset(WEB["bare"].split())
 
+WORDS: dict[str, tuple[str, ...]] = {key: tuple(words.split()) for key, words in _UNITS["words"].items()}
 UNIT_PLURALS: dict[str, str] = _UNITS["plural"]
 UNITS: dict[str, str] = _UNITS["always"] | _UNITS["letter"]
 SPACED_UNITS: dict[str, str] = _UNITS["spaced"]  # only with white space between number and unit
