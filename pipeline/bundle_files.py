@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import G2P_NAME, PADDED
@@ -26,7 +25,7 @@ from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
-from kokoro_ane.pipeline.voice_file import SUFFIX, encoded, keeps
+from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, module_of, runtime_for
@@ -39,7 +38,7 @@ CONTENTS = [
     "| --- | --- |",
     "| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |",
     "| manifest.json | what belongs together, with shapes, buckets and hashes |",
-    "| voices/ | style packs [510, 1, 256]: .pt of PyTorch, .style the directions in which their rows differ |",
+    "| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |",
     "| vocabulary.json | phoneme symbol to id |",
     "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |",
     "| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, and texts to check a port by |",
@@ -123,9 +122,7 @@ def _copied(parts: Parts, place: Path) -> Parts:
 def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
     folder.mkdir()
     for name in checkpoint.voices:
-        pack = checkpoint.voice(name)
-        torch.save(pack, folder / f"{name}.pt")
-        (folder / f"{name}{SUFFIX}").write_bytes(encoded(pack.numpy()))
+        (folder / f"{name}{SUFFIX}").write_bytes(encoded(checkpoint.voice(name).numpy()))
 
 
 def chain_in(parts: Parts, vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
@@ -166,7 +163,7 @@ def _write_sums(folder: Path) -> None:
 
 
 def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Open it again: every file's hash, nothing beside them, one checkpoint, voices alike in both forms, every vector replayed.
+    """Open it again: every file's hash, nothing beside them, one checkpoint, voices that are some, every vector replayed.
 
     Returns the assembly's data and what was counted. Raises InputError naming the first file that is not as it was written, CheckFailed
     when a step of the chain does not replay.
@@ -220,11 +217,9 @@ def check_sums(folder: Path) -> int:
 
 
 def check_voices(folder: Path) -> int:
-    """Each voice's short form is of its pack; their number."""
-    from kokoro_ane.core.voices import read_array
-
-    names = {path.stem for path in folder.iterdir()}
-    for name in sorted(names):
-        if not keeps(read_array(folder / f"{name}.pt"), (folder / f"{name}{SUFFIX}").read_bytes()):
-            raise InputError(f"{folder}: {name}.pt and {name}{SUFFIX} are different voices: bundle again")
-    return len(names)
+    """Each has the size and the numbers of a voice; how many there are."""
+    paths = sorted(folder.iterdir())
+    for path in paths:
+        if not np.isfinite(decoded(path.read_bytes())).all():
+            raise InputError(f"{path} holds NaN or infinity: bundle again")
+    return len(paths)

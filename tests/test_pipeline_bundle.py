@@ -174,8 +174,8 @@ def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, ca
     (copy / "extra.txt").write_text("x", encoding="utf-8")
     assert main(["--verify", str(copy)]) == 2 and "extra.txt is not part of the bundle" in capsys.readouterr().err
     (copy / "extra.txt").unlink()
-    (copy / "voices" / "awb.pt").unlink()
-    assert main(["--verify", str(copy)]) == 2 and "awb.pt is missing" in capsys.readouterr().err
+    (copy / "voices" / "awb.style").unlink()
+    assert main(["--verify", str(copy)]) == 2 and "awb.style is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("more", "code", "message"),
