@@ -75,7 +75,9 @@ def write_bundle(
     with staged(folder, bundle_of_ours) as aside:
         inside = _copied(parts, aside / "packages")
         write_json(aside / VOCABULARY, checkpoint.config.vocab)
-        _write_voices(checkpoint, aside / VOICES)
+        (aside / VOICES).mkdir()
+        for name in checkpoint.voices:
+            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encoded(checkpoint.voice(name).numpy()))
         for dialect in (dialects or dialects_for(checkpoint.voices)) if words_only else ():
             write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
         for language in () if words_only else dialects or languages_for(checkpoint.voices):
@@ -117,12 +119,6 @@ def _copied(parts: Parts, place: Path) -> Parts:
         copy(manifest.package_path, place / manifest.package)
         shutil.copy(path, place / path.name)
     return parts.inside(place)
-
-
-def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
-    folder.mkdir()
-    for name in checkpoint.voices:
-        (folder / f"{name}{SUFFIX}").write_bytes(encoded(checkpoint.voice(name).numpy()))
 
 
 def chain_in(parts: Parts, vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:

@@ -54,7 +54,8 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
     """The text of each code, and every text in codes: in a sample the most frequent pair becomes a code until no code is left."""
     symbols, end = sorted({*"".join(texts)}), texts[0][-1]
     codes = list(symbols)
-    found, sample = (_symbols(some, symbols) for some in (texts, texts[::SAMPLE]))
+    points = (np.frombuffer("".join(some).encode("utf-32-le"), "<u4") for some in (texts, texts[::SAMPLE]))
+    found, sample = (np.searchsorted([ord(symbol) for symbol in symbols], each) for each in points)
     while len(codes) < CODES:
         within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]  # a row's last code has nothing behind it
         counts = np.bincount((sample[:-1] * CODES + sample[1:])[within], minlength=1)
@@ -63,11 +64,6 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
         codes.append(codes[left] + codes[right])
     ends = np.flatnonzero(np.array([code.endswith(end) for code in codes])[found]) + 1
     return codes, [part.tobytes() for part in np.split(found.astype(np.uint8), ends[:-1])]
-
-
-def _symbols(texts: Sequence[str], symbols: Sequence[str]) -> np.ndarray:
-    """Where each character of all texts stands among `symbols`."""
-    return np.searchsorted([ord(symbol) for symbol in symbols], np.frombuffer("".join(texts).encode("utf-32-le"), "<u4"))
 
 
 def _joined(found: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
