@@ -21,7 +21,7 @@ ROWS, _, WIDTH = VOICE_SHAPE
 
 def encoded(pack: np.ndarray) -> bytes:
     """The smallest form that keeps the voice."""
-    rows = pack.reshape(ROWS, WIDTH).astype(np.float64)
+    rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     mean = rows.mean(0).astype("<f4")
     lengths, sizes, directions = np.linalg.svd(rows - mean, full_matrices=False)
     for count in range(WIDTH + 1):
@@ -34,7 +34,7 @@ def encoded(pack: np.ndarray) -> bytes:
 
 def keeps(pack: np.ndarray, content: bytes) -> bool:
     """Whether every row is as near as it has to be."""
-    rows = pack.reshape(ROWS, WIDTH).astype(np.float64)
+    rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     steps = _rms(np.diff(rows, axis=0))
     nearer = np.minimum(np.append(steps, steps[-1]), np.append(steps[0], steps))  # [510]
     return bool((_rms(decoded(content) - rows) <= SHARE * nearer + ROUNDING * _rms(rows)).all())

@@ -55,7 +55,7 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
     symbols, end = sorted({*"".join(texts)}), texts[0][-1]
     codes = list(symbols)
     points = (np.frombuffer("".join(some).encode("utf-32-le"), "<u4") for some in (texts, texts[::SAMPLE]))
-    found, sample = (np.searchsorted([ord(symbol) for symbol in symbols], each) for each in points)
+    found, sample = (np.asarray(np.searchsorted([ord(symbol) for symbol in symbols], each)) for each in points)
     while len(codes) < CODES:
         within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]  # a row's last code has nothing behind it
         counts = np.bincount((sample[:-1] * CODES + sample[1:])[within], minlength=1)
