@@ -10,12 +10,11 @@ measured where they are missing. Nothing is guessed: a product with a vocoder th
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.contract import BOTH, VOICE_SHAPE
+from kokoro_ane.core.contract import BOTH
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.decision import Choice, provenance
@@ -31,12 +30,12 @@ from kokoro_ane.g2p.alphabet import spoken_by
 from kokoro_ane.g2p.result import US
 from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for, read_decision
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+from kokoro_ane.pipeline.voice_file import encoded
 from kokoro_ane.quantize.locator import Request, find_package, parse_level
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.session import JudgeContext
 
-FLOAT_BYTES = 4
 PARTS = ("text", "encoder", "vocoder", "voice")
 
 
@@ -72,7 +71,8 @@ def judged_product(context: "JudgeContext", encoder: dict[str, Any], name: str) 
     facts, level = known_facts(manifest, context), encoder["method"]
     _, vocoder = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
     alone = {"encoder": encoder["verdict"], "vocoder": vocoder["verdict"] if vocoder else UNDECIDED}
-    text, voice = TEXT_BYTES[spoken_by(context.checkpoint.voices[0]) or US], FLOAT_BYTES * prod(VOICE_SHAPE)
+    first = context.checkpoint.voices[0]
+    text, voice = TEXT_BYTES[spoken_by(first) or US], len(encoded(context.checkpoint.voice(first).numpy()))
     parts = {"text": text, "encoder": encoder["provenance"]["package_bytes"], "vocoder": facts.bytes, "voice": voice}
     packages = {manifest.package: manifest.package_sha256} | encoder["provenance"]["packages"]
     reasons = [] if vocoder else [f"vocoder {name} was not judged: `kokoro-ane release --methods {name}` judges it"]

@@ -20,7 +20,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import json_of, read_json, sha256_of, write_json
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
 
-FORMAT, NAME = 2, "manifest.json"
+FORMAT, NAME = 3, "manifest.json"
 VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = "vocabulary.json", "voices", "lexicon", "text", "vectors"
 OURS = json_of("vocabulary", "vocoder")
 G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"

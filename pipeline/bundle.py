@@ -6,7 +6,7 @@
     kokoro-ane bundle --text words               # a lexicon in the place of the rules that the Swift package reads text by
     kokoro-ane bundle --verify build/bundle-demo-p6
 
-Packages with their manifests, manifest.json, voices (.pt, and .bin: raw float32), vocabulary, what reads text, vectors, model card with
+Packages with their manifests, manifest.json, voices, vocabulary, what reads text, vectors, model card with
 the decision table, licences, SHA256SUMS. Encoder and vocoder are built where they are missing. A bundle of a checkpoint that may not be
 released carries its name in its own. Exit 0: written, verified, and BUILD/release/decision.json says SHIP for this very package, from a
 commit (with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit 3: written and verified, not releasable.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import G2P_NAME, PADDED
@@ -26,6 +25,7 @@ from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
+from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, module_of, runtime_for
@@ -38,7 +38,7 @@ CONTENTS = [
     "| --- | --- |",
     "| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |",
     "| manifest.json | what belongs together, with shapes, buckets and hashes |",
-    "| voices/ | style packs [510, 1, 256]: .pt of PyTorch, .bin raw little-endian float32 |",
+    "| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |",
     "| vocabulary.json | phoneme symbol to id |",
     "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |",
     "| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, and texts to check a port by |",
@@ -75,7 +75,9 @@ def write_bundle(
     with staged(folder, bundle_of_ours) as aside:
         inside = _copied(parts, aside / "packages")
         write_json(aside / VOCABULARY, checkpoint.config.vocab)
-        _write_voices(checkpoint, aside / VOICES)
+        (aside / VOICES).mkdir()
+        for name in checkpoint.voices:
+            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encoded(checkpoint.voice(name).numpy()))
         for dialect in (dialects or dialects_for(checkpoint.voices)) if words_only else ():
             write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
         for language in () if words_only else dialects or languages_for(checkpoint.voices):
@@ -119,14 +121,6 @@ def _copied(parts: Parts, place: Path) -> Parts:
     return parts.inside(place)
 
 
-def _write_voices(checkpoint: Checkpoint, folder: Path) -> None:
-    folder.mkdir()
-    for name in checkpoint.voices:
-        pack = checkpoint.voice(name)
-        torch.save(pack, folder / f"{name}.pt")
-        (folder / f"{name}.bin").write_bytes(pack.numpy().astype("<f4").tobytes())
-
-
 def chain_in(parts: Parts, vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
     """The packages opened from where they lie by who executes them here, and their hashes by name."""
     opened = module_of(runtime_for(Manifest.load(parts.vocoder).package)).open_manifests(parts.encoders, parts.vocoder)
@@ -165,7 +159,7 @@ def _write_sums(folder: Path) -> None:
 
 
 def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Open it again: every file's hash, nothing beside them, one checkpoint, voices equal in both layouts, every vector replayed.
+    """Open it again: every file's hash, nothing beside them, one checkpoint, voices that are some, every vector replayed.
 
     Returns the assembly's data and what was counted. Raises InputError naming the first file that is not as it was written, CheckFailed
     when a step of the chain does not replay.
@@ -219,11 +213,9 @@ def check_sums(folder: Path) -> int:
 
 
 def check_voices(folder: Path) -> int:
-    """Each voice reads the same from both files; their number."""
-    from kokoro_ane.core.voices import read_pack
-
-    names = {path.stem for path in folder.iterdir()}
-    for name in sorted(names):
-        if not torch.equal(read_pack(folder / f"{name}.pt"), read_pack(folder / f"{name}.bin")):
-            raise InputError(f"{folder}: {name}.pt and {name}.bin are different voices: bundle again")
-    return len(names)
+    """Each has the size and the numbers of a voice; how many there are."""
+    paths = sorted(folder.iterdir())
+    for path in paths:
+        if not np.isfinite(decoded(path.read_bytes())).all():
+            raise InputError(f"{path} holds NaN or infinity: bundle again")
+    return len(paths)

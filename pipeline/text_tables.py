@@ -1,14 +1,14 @@
 """What a port needs to read text: g2p's rules as a program, its word lists, its network and tagger as raw tables; and texts to check it by.
 
-    write_text_tables(Path("text"), "us")  # us.rules, us.lists.tsv, us.json, us.bin, us.texts.tsv, us.chunks.json
+    write_text_tables(Path("text"), "us")  # us.rules, us.words, us.json, us.bin, us.texts.tsv, us.chunks.json
 
-NAME.rules is written by pipeline/rule_program.py. NAME.json says of each array in NAME.bin its dtype, shape and first byte (little-endian,
-row-major, 64-byte borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no scale is float32.
-`tagger.features` rises. NAME.texts.tsv: a text and its phonemes; NAME.chunks.json: texts with pauses and paces, and what is spoken of them.
-A language that is read by rule alone has rules and texts only.
+NAME.rules is written by pipeline/rule_program.py, NAME.words by pipeline/word_table.py. NAME.json says of each array in NAME.bin its
+dtype, shape and first byte (little-endian, row-major, 64-byte borders). A matrix [out, in] of the network is int8 with float32 `.scale`
+[out, 1]; what has no scale is float32. `tagger.features` rises. NAME.texts.tsv: a text and its phonemes; NAME.chunks.json: texts with
+pauses and paces, and what is spoken of them. A language that is read by rule alone has rules and texts only.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
 from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text import TextReader, chunks, parts_of
+from kokoro_ane.pipeline.word_table import write_words
 
 FORMAT, BORDER = 3, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
 # About, of written ones without the texts to check by: they take half a minute.
-TEXT_BYTES: dict[Language, int] = {US: 9_310_000, GB: 11_270_000, "es": 210_000, "it": 340_000}
+TEXT_BYTES: dict[Language, int] = {US: 4_110_000, GB: 4_790_000, "es": 210_000, "it": 340_000}
 STEP, MADE_UP = 997, ["blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like", "Vroomfondel's"]
 TEXTS = (
     "The ferry crossed the harbour, and the old man waved to an empty boat.", "“Where are you going?” she asked; he only laughed.",
@@ -67,7 +68,7 @@ def write_text_tables(folder: Path, language: Language) -> None:
     texts = [*TEXTS]
     if language in (US, GB):
         _write_arrays(folder, language)
-        (folder / f"{language}.lists.tsv").write_text("".join(list_lines(language)), encoding="utf-8")
+        write_words(folder / f"{language}.words", word_rows(language))
         texts += words_to_check(language)
     rows = (f"{text}\t{g2p.phonemize(text).phonemes}\n" for text in texts)
     (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
@@ -108,21 +109,23 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
     natives = {id(entries): f"list.{name}" for entries, name, _ in g2p._reader.lexicon._all if name != "user"}
     natives |= {id(g2p._reader._neural): "neural", id(tagger.rows): "rows", id(tagger.weights): "weights", id(Tagger.scores): "scores"}
+    natives[id(tagger.classes.stored)] = "list.classes"
     return roots | {"guess": Guess, "speakable": alphabet.speakable, "encode": alphabet.encode}, natives
 
 
-def list_lines(dialect: Dialect) -> Iterator[str]:
-    """Every word with what each list says of it, sorted by bytes: `g=phonemes`, or `g:TAG=phonemes`; `g:TAG` letter by letter."""
-    lexicon = Lexicon.load(dialect)
-    for word in sorted(lexicon.words, key=str.encode):
-        columns = [word]
+def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
+    """Words, rising, with what each list says of one: `g=phonemes`, or `g:TAG=phonemes`, `g:TAG` letter by letter; and `t=` its class."""
+    lexicon, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
+    for word in sorted({*lexicon.words, *classes}):
+        columns = []
         for entries, name, _ in lexicon._all:
             entry = entries.get(word)
             senses = entry.items() if isinstance(entry, Mapping) else ()
             letter = LISTS.get(name, "")  # the user's list is empty
             columns += [f"{letter}={entry}"] if isinstance(entry, str) else []
             columns += [f"{letter}:{tag}" + (f"={said}" if said else "") for tag, said in senses]
-        yield "\t".join(columns) + "\n"
+        rows.append((word, "\t".join(columns + ([f"t={classes[word]}"] if word in classes else []))))
+    return rows
 
 
 def network_arrays(dialect: Dialect) -> dict[str, np.ndarray]:

@@ -76,7 +76,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
         lambda path: load_index(path.parent),
     ),
     "assembly": (
-        {"format": 2, "checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": False, "withheld": "tiny", "method": "fp16",
+        {"format": 3, "checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": False, "withheld": "tiny", "method": "fp16",
          "encoder": [PACKAGE], "vocoder": PACKAGE, "g2p": {"absent": "x"}, "vocabulary": FILE, "voices": {"files": [FILE]},
          "lexicon": {}, "text": [], "vectors": None},
         Assembly.load,

@@ -25,6 +25,7 @@ from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.staging import sha256_of
 from kokoro_ane.encoder.encoder_steps import input_ids
 from kokoro_ane.encoder.functions import Encoder
+from kokoro_ane.eval.release import main as release_main
 from kokoro_ane.pipeline.apply import main as apply_main
 from kokoro_ane.pipeline.build import main as build_main
 from kokoro_ane.pipeline.bundle import main as bundle_main
@@ -126,9 +127,7 @@ def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full: Path, tm
         (tmp_path / name).rename(folder)
 
 
-def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
-    quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def foreign(tmp_path: Path, seed: int = 0) -> Path:
     """Other symbols at other ids, some of Kokoro's missing, other widths and depths, one voice of another name."""
     config = small_config()
     symbols = [*"ㄅㄆ言", *(symbol for symbol in sorted(config["vocab"], reverse=True) if symbol not in "ʣ↓ɰ")]
@@ -137,10 +136,17 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     config["decoder"] = {"hidden_dim": 28, "asr_res_dim": 10}
     config["istftnet"] |= {"upsample_rates": [12, 5], "upsample_kernel_sizes": [24, 9], "upsample_initial_channel": 24}
     config["plbert"] |= {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "num_hidden_layers": 2}
-    folder, build = write_checkpoint(tmp_path / "foreign", config, encoder=True), tmp_path / "build"
+    folder = write_checkpoint(tmp_path / "foreign", config, seed, encoder=True)
     for number, name in enumerate(("slt", "rms", "awb")):
         voice = folder / "voices" / f"{name}.pt"
         voice.rename(voice.with_stem("zf_001")) if number == 0 else voice.unlink()
+    return folder
+
+
+def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
+    quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    folder, build = foreign(tmp_path), tmp_path / "build"
     where = ["--checkpoint", str(folder), "--build", str(build)]
     assert build_main(["vocoder", *where[:2], "--out", str(build), "--buckets", "40,160"]) == 0
     assert build_main(["encoder", *where[:2], "--out", str(build), "--buckets", "40,160", "--token-buckets", "16,64"]) == 0
@@ -151,6 +157,17 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     with pytest.raises(InputError, match=r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
         input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
     assert bundle_main([*where, "--method", "w8", "--dialects", "us", "--out", str(tmp_path / "bundle-foreign")]) == 3
+
+
+@pytest.mark.slow
+def test_release_judges_a_foreign_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """From its folder alone: the package is built, a clip measured, and a decision left that says what was not released."""
+    where = ["--checkpoint", str(foreign(tmp_path)), "--build", str(tmp_path / "build")]
+    code = release_main([*where, "--methods", "fp16", "--clips", "1", "--workers", "1"])
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert code == (1 if told["verdict"] == "REJECT" else 3) and set(told["levels"]) == {"fp16"} and not told["releasable"]
+    decision = json.loads(Path(told["file"]).read_text(encoding="utf-8"))
+    assert decision["provenance"]["checkpoint"] == "foreign" and [len(level["clips"]) for level in decision["levels"]] == [1]
 
 
 def test_folder_and_voice_errors(tiny: Path, tmp_path: Path) -> None:

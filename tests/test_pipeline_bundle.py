@@ -26,7 +26,9 @@ from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
 from kokoro_ane.pipeline.rule_program import write_rules
-from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES, word_rows
+from kokoro_ane.pipeline.voice_file import encoded, keeps
+from kokoro_ane.pipeline.word_table import rows_of, write_words
 
 NAME = "bundle-tiny-fp16"
 
@@ -50,8 +52,7 @@ def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: 
     files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "licenses packages text vectors voices"
     assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
     assert json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8")) == tiny_checkpoint.config.vocab
-    raw = np.fromfile(bundled / "voices" / "slt.bin", "<f4").reshape(510, 1, 256)
-    assert np.array_equal(raw, tiny_checkpoint.voice("slt").numpy())
+    assert keeps(tiny_checkpoint.voice("slt").numpy(), (bundled / "voices" / "slt.style").read_bytes())
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "**NOT RELEASABLE.**" in card and "Not judged" in card
     data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
@@ -63,10 +64,38 @@ def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
     """In the lists that the rules look into; the report page counts what is read as it is."""
     listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
     read = [entry for entry in listed["text"] if not entry["file"].endswith((".texts.tsv", ".chunks.json"))]
-    assert {entry["file"] for entry in read} == {f"text/us.{kind}" for kind in ("rules", "lists.tsv", "json", "bin")}
+    assert {entry["file"] for entry in read} == {f"text/us.{kind}" for kind in ("rules", "words", "json", "bin")}
     assert listed["lexicon"] == {} and sum(entry["bytes"] for entry in read) == pytest.approx(TEXT_BYTES["us"], rel=0.01)
-    lines = (bundled / "text" / "us.lists.tsv").read_text(encoding="utf-8").splitlines()
-    assert {line.split("\t")[0] for line in lines} == Lexicon.load("us").words and "lead\tg:DEFAULT=lˈid" in "\n".join(lines)
+    found = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
+    assert {word for word, said in found.items() if not said.startswith("t=")} == Lexicon.load("us").words
+    assert found["lead"].startswith("g:DEFAULT=lˈid") and list(found.items()) == word_rows("us")
+    assert {word: said.split("t=")[1] for word, said in found.items() if "t=" in said} == Tagger.load().classes.stored
+
+
+def test_words_that_are_alike_long_or_strange_come_back(tmp_path: Path) -> None:
+    """More blocks than one; shares beyond fifteen characters; three signs alike, which are two pairs or one."""
+    rows = [(f"{'aaa' * (place % 9)}{place:04d}", f"s={'ˈə' * (place % 40)}\tg:DEFAULT=x\tg:NOUN") for place in range(500)]
+    rows = sorted([*rows, ("zzz", "t="), ("é", "o=ʤ"), ("\U0001f600", "c=eee")])
+    write_words(tmp_path / "words", rows)
+    content = (tmp_path / "words").read_bytes()
+    assert list(rows_of(content)) == rows and len(content) < sum(len("".join(row).encode()) for row in rows) / 2
+    changed = bytearray(content)
+    changed[-3] ^= 1
+    assert list(rows_of(bytes(changed))) != rows
+
+
+def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ() -> None:
+    """Two of them here; a row that is moved by half a neighbour's distance, another voice and a cut file are found."""
+    slow = np.linspace(0, 1, 510)[:, None]
+    drawn = np.random.default_rng(0).normal(size=(3, 256))
+    pack = (drawn[0] + slow * drawn[1] + slow**2 * drawn[2]).astype(np.float32).reshape(510, 1, 256)
+    content = encoded(pack)
+    assert len(content) == 4 * (256 + 2 * 766) and keeps(pack, content) and not keeps(pack[::-1], content)
+    moved = pack.copy()
+    moved[40] += (pack[41] - pack[40]) / 2
+    assert not keeps(moved, content) and len(encoded(np.ones_like(pack))) == 1024
+    with pytest.raises(InputError, match="no voice of a bundle"):
+        keeps(pack, content[:-4])
 
 
 def test_texts_with_pauses_and_paces_come_along(bundled: Path) -> None:
@@ -106,7 +135,7 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["voices/slt.bin", "vocabulary.json", "text/us.lists.tsv", "text/us.rules", "MODEL_CARD.md", "vectors/short/ids.npy"]
+    "name", ["voices/slt.style", "vocabulary.json", "text/us.words", "text/us.rules", "MODEL_CARD.md", "vectors/short/ids.npy"]
 )
 def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
@@ -145,8 +174,8 @@ def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, ca
     (copy / "extra.txt").write_text("x", encoding="utf-8")
     assert main(["--verify", str(copy)]) == 2 and "extra.txt is not part of the bundle" in capsys.readouterr().err
     (copy / "extra.txt").unlink()
-    (copy / "voices" / "awb.pt").unlink()
-    assert main(["--verify", str(copy)]) == 2 and "awb.pt is missing" in capsys.readouterr().err
+    (copy / "voices" / "awb.style").unlink()
+    assert main(["--verify", str(copy)]) == 2 and "awb.style is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("more", "code", "message"),

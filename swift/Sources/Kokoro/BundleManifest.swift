@@ -1,6 +1,6 @@
 /// manifest.json of a bundle, as far as speaking needs it.
 public struct BundleManifest: Decodable, Sendable {
-    static let known = 2
+    static let known = 3
 
     /// A file, relative to the bundle.
     public struct File: Decodable, Sendable { public let file: String, bytes: Int }

@@ -25,13 +25,13 @@ public struct SpeechBundle: Sendable {
 
     /// Names of the voices, sorted.
     public var voices: [String] {
-        manifest.voices.files.filter { $0.file.hasSuffix(".bin") }.map { ($0.file as NSString).lastPathComponent }.map { String($0.dropLast(4)) }.sorted()
+        manifest.voices.files.filter { $0.file.hasSuffix(".style") }.map { ($0.file as NSString).lastPathComponent }.map { String($0.dropLast(6)) }.sorted()
     }
 
     /// A voice by its name, its table mapped and not read. Throws `unknownVoice`, `badFile`.
     public func voice(_ name: String) throws(KokoroError) -> VoiceTable {
         guard voices.contains(name) else { throw .unknownVoice(name, known: voices) }
-        return try VoiceTable(file: folder.appendingPathComponent("voices/\(name).bin"))
+        return try VoiceTable(file: folder.appendingPathComponent("voices/\(name).style"))
     }
 
     /// Whether the networks are ONNX files, to be computed by ONNX Runtime at exact length, or Core ML packages.

@@ -1,35 +1,30 @@
-import KokoroSteps
-
 import Foundation
+import KokoroSteps
 
 /// Letters to sounds: the network of g2p/network.py, one word at a time, so that nothing is padded or masked.
 ///
 /// [S, C]: S symbols of a word, a tag before its letters, of C channels.
 struct LetterNetwork: Sendable {
     private struct Linear: Sendable { let weight: Matrix, bias: [Float] }
-    private struct Norm: Sendable { let gain: [Float], shift: [Float] }
-    private struct Block: Sendable { let norms: [Norm], query: Linear, key: Linear, value: Linear, out: Linear, taps: Linear, narrow: Linear }
-    private let embedding: Matrix, blocks: [Block], norm: Norm, answer: Linear, condition: Linear, heads: Int, answers: Set<Int>
+    private struct Block: Sendable { let norms: [Linear], query: Linear, key: Linear, value: Linear, out: Linear, taps: Linear, narrow: Linear }
+    private let embedding: Matrix, blocks: [Block], norm: Linear, answer: Linear, condition: Linear, heads: Int, answers: Set<Int>
 
     init(_ tables: TextTables) throws(KokoroError) {
         func linear(_ name: String) throws(KokoroError) -> Linear {
             Linear(weight: try tables.floats("network.\(name).weight"), bias: try tables.floats("network.\(name).bias").values)
-        }
-        func norm(_ name: String) throws(KokoroError) -> Norm {
-            Norm(gain: try tables.floats("network.\(name).weight").values, shift: try tables.floats("network.\(name).bias").values)
         }
         let rules = tables.rules.network
         var blocks: [Block] = []
         for number in 0..<rules.blocks {
             let name = "blocks.\(number)"
             blocks.append(Block(
-                norms: [try norm("\(name).norms.0"), try norm("\(name).norms.1")], query: try linear("\(name).attention.query"),
+                norms: [try linear("\(name).norms.0"), try linear("\(name).norms.1")], query: try linear("\(name).attention.query"),
                 key: try linear("\(name).attention.key"), value: try linear("\(name).attention.value"), out: try linear("\(name).attention.out"),
                 taps: try linear("\(name).taps"), narrow: try linear("\(name).narrow")))
         }
         embedding = try tables.floats("network.embedding.weight")
         self.blocks = blocks
-        self.norm = try norm("norm")
+        self.norm = try linear("norm")
         answer = try linear("answer")
         condition = try linear("condition")
         heads = rules.heads
@@ -84,13 +79,13 @@ struct LetterNetwork: Sendable {
         return sum
     }
 
-    private func normalized(_ norm: Norm, _ x: Matrix) -> Matrix {
+    private func normalized(_ norm: Linear, _ x: Matrix) -> Matrix {
         var found = x
         for row in 0..<x.rows {
             let range = row * x.columns..<(row + 1) * x.columns, mean = x.values[range].reduce(0, +) / Float(x.columns)
             let variance = x.values[range].reduce(0) { $0 + ($1 - mean) * ($1 - mean) } / Float(x.columns)
             let deviation = (variance + 1e-5).squareRoot()
-            for (column, place) in range.enumerated() { found.values[place] = (x.values[place] - mean) / deviation * norm.gain[column] + norm.shift[column] }
+            for (column, place) in range.enumerated() { found.values[place] = (x.values[place] - mean) / deviation * norm.weight.values[column] + norm.bias[column] }
         }
         return found
     }

@@ -26,10 +26,10 @@ public final class RuleReader {
 
     /// What the rules hold and this package keeps outside of them.
     private static func natives(_ text: URL, _ language: String, _ program: RuleProgram) throws -> RuleProgram.Natives {
-        guard FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).lists.tsv").path) else { return [:] }
-        let lists = try WordLists(file: text.appendingPathComponent("\(language).lists.tsv"))
+        guard FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).json").path) else { return [:] }
+        let lists = try WordLists(file: text.appendingPathComponent("\(language).words"))
         let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
-        var found: RuleProgram.Natives = ["weights": .none, "rows": .held(TaggerRows(tables)), "neural": .callable(HeldMethods { name, given in
+        var found: RuleProgram.Natives = ["weights": .none, "neural": .callable(HeldMethods { name, given in
             guard name == "predict", let words = given.first else { throw broken("a network has no \(name)") }
             return .list(List(try items(words).map { try network.guess($0, program) }))
         })]
@@ -39,7 +39,8 @@ public final class RuleReader {
             }
             return .list(List(sums.map { .float(Double($0) * tables.rules.tagger.scale) }))
         })
-        for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s"] { found["list.\(list)"] = .held(lists.list(letter)) }
+        found["rows"] = .held(HeldTable { key in tables.row(of: key.whole ?? 0, in: "tagger.features").map { .int($0) } })
+        for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "classes": "t"] { found["list.\(list)"] = .held(lists.list(letter)) }
         return found
     }
 
@@ -147,13 +148,6 @@ public final class RuleReader {
         guard let slot = fields[type]?[name], slot < object.values.count else { throw broken("no \(name)") }
         return object.values[slot]
     }
-}
-
-/// The tagger's features, by their checksums.
-private final class TaggerRows: HeldTable {
-    private let tables: TextTables
-    init(_ tables: TextTables) { self.tables = tables }
-    override func value(_ key: Value) throws -> Value? { tables.row(of: UInt32(key.whole ?? 0), in: "tagger.features").map { .int($0) } }
 }
 
 /// Letters to sounds, opened at the first word that nobody lists.

@@ -176,8 +176,9 @@ final class Table {
 }
 
 /// A table that this package holds in a way of its own: word lists, mapped into memory.
-class HeldTable {
-    func value(_ key: Value) throws -> Value? { throw broken("a table without values") }
+final class HeldTable {
+    let value: (Value) throws -> Value?
+    init(_ value: @escaping (Value) throws -> Value?) { self.value = value }
 }
 
 /// A kind of objects: what they hold, and what can be asked of them.

@@ -28,49 +28,47 @@ struct TextTables: Sendable {
     func floats(_ name: String) throws(KokoroError) -> Matrix {
         guard let place = rules.arrays[name] else { throw .badFile("text", reason: "no array \(name)") }
         let columns = place.shape.last ?? 1
-        var values: [Float]
+        var values = place.dtype == "int8" ? bytes(name).map { Float($0) } : float32(place)
         if place.dtype == "int8" {
             guard let scale = rules.arrays["\(name).scale"] else { throw .badFile("text", reason: "no scales of \(name)") }
-            values = int8(place).map { Float($0) }
             for (row, step) in float32(scale).enumerated() where (row + 1) * columns <= values.count {
                 for column in 0..<columns { values[row * columns + column] *= step }
             }
-        } else { values = float32(place) }
+        }
         return Matrix(rows: place.count / max(columns, 1), columns: columns, values: values)
     }
 
     private func float32(_ place: TextRules.Place) -> [Float] {
-        data.withUnsafeBytes { bytes in
-            (0..<place.count).map { Float(bitPattern: UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: place.offset + 4 * $0, as: UInt32.self))) }
-        }
-    }
-
-    private func int8(_ place: TextRules.Place) -> [Int8] {
-        data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> [Int8] in bytes[place.offset..<place.offset + place.count].map { Int8(bitPattern: $0) } }
+        (0..<place.count).map { Float(bitPattern: UInt32(data.uint32(place.offset + 4 * $0))) }
     }
 
     /// The row of a rising table of uint32 that holds a key.
-    func row(of key: UInt32, in name: String) -> Int? {
+    func row(of key: Int, in name: String) -> Int? {
         guard let place = rules.arrays[name] else { return nil }
-        return data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> Int? in
-            var low = 0, high = place.count
-            while low < high {
-                let middle = (low + high) / 2
-                let found = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: place.offset + 4 * middle, as: UInt32.self))
-                if found == key { return middle }
-                if found < key { low = middle + 1 } else { high = middle }
-            }
-            return nil
+        var low = 0, high = place.count
+        while low < high {
+            let middle = (low + high) / 2, found = data.uint32(place.offset + 4 * middle)
+            if found == key { return middle }
+            if found < key { low = middle + 1 } else { high = middle }
         }
+        return nil
     }
 
     /// How many values a row has.
     func columns(_ name: String) -> Int { rules.arrays[name]?.shape.last ?? 0 }
 
-    /// One row of a table of int8.
-    func bytes(_ name: String, row: Int) -> [Int8] {
+    /// A table of int8, or one row of it.
+    func bytes(_ name: String, row: Int? = nil) -> [Int8] {
         guard let place = rules.arrays[name], let columns = place.shape.last else { return [] }
-        return data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> [Int8] in (0..<columns).map { Int8(bitPattern: bytes[place.offset + row * columns + $0]) } }
+        return data.dropFirst(place.offset + (row ?? 0) * columns).prefix(row == nil ? place.count : columns).map { Int8(bitPattern: $0) }
+    }
+}
+
+extension Data {
+    /// Four bytes as a number, little-endian; 0 where the data is cut off.
+    func uint32(_ place: Int) -> Int {
+        guard place + 4 <= count else { return 0 }
+        return withUnsafeBytes { Int(UInt32(littleEndian: $0.loadUnaligned(fromByteOffset: place, as: UInt32.self))) }
     }
 }
 

@@ -1,68 +1,84 @@
 import Foundation
 import KokoroSteps
 
-/// text/us.lists.tsv of a bundle, mapped into memory and searched by halves: nothing is read but the lines that a search looks at.
+/// text/us.words of a bundle, as pipeline/word_table.py writes it, mapped into memory and searched by halves: nothing is read but the first
+/// words of blocks, then one block.
 ///
-/// A line is a word and a column for each list that has it: `g=phonemes`, or `g:TAG=phonemes` for each part of speech, where
-/// `g:TAG` alone is said letter by letter.
+/// Of a word stands there a column for each list that has it: `g=phonemes`, or `g:TAG=phonemes` for each part of speech, where `g:TAG` alone
+/// is said letter by letter; `t=` is its class among parts of speech.
 final class WordLists {
-    private let data: Data
+    private let data: Data, starts: [Int], codes: [[[UInt32]]]
     private var last: (key: Text, columns: [String: Value])?
 
     init(file: URL) throws(KokoroError) {
-        do { data = try Data(contentsOf: file, options: .alwaysMapped) } catch { throw .badFile(file.lastPathComponent, reason: "missing from the bundle") }
-        guard data.last == UInt8(ascii: "\n") else { throw .badFile(file.lastPathComponent, reason: "empty or cut off") }
+        let name = file.lastPathComponent
+        do { data = try Data(contentsOf: file, options: .alwaysMapped) } catch { throw .badFile(name, reason: "missing from the bundle") }
+        guard data.starts(with: "KWRD".utf8), data.uint32(4) == 1 else { throw .badFile(name, reason: "not words of format 1: bundle again") }
+        var place = 20 + 4 * data.uint32(12), codes: [[[UInt32]]] = []
+        starts = stride(from: 16, to: min(place, data.count), by: 4).map(data.uint32)
+        for _ in 0..<2 {
+            let texts = data.dropFirst(place + 4).prefix(data.uint32(place)).split(separator: 0, omittingEmptySubsequences: false)
+            codes.append(texts.map { Text(String(decoding: $0, as: UTF8.self)).units })
+            place += 4 + data.uint32(place)
+        }
+        self.codes = codes
+        guard starts.count > 1, starts[0] == place, starts.last == data.count, zip(starts, starts.dropFirst()).allSatisfy(<),
+            codes.allSatisfy({ $0.count == 256 })
+        else { throw .badFile(name, reason: "cut off, or damaged") }
     }
 
     /// One of the lists.
-    func list(_ name: String) -> HeldTable { OneList(self, name) }
-
-    private final class OneList: HeldTable {
-        private let lists: WordLists, name: String
-        init(_ lists: WordLists, _ name: String) { (self.lists, self.name) = (lists, name) }
-        override func value(_ key: Value) throws -> Value? {
-            guard case .text(let word) = key else { return nil }
-            return lists.columns(word)[name]
-        }
+    func list(_ name: String) -> HeldTable {
+        HeldTable { [self] key in if case .text(let word) = key { columns(word)[name] } else { nil } }
     }
 
     /// What each list says of exactly this word. The last answer is kept, because all lists are asked for a word in turn.
     private func columns(_ word: Text) -> [String: Value] {
         if let last, last.key == word { return last.columns }
-        let key = Array(word.string.utf8)
-        let found = data.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) -> [String: Value] in
-            var low = 0, high = bytes.count
-            while low < high {
-                var line = (low + high) / 2
-                while line > low, bytes[line - 1] != UInt8(ascii: "\n") { line -= 1 }
-                var end = line
-                while bytes[end] != UInt8(ascii: "\n") { end += 1 }
-                switch order(key, bytes[line..<end]) {
-                case 0: return Self.parsed(bytes[(line + key.count + 1)..<end])
-                case ..<0: high = line
-                default: low = end + 1
-                }
+        var low = 0, high = starts.count - 1, found: [String: Value] = [:]
+        while high - low > 1 {
+            let middle = (low + high) / 2
+            rows(of: middle) { first, _ in
+                if word.units.lexicographicallyPrecedes(first) { high = middle } else { low = middle }
+                return false
             }
-            return [:]
+        }
+        rows(of: low) { other, said in
+            if other == word.units { found = Self.parsed(Text(said).string) }
+            return found.isEmpty
         }
         last = (word, found)
         return found
     }
 
-    /// Below 0 where the key stands before the line's word, 0 where it is that word.
-    private func order(_ key: [UInt8], _ line: Slice<UnsafeRawBufferPointer>) -> Int {
-        var place = line.startIndex
-        for byte in key {
-            guard place < line.endIndex, line[place] != UInt8(ascii: "\t") else { return 1 }
-            if byte != line[place] { return Int(byte) - Int(line[place]) }
-            place += 1
+    /// Goes through a block, word by word with what is said of it, while `goesOn` answers true.
+    private func rows(of block: Int, _ goesOn: ([UInt32], [UInt32]) -> Bool) {
+        var place = starts[block], word: [UInt32] = [], said: [UInt32] = []
+        let end = starts[block + 1]
+        data.withUnsafeBytes { bytes in
+            func read(_ text: inout [UInt32], _ codes: [[UInt32]], until mark: UInt32) {
+                while place < end, text.last != mark {
+                    text += codes[Int(bytes[place])]
+                    place += 1
+                }
+                if text.last == mark { text.removeLast() }
+            }
+            while place < end {
+                let share = Int(bytes[place]), kept = min(said.count, 1 + share & 15)
+                place += 1
+                word.removeLast(max(0, word.count - share >> 4))
+                said.removeLast(said.count - kept)
+                read(&word, codes[0], until: 9)
+                read(&said, codes[1], until: 10)
+                if kept > 0, kept < said.count { said[0] = said.remove(at: kept) }
+                if !goesOn(word, said) { return }
+            }
         }
-        return place < line.endIndex && line[place] == UInt8(ascii: "\t") ? 0 : -1
     }
 
-    private static func parsed(_ line: Slice<UnsafeRawBufferPointer>) -> [String: Value] {
+    private static func parsed(_ line: String) -> [String: Value] {
         var found: [String: Value] = [:]
-        for column in String(decoding: line, as: UTF8.self).split(separator: "\t") {
+        for column in line.split(separator: "\t") {
             let parts = column.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false), head = parts[0].split(separator: ":", maxSplits: 1)
             let phonemes = parts.count > 1 ? Value.text(Text(String(parts[1]))) : .none, list = String(head[0])
             guard head.count > 1 else {

@@ -98,8 +98,8 @@ import Testing
             ("manifest.json", { try FileManager.default.removeItem(at: $0) }),
             ("manifest.json", { try Data("{\"format\": 2}".utf8).write(to: $0) }),
             ("vocabulary.json", { try Data("[]".utf8).write(to: $0) }),
-            ("voices/rms.bin", { try Data(count: 1024).write(to: $0) }),
-            ("voices/awb.bin", { try FileManager.default.removeItem(at: $0) }),
+            ("voices/rms.style", { try Data(count: 1023).write(to: $0) }),
+            ("voices/awb.style", { try FileManager.default.removeItem(at: $0) }),
         ]
         for (file, damage) in cases {
             let bundle = try TestBundles.copy()

@@ -1,0 +1,53 @@
+"""A voice as a bundle stores it: its style pack as a few directions in which its rows differ. voices/NAME.style.
+
+    content = encoded(pack)          # of [510, 1, 256] float32; 22 to 40 kB for Kokoro's voices, whose packs have 522 kB
+    keeps(pack, content)             # whether they are one voice
+
+Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as good (docs/encoder.md). So as many
+directions are stored as keep every row nearer to itself than `SHARE` of its distance from the nearer neighbour. Little-endian float32: the
+mean row [256], directions [K, 256], of each row its lengths along them [510, K]; K follows from the size.
+row = mean + sum over k of length[k] direction[k].
+"""
+
+import numpy as np
+
+from kokoro_ane.core.contract import VOICE_SHAPE
+from kokoro_ane.core.errors import CheckFailed, InputError
+
+SUFFIX, SHARE = ".style", 1 / 50
+ROUNDING = 2.0**-20  # of a row's size: what float32 arithmetic may change where neighbours are alike
+ROWS, _, WIDTH = VOICE_SHAPE
+
+
+def encoded(pack: np.ndarray) -> bytes:
+    """The smallest form that keeps the voice."""
+    rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
+    mean = rows.mean(0).astype("<f4")
+    lengths, sizes, directions = np.linalg.svd(rows - mean, full_matrices=False)
+    for count in range(WIDTH + 1):
+        parts = (mean, directions[:count], (lengths * sizes)[:, :count])
+        content = b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts)
+        if keeps(pack, content):
+            return content
+    raise CheckFailed("a voice whose rows no directions give back")
+
+
+def keeps(pack: np.ndarray, content: bytes) -> bool:
+    """Whether every row is as near as it has to be."""
+    rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
+    steps = _rms(np.diff(rows, axis=0))
+    nearer = np.minimum(np.append(steps, steps[-1]), np.append(steps[0], steps))  # [510]
+    return bool((_rms(decoded(content) - rows) <= SHARE * nearer + ROUNDING * _rms(rows)).all())
+
+
+def decoded(content: bytes) -> np.ndarray:
+    """The rows [510, 256] in float32. InputError for a size that is no voice's."""
+    count, rest = divmod(len(content) - 4 * WIDTH, 4 * (ROWS + WIDTH))
+    if rest or count < 0:
+        raise InputError(f"{len(content)} bytes are no voice of a bundle: bundle again")
+    mean, directions, lengths = np.split(np.frombuffer(content, "<f4"), [WIDTH, WIDTH * (1 + count)])
+    return mean + lengths.reshape(ROWS, count) @ directions.reshape(count, WIDTH)
+
+
+def _rms(rows: np.ndarray) -> np.ndarray:
+    return np.sqrt((rows**2).mean(-1))
