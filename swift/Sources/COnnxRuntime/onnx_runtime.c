@@ -1,15 +1,19 @@
 #include "onnx_runtime.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 // Numbers of the functions in struct OrtApi, by offsetof on onnxruntime_c_api.h of 1.21.
 enum {
-  GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION = 7, RUN = 9,
-  CREATE_SESSION_OPTIONS = 10, SET_INTRA_OP_NUM_THREADS = 24, CREATE_TENSOR_WITH_DATA = 49, GET_TENSOR_MUTABLE_DATA = 51,
+  GET_ERROR_CODE = 1, GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION = 7, RUN = 9,
+  CREATE_SESSION_OPTIONS = 10, DISABLE_MEMORY_PATTERN = 17, SET_INTRA_OP_NUM_THREADS = 24, CREATE_TENSOR_WITH_DATA = 49, GET_TENSOR_MUTABLE_DATA = 51,
   GET_TENSOR_ELEMENT_TYPE = 60, GET_DIMENSIONS_COUNT = 61, GET_DIMENSIONS = 62, GET_TENSOR_TYPE_AND_SHAPE = 65,
   CREATE_CPU_MEMORY_INFO = 69, RELEASE_ENV = 92, RELEASE_STATUS = 93, RELEASE_MEMORY_INFO = 94,
   RELEASE_SESSION = 95, RELEASE_VALUE = 96, RELEASE_TENSOR_TYPE_AND_SHAPE = 99, RELEASE_SESSION_OPTIONS = 100,
-  ADD_SESSION_CONFIG_ENTRY = 130,
+  ADD_SESSION_CONFIG_ENTRY = 130, CREATE_AND_REGISTER_ALLOCATOR = 144, CREATE_ARENA_CONFIG = 156, RELEASE_ARENA_CONFIG = 157,
 };
-enum { ARENA = 1, DEFAULT_MEMORY = 0 };
+enum { ARENA = 1, DEFAULT_MEMORY = 0, UNLIMITED = 0, BY_DOUBLING = 0, AS_USUAL = -1, INVALID_ARGUMENT = 2 };
 
 typedef struct {
   OnnxApi (*api)(uint32_t version);
@@ -24,16 +28,42 @@ const char *onnx_message(OnnxApi api, const OnnxStatus *status) {
   return ((const char *(*)(const OnnxStatus *))api[GET_ERROR_MESSAGE])(status);
 }
 
+// One arena for all sessions, which run one after the other: each would keep its own at the size of the longest sentence.
+static OnnxStatus *share_arena(OnnxApi api, void *environment) {
+  void *memory = NULL, *config = NULL;
+  OnnxStatus *status = onnx_make_memory(api, &memory);
+  if (!status)
+    status = ((OnnxStatus * (*)(size_t, int, int, int, void **)) api[CREATE_ARENA_CONFIG])(UNLIMITED, BY_DOUBLING, AS_USUAL, AS_USUAL, &config);
+  if (!status) {
+    status = ((OnnxStatus * (*)(void *, void *, void *)) api[CREATE_AND_REGISTER_ALLOCATOR])(environment, memory, config);
+    // A process has one environment, and refuses a second arena in it: there is one already.
+    if (status && ((int (*)(const OnnxStatus *))api[GET_ERROR_CODE])(status) == INVALID_ARGUMENT) {
+      onnx_release(api, ONNX_STATUS, status);
+      status = NULL;
+    }
+  }
+  if (config) ((void (*)(void *))api[RELEASE_ARENA_CONFIG])(config);
+  onnx_release(api, ONNX_MEMORY, memory);
+  return status;
+}
+
 OnnxStatus *onnx_make_environment(OnnxApi api, void **environment) {
-  return ((OnnxStatus * (*)(int, const char *, void **)) api[CREATE_ENV])(ONNX_ERRORS_ONLY, "kokoro", environment);
+  OnnxStatus *status = ((OnnxStatus * (*)(int, const char *, void **)) api[CREATE_ENV])(ONNX_ERRORS_ONLY, "kokoro", environment);
+  return status ? status : share_arena(api, *environment);
+}
+
+static OnnxStatus *set(OnnxApi api, void *options, const char *key, const char *value) {
+  return ((OnnxStatus * (*)(void *, const char *, const char *)) api[ADD_SESSION_CONFIG_ENTRY])(options, key, value);
 }
 
 OnnxStatus *onnx_make_options(OnnxApi api, int threads, void **options) {
   OnnxStatus *status = ((OnnxStatus * (*)(void **)) api[CREATE_SESSION_OPTIONS])(options);
   if (!status) status = ((OnnxStatus * (*)(void *, int)) api[SET_INTRA_OP_NUM_THREADS])(*options, threads);
+  // Plans of memory are kept for every length that was seen: they grow with the text.
+  if (!status) status = ((OnnxStatus * (*)(void *)) api[DISABLE_MEMORY_PATTERN])(*options);
+  if (!status) status = set(api, *options, "session.use_env_allocators", "1");
   // Weights that are stored as int8 are unpacked once, when the file is opened.
-  if (!status)
-    status = ((OnnxStatus * (*)(void *, const char *, const char *)) api[ADD_SESSION_CONFIG_ENTRY])(*options, "session.disable_quant_qdq", "1");
+  if (!status) status = set(api, *options, "session.disable_quant_qdq", "1");
   return status;
 }
 
@@ -86,4 +116,11 @@ OnnxStatus *onnx_shape(OnnxApi api, void *value, int64_t *shape, size_t rank) {
 void onnx_release(OnnxApi api, OnnxKind kind, void *thing) {
   static const int number[] = {RELEASE_ENV, RELEASE_STATUS, RELEASE_MEMORY_INFO, RELEASE_SESSION, RELEASE_VALUE, RELEASE_SESSION_OPTIONS};
   if (thing) ((void (*)(void *))api[number[kind]])(thing);
+}
+
+void onnx_return_memory(void) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_ARENA_MAX, 1);
+#endif
 }

@@ -38,4 +38,7 @@ OnnxStatus *onnx_shape(OnnxApi api, void *value, int64_t *shape, size_t rank);
 typedef enum { ONNX_ENVIRONMENT, ONNX_STATUS, ONNX_MEMORY, ONNX_SESSION, ONNX_VALUE, ONNX_OPTIONS } OnnxKind;
 void onnx_release(OnnxApi api, OnnxKind kind, void *thing);
 
+// Of the process: blocks of a megabyte or more go back to the system when they are freed, and threads share one heap. Without effect where glibc is not.
+void onnx_return_memory(void);
+
 #endif
