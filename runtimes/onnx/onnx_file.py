@@ -130,6 +130,7 @@ class OnnxProgram:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(os.environ.get(THREADS) or 0)
         options.log_severity_level = 3
+        options.enable_mem_pattern = False  # a plan is kept for every length that was seen: memory grows with the text
         options.add_session_config_entry("session.disable_quant_qdq", "1")  # weights stored as int8 are unpacked once, when it opens
         failed = onnxruntime.capi.onnxruntime_pybind11_state
         try:

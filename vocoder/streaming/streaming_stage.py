@@ -7,6 +7,7 @@ Held against PyTorch: a short utterance against the vocoder itself, a long one a
 How much the prediction costs is the judge's to say (eval/), not a build's.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -145,15 +146,16 @@ class StreamingStage:
         """The module whose convolutions a function has."""
         return self.modules[name] if name == DECODER else self.modules[name].get_submodule("generator")
 
-    def in_torch(self) -> StreamingChain:
-        """The same windows in PyTorch fp32."""
+    def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
+        """The same windows in PyTorch, of this type behind a float32 decoder."""
 
         def call(name: str) -> Any:
-            inputs, outputs = self.signature(name)
+            (inputs, outputs), kind = self.signature(name), torch.float32 if name == DECODER else dtype
+            module = copy.deepcopy(self.modules[name]).to(kind)
 
             def run(given: Mapping[str, Any], hook: None = None) -> dict[str, torch.Tensor]:
                 with torch.no_grad():
-                    found = self.modules[name](*(torch.as_tensor(given[key]).float() for key in inputs))
+                    found = module(*(torch.as_tensor(given[key]).to(kind) for key in inputs))
                 return dict(zip(outputs, found if isinstance(found, tuple) else (found,), strict=True))
 
             return run

@@ -33,6 +33,9 @@ public final class OnnxLibrary: @unchecked Sendable {
         environment = try made(table) { onnx_make_environment(table, $0) }
     }
 
+    /// For a program's first line on Linux: tensors go back to the system when they are freed, where glibc would keep a heap for every thread.
+    public static func returnMemoryToTheSystem() { onnx_return_memory() }
+
     deinit {
         onnx_release(api, ONNX_ENVIRONMENT, environment)
         dlclose(handle)

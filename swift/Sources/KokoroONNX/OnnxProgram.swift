@@ -41,12 +41,10 @@ final class OnnxProgram: @unchecked Sendable {
     }
 
     private func tensor(_ name: String, _ value: UnsafeMutableRawPointer?) throws(KokoroError) -> Tensor {
-        var data: UnsafeMutableRawPointer?, kind: Int32 = 0, rank = 0
-        try checked(library.api, onnx_look(library.api, value, &data, &kind, &rank))
-        var shape = [Int64](repeating: 0, count: rank)
-        try checked(library.api, onnx_shape(library.api, value, &shape, rank))
-        guard kind == Int32(ONNX_FLOAT), let data else { throw .backend("\(name) is not of float32") }
-        let count = shape.reduce(1) { $0 * Int($1) }
+        var data: UnsafeMutableRawPointer?, kind: Int32 = 0, rank = 0, room = [Int64](repeating: 0, count: 8)
+        try checked(library.api, onnx_look(library.api, value, &data, &kind, &rank, &room, room.count))
+        guard kind == Int32(ONNX_FLOAT), let data, rank <= room.count else { throw .backend("\(name) is not of float32 and rank 8 or less") }
+        let shape = room.prefix(rank), count = shape.reduce(1) { $0 * Int($1) }
         let values = Array(UnsafeBufferPointer(start: data.assumingMemoryBound(to: Float.self), count: count))
         return try Tensor(name, shape: shape.map { Int($0) }, values: values)
     }

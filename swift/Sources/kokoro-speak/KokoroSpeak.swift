@@ -11,6 +11,7 @@ import KokoroText
 /// Prints a line for each piece (first sample, samples, frames of each token, phonemes), and one JSON object as the last line. Exit 0: written; 2: bad input, told in one line on stderr.
 @main struct KokoroSpeak {
     static func main() async {
+        OnnxLibrary.returnMemoryToTheSystem()
         do {
             let arguments = try Arguments(Array(CommandLine.arguments.dropFirst()))
             if let lines = arguments.lines { try read(lines, arguments) } else { try await speak(arguments) }

@@ -11,12 +11,7 @@
 typedef struct OnnxStatus OnnxStatus; // NULL: it went well
 typedef const void *const *OnnxApi;
 
-enum {
-  ONNX_API_VERSION = 17,
-  ONNX_FLOAT = 1,
-  ONNX_INT32 = 6,
-  ONNX_ERRORS_ONLY = 3, // of the log's levels
-};
+enum { ONNX_API_VERSION = 17, ONNX_FLOAT = 1, ONNX_INT32 = 6, ONNX_ERRORS_ONLY = 3 }; // the last: a level of the log
 
 // `symbol`: the library's OrtGetApiBase. NULL where the library is older than the version above.
 OnnxApi onnx_api(void *symbol);
@@ -31,11 +26,13 @@ OnnxStatus *onnx_make_memory(OnnxApi api, void **memory);
 OnnxStatus *onnx_make_value(OnnxApi api, void *memory, void *data, size_t bytes, const int64_t *shape, size_t rank, int kind, void **value);
 OnnxStatus *onnx_run(OnnxApi api, void *session, const char *const *input_names, void *const *inputs, size_t input_count,
                      const char *const *output_names, size_t output_count, void **outputs);
-// Data, kind of element, and rank of a value; then its shape.
-OnnxStatus *onnx_look(OnnxApi api, void *value, void **data, int *kind, size_t *rank);
-OnnxStatus *onnx_shape(OnnxApi api, void *value, int64_t *shape, size_t rank);
+// Data, kind of element, rank of a value, and its shape where there is room for it.
+OnnxStatus *onnx_look(OnnxApi api, void *value, void **data, int *kind, size_t *rank, int64_t *shape, size_t room);
 
 typedef enum { ONNX_ENVIRONMENT, ONNX_STATUS, ONNX_MEMORY, ONNX_SESSION, ONNX_VALUE, ONNX_OPTIONS } OnnxKind;
 void onnx_release(OnnxApi api, OnnxKind kind, void *thing);
+
+// Freed blocks of a megabyte go back to the system, and threads share one heap; nothing where glibc is not.
+void onnx_return_memory(void);
 
 #endif
