@@ -1,7 +1,7 @@
 """Words with what each list says of them, in one compact file that a port maps into memory: text/us.words of a bundle.
 
-    write_words(Path("us.words"), [("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # rising by code points
-    dict(rows_of(Path("us.words").read_bytes()))["lead"]                      # "g:DEFAULT=lˈid\tt=nv"
+    content = packed_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # rising by code points
+    dict(rows_of(content))["lead"]                                    # "g:DEFAULT=lˈid\tt=nv"
 
 File: "KWRD", format, rows a block, count of blocks, the first byte of each block and of what is behind the last; the codes of words, then
 those of what is said, each a length and UTF-8 texts with a zero between them. Numbers are uint32, little-endian. A code is a byte that
@@ -14,7 +14,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from os.path import commonprefix
-from pathlib import Path
 
 import numpy as np
 
@@ -24,8 +23,8 @@ MAGIC, FORMAT, BLOCK_ROWS, CODES, SAMPLE = b"KWRD", 1, 32, 256, 8
 END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 
 
-def write_words(path: Path, rows: Sequence[tuple[str, str]]) -> None:
-    """Write the rows and read them again. CheckFailed where they are not what was given."""
+def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
+    """The file of these rows, read again. CheckFailed where it does not give them back."""
     shares, words, said = zip(*_parted(rows), strict=True)
     columns = [_coded(texts) for texts in (words, said)]
     parts = [bytes((share,)) + word + rest for share, word, rest in zip(shares, columns[0][1], columns[1][1], strict=True)]
@@ -34,9 +33,10 @@ def write_words(path: Path, rows: Sequence[tuple[str, str]]) -> None:
     tables = [struct.pack("<I", len(table)) + table for table in tables]
     first = 16 + 4 * (len(blocks) + 1) + sum(map(len, tables))
     starts = np.cumsum([first, *map(len, blocks)]).astype("<u4").tobytes()
-    path.write_bytes(MAGIC + struct.pack("<III", FORMAT, BLOCK_ROWS, len(blocks)) + starts + b"".join([*tables, *blocks]))
-    if list(rows_of(path.read_bytes())) != list(rows):
-        raise CheckFailed(f"{path} does not give its words back")
+    content = MAGIC + struct.pack("<III", FORMAT, BLOCK_ROWS, len(blocks)) + starts + b"".join([*tables, *blocks])
+    if list(rows_of(content)) != list(rows):
+        raise CheckFailed("packed words are not the words that were given")
+    return content
 
 
 def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:

@@ -53,7 +53,6 @@ OWN = {  # file: kinds that it does itself, and why
     "pipeline/bundle_files.py": ("writing", "into the folder aside"),
     "pipeline/text_tables.py": ("tensors", "writing", "bundled weights; into the bundle's folder aside"),
     "pipeline/rule_program.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/word_table.py": ("writing", "into the bundle's folder aside"),
     "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
     "pipeline/validate.py": ("writing", "into the path aside"),
     "quantize/measure.py": ("json", "writing", "its own settings as read back; adds to a log that outlives a killed run on purpose"),

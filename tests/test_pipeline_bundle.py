@@ -28,7 +28,7 @@ from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
 from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES, word_rows
 from kokoro_ane.pipeline.voice_file import encoded, keeps
-from kokoro_ane.pipeline.word_table import rows_of, write_words
+from kokoro_ane.pipeline.word_table import packed_words, rows_of
 
 NAME = "bundle-tiny-fp16"
 
@@ -72,12 +72,11 @@ def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
     assert {word: said.split("t=")[1] for word, said in found.items() if "t=" in said} == Tagger.load().classes.stored
 
 
-def test_words_that_are_alike_long_or_strange_come_back(tmp_path: Path) -> None:
+def test_words_that_are_alike_long_or_strange_come_back() -> None:
     """More blocks than one; shares beyond fifteen characters; three signs alike, which are two pairs or one."""
     rows = [(f"{'aaa' * (place % 9)}{place:04d}", f"s={'ˈə' * (place % 40)}\tg:DEFAULT=x\tg:NOUN") for place in range(500)]
     rows = sorted([*rows, ("zzz", "t="), ("é", "o=ʤ"), ("\U0001f600", "c=eee")])
-    write_words(tmp_path / "words", rows)
-    content = (tmp_path / "words").read_bytes()
+    content = packed_words(rows)
     assert list(rows_of(content)) == rows and len(content) < sum(len("".join(row).encode()) for row in rows) / 2
     changed = bytearray(content)
     changed[-3] ^= 1
