@@ -42,9 +42,9 @@ def differing(names: Iterable[str], told: Mapping[str, str]) -> list[str]:
 
 
 def _blob(path: Path, letters: int) -> str:
-    """Name of a file's bytes in git, whose repositories use SHA-1 or SHA-256; "" for one that cannot be read."""
+    """Name of a file's bytes, or of where a link leads, in git, which uses SHA-1 or SHA-256; "" for what cannot be read."""
     try:
-        data = path.read_bytes()
+        data = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
     except OSError:
         return ""
     return hashlib.new("sha256" if letters == 64 else "sha1", b"blob %d\0" % len(data) + data).hexdigest()

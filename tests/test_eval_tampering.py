@@ -156,9 +156,9 @@ class TestAForgedDecision:
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:  # this tree as one commit of a repository of its own
     place = tmp_path_factory.mktemp("committed") / "tree"
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=commit.ROOT, capture_output=True, text=True, check=True)
-    for name in filter(lambda name: (commit.ROOT / name).is_file(), names.stdout.splitlines()):
+    for name in filter(lambda name: (commit.ROOT / name).is_file() or (commit.ROOT / name).is_symlink(), names.stdout.splitlines()):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(commit.ROOT / name, place / name)
+        shutil.copy2(commit.ROOT / name, place / name, follow_symlinks=False)  # kokoro_ane/ leads to the rooms
     for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "all of it"]):
         subprocess.run(["git", *words], cwd=place, check=True)
     return place
@@ -169,7 +169,7 @@ class TestWhatNoCommitHolds:
 
     @pytest.fixture
     def tree(self, committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        tree = Path(shutil.copytree(committed, tmp_path / "tree"))
+        tree = Path(shutil.copytree(committed, tmp_path / "tree", symlinks=True))
         monkeypatch.setattr(commit, "ROOT", tree)
         monkeypatch.setattr(Checkpoint, "withheld", None)
         monkeypatch.setattr(Checkpoint, "releasable", False)  # of its packages' names only
@@ -197,6 +197,10 @@ class TestWhatNoCommitHolds:
             assert (code, may) == (3, False) and f"{name} is not as commit" in said, words
             path.write_bytes(honest)
         assert self.decided(placed) == (0, True, "")
+        link = tree / "kokoro_ane" / "core"
+        link.unlink()
+        link.symlink_to("../eval")
+        assert "kokoro_ane/core is not as commit" in self.decided(placed)[2]
         shutil.rmtree(tree / ".git")
         code, may, said = self.decided(placed)
         assert (code, may) == (3, False) and "no git checkout says which commit decides" in said
