@@ -1,11 +1,9 @@
 import Foundation
 import KokoroSteps
 
-/// text/us.words of a bundle, as pipeline/word_table.py writes it, mapped into memory and searched by halves: nothing is read but the first
-/// words of blocks, then one block.
-///
-/// Of a word stands there a column for each list that has it: `g=phonemes`, or `g:TAG=phonemes` for each part of speech, where `g:TAG` alone
-/// is said letter by letter; `t=` is its class among parts of speech.
+/// text/us.words of a bundle, as pipeline/word_table.py writes it, mapped and searched by halves: first words of blocks, then one block.
+/// Of a word: a column for each list that has it, `g=phonemes`, or `g:TAG=phonemes` for each part of speech; `g:TAG` is said by letters, `t=`
+/// is its class among parts of speech.
 final class WordLists {
     private let data: Data, starts: [Int], codes: [[[UInt32]]]
     private var last: (key: Text, columns: [String: Value])?
