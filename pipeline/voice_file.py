@@ -1,6 +1,6 @@
 """A voice as a bundle stores it: its style pack as a few directions in which its rows differ. voices/NAME.style.
 
-    content = encoded(pack)          # of [510, 1, 256] float32; 22 to 40 kB for Kokoro's voices, whose packs have 522 kB
+    content = encoded(pack)          # of [510, 1, 256] float32; 26 to 68 kB for kokoro-int8's voices, whose packs have 522 kB
     keeps(pack, content)             # whether they are one voice
 
 Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as good (docs/encoder.md). So as many
