@@ -1,6 +1,7 @@
 """The whole chain, text to audio: real-time factor by length, time to first audio, memory.
 
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --layout streaming --text "One sentence." "Another one."
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --memory 1000,10000
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --opening --runtimes mlprogram,onnx
 
@@ -33,7 +34,7 @@ from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
-from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
+from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
 from kokoro_ane.pipeline.text import TextReader, chunks
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
 from kokoro_ane.quantize.corpus import calibration, heldout
@@ -60,6 +61,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--voice", help="default: the checkpoint's first")
     parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
     parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
+    parser.add_argument("--text", nargs="+", metavar="TEXT", help="these texts instead of lengths")
     parser.add_argument("--threads", type=threads_argument, default=1)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
@@ -189,7 +191,7 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
 
     def by_pipeline(pipeline: Pipeline, text: str) -> dict[str, Any]:
         stats = SynthesisStats(clock)
-        for speech in pipeline.speak(text, voice, SpeechOptions()):
+        for speech in pipeline.speak(text, voice, SpeechOptions(), play=Player(lambda _samples: None, stats.heard)):
             stats.add(speech)
         return stats.report()
 
@@ -200,10 +202,11 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
     for speak in speakers.values():
         speak(text_of(20))  # warm
     rows = []
-    for words in arguments.words:
+    for text in arguments.text or map(text_of, arguments.words):
         for runtime, speak in speakers.items():
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
-            told = speak(text_of(words))
+            told = speak(text)
+            words = len(text.split())
             rows.append({"runtime": runtime, "threads": arguments.threads, "words": words, "peak_mb": resident_kib("VmHWM") / 1000} | told)
     return sorted(rows, key=lambda row: list(speakers).index(row["runtime"]))
 
@@ -216,9 +219,10 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
         total = sum(row["seconds_by_stage"].values())
         parts = " / ".join(f"{row['seconds_by_stage'][stage] / total:.0%}" for stage in shares)
         audio = f"{row['seconds_of_audio']:.1f}"
-        figures = (f"{row['real_time_factor']:.3f}", f"{row['first_audio_s']:.2f}", f"{row['peak_mb']:.0f}")
-        cells.append((row["runtime"], str(row["threads"]), str(row["words"]), audio, *figures, parts))
-    headings = ("runtime", "threads", "words", "audio s", "real-time factor", "first audio s", "peak MB", " / ".join(shares))
+        first = tuple("" if row.get(name) is None else f"{row[name]:.2f}" for name in ("first_audio_s", "least_margin_s"))
+        figures = (f"{row['real_time_factor']:.3f}", *first, f"{row['peak_mb']:.0f}")
+        cells.append((row["runtime"], str(row["words"]), audio, *figures, parts))
+    headings = ("runtime", "words", "audio s", "real-time factor", "first audio s", "least margin s", "peak MB", " / ".join(shares))
     print_markdown(headings, cells)
 
 
