@@ -30,7 +30,7 @@ from kokoro_ane.g2p.alphabet import spoken_by
 from kokoro_ane.g2p.result import US
 from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for, read_decision
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
-from kokoro_ane.pipeline.voice_file import encoded
+from kokoro_ane.pipeline.voice_file import first_voice_bytes
 from kokoro_ane.quantize.locator import Request, find_package, parse_level
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def judged_product(context: "JudgeContext", encoder: dict[str, Any], name: str) 
     facts, level = known_facts(manifest, context), encoder["method"]
     _, vocoder = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
     alone = {"encoder": encoder["verdict"], "vocoder": vocoder["verdict"] if vocoder else UNDECIDED}
-    first = context.checkpoint.voices[0]
-    text, voice = TEXT_BYTES[spoken_by(first) or US], len(encoded(context.checkpoint.voice(first).numpy()))
+    text, voice = TEXT_BYTES[spoken_by(context.checkpoint.voices[0]) or US], first_voice_bytes(context.checkpoint)
     parts = {"text": text, "encoder": encoder["provenance"]["package_bytes"], "vocoder": facts.bytes, "voice": voice}
     packages = {manifest.package: manifest.package_sha256} | encoder["provenance"]["packages"]
     reasons = [] if vocoder else [f"vocoder {name} was not judged: `kokoro-ane release --methods {name}` judges it"]

@@ -57,14 +57,14 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the system that the encoder asks for."""
     from kokoro_ane.core.staging import there
     from kokoro_ane.pipeline.text_tables import TEXT_BYTES, languages_for
-    from kokoro_ane.pipeline.voice_file import encoded
+    from kokoro_ane.pipeline.voice_file import first_voice_bytes
     from kokoro_ane.quantize.locator import HALF, Request
 
     request = Request(checkpoint, build, HALF)
     encoders = [request.found(path) for path in request.encoders] if all(map(there, request.encoders)) else []
     sizes = {"encoder": sum(manifest.package_bytes for manifest in encoders)} if encoders else {}
     read = sum(TEXT_BYTES[language] for language in languages_for(checkpoint.voices[:1]))
-    sizes |= {"rules, words and G2P network": read, "one voice": len(encoded(checkpoint.voice(checkpoint.voices[0]).numpy()))}
+    sizes |= {"rules, words and G2P network": read, "one voice": first_voice_bytes(checkpoint)}
     target = max((manifest.target for manifest in encoders), default="")
     return {"bytes": sizes, "lacking": [] if encoders else ["encoder"], "encoder_ios": target}
 

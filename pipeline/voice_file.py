@@ -11,6 +11,7 @@ row = mean + sum over k of length[k] direction[k].
 
 import numpy as np
 
+from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.errors import CheckFailed, InputError
 
@@ -30,6 +31,11 @@ def encoded(pack: np.ndarray) -> bytes:
         if keeps(pack, content):
             return content
     raise CheckFailed("a voice whose rows no directions give back")
+
+
+def first_voice_bytes(checkpoint: Checkpoint) -> int:
+    """What one voice adds to a product: the checkpoint's first, as stored."""
+    return len(encoded(checkpoint.voice(checkpoint.voices[0]).numpy()))
 
 
 def keeps(pack: np.ndarray, content: bytes) -> bool:
