@@ -27,6 +27,7 @@ from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.palettes import Fit, fits_of
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.quantize.statistics_shift import corrected
 from kokoro_ane.quantize.weights import compressed
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import layout_recorded
@@ -99,13 +100,27 @@ def write_compressed(method: Method, source: Source, recipe: Recipe | None, asid
     levels = recipe.levels if recipe else None
     plans = {name: plan_for(method, found, levels, streaming) for name, found in layers.items()}
     fitted = fits([entry for plan in plans.values() for entry in plan], stage)
-    models = {}
-    for name, plan in plans.items():
-        peaks = ranges(method, programs, name, plan, stage)
-        models[name] = compressed(source.packages[name], plan, peaks, fitted)
-    save_functions(models, aside)
+    models: dict[str, Any] = {}
+    for name in sorted(plans, key=lambda name: name == DECODER):  # last: what it tells hangs on the others' weights
+        peaks = ranges(method, programs, name, plans[name], stage)
+        package = source.packages[name]
+        if name == DECODER:
+            package = retold(source, programs, models[UTTERANCE])
+        models[name] = compressed(package, plans[name], peaks, fitted)
+    save_functions({name: models[name] for name in plans}, aside)
     after = {name: Program(aside, function=name) for name in models}
     return Coverage.together([Coverage.of(plans[name], layers[name], after[name], counted=name != WINDOW) for name in models])
+
+
+def retold(source: Source, programs: Mapping[str, Program], utterance: Any) -> Path:
+    """The decoder, converted anew with the statistics of the generator as it is compressed in function `utterance`."""
+    stage, package = source.stage, source.packages[DECODER]
+    assert isinstance(stage, StreamingStage)
+    measuring, again = package.with_name(f"measuring{package.suffix}"), package.with_name(f"retold{package.suffix}")
+    save_package(utterance, measuring)
+    told = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
+    save_package(converted(told.function(DECODER), stage.precision, stage.target), again)
+    return again
 
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:

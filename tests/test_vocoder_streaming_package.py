@@ -30,11 +30,13 @@ from kokoro_ane.quantize.layer_plan import Coverage, in_streaming, plan_for, pro
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.quantize.statistics_shift import corrected, exact, measured, statistics_of
 from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
+from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage, pack_utterance, unpacked_spectrum
 from mlprogram import Program
 from mlprogram.examine.forecast import forecast_residency
@@ -124,6 +126,26 @@ def test_every_method_compresses_all_functions_alike(built: Built, speech: Vocod
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"] and (facts.int8_macs_share > 0.5) == (level == "w8a8")
     assert level == "w8a8" or manifest.package_bytes < parent.package_bytes  # its operations weigh more than the tiny model's weights
     assert snr_db(package_of(built, "fp16").render(speech), package_of(built, level).render(speech)) > 5
+
+
+def test_a_level_is_told_what_its_weights_change_of_the_statistics(built: Built) -> None:
+    path, stage = manifest_of(built, "fp16").package_path, stage_of(built[0], manifest_of(built, "fp16"))
+    programs = {name: Program(path, function=name) for name in (DECODER, UTTERANCE, WINDOW)}
+    clip, rounded = next(exact(stage)), Program(manifest_of(built, "w8").package_path, function=UTTERANCE)
+    seen: list[np.ndarray] = []
+    norms = generator_norms(stage.vocoder.generator)
+    for norm in norms:
+        norm.norm.register_forward_pre_hook(lambda _, given: seen.append(given[0][0, :, 0].double().numpy()))  # [C, S]
+    render_reference(stage.vocoder, clip)
+    wanted = np.concatenate([*(x.mean(1) for x in seen), *(np.log(x.var(1) + 1e-5) for x in seen)])
+    wanted[: len(wanted) // 2] -= stage.predictor.centres
+    plain, moved = (measured(given, stage, clip) for given in (programs, {**programs, UTTERANCE: rounded}))
+    assert np.abs(plain - wanted).max() < 0.05 < np.abs(wanted).max() and len(seen) == len(norms)
+    assert np.array_equal(corrected(stage, programs, programs[UTTERANCE]).bias, stage.predictor.bias)
+    shift = corrected(stage, programs, rounded).bias - stage.predictor.bias
+    assert np.square(moved - plain - shift).mean() < 0.8 * np.square(moved - plain).mean()  # sentences share it
+    with pytest.raises(CheckFailed, match="measures 3 means where its norms"):
+        statistics_of([np.zeros(1)] * 3, stage.vocoder.generator)
 
 
 def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: VocoderInputs) -> None:

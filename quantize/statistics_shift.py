@@ -1,0 +1,77 @@
+"""What a level changes of the statistics that the streaming layout is told: measured on the tuning set, added to the prediction.
+
+    predictor = corrected(stage, programs, compressed)      # all functions as they were; the generator that measures, compressed
+
+Rounded weights move the means of what every norm reads, in every sentence alike (p6 of real Kokoro: 0.027 deviations, which differ by 0.007
+from sentence to sentence). The padded layout's norms measure that; the predictor was fitted to the uncompressed network. This is the bias
+correction of Nagel et al. 2019 (arXiv:1906.04721), on what norms are told.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from kokoro_ane.core.contract import UTTERANCE
+from kokoro_ane.core.errors import CheckFailed
+from kokoro_ane.core.layers import NORM_EPSILON
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.vocoder.decoder import Generator
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
+from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
+from kokoro_ane.vocoder.streaming.streaming_model import GeneratorNorm, generator_norms
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
+from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
+from mlprogram import Program
+
+MEASURES = 3  # of a norm, see streaming_model.Measured: the mean, the rest's mean, the rest's mean square
+
+
+def corrected(stage: StreamingStage, programs: Mapping[str, Program], compressed: Program) -> StatisticsPredictor:
+    """The stage's predictor for the weights of `compressed`, a function `utterance`; `programs`: all three as they were."""
+    after, clips = {**programs, UTTERANCE: compressed}, exact(stage)
+    shifts = [measured(after, stage, clip) - measured(programs, stage, clip) for clip in clips]
+    return replace(stage.predictor, bias=(stage.predictor.bias + np.mean(shifts, axis=0)).astype(np.float32))
+
+
+def exact(stage: StreamingStage) -> Iterator[VocoderInputs]:
+    """As much of each tuning sentence as fills a bucket: nothing of what is measured is padding."""
+    for clip in calibration_inputs(stage.checkpoint, stage.vocoder):
+        bucket = max((bucket for bucket in stage.lengths.utterance if bucket <= clip.frames), default=None)
+        if bucket:
+            yield excerpt(clip, 0, bucket)
+
+
+def measured(programs: Mapping[str, Program], stage: StreamingStage, clip: VocoderInputs) -> np.ndarray:
+    """Means, then log variances, [2R], of what the norms of function `utterance` read while it renders a clip that fills a bucket."""
+    found: list[np.ndarray] = []
+
+    def note(_: str, operation: str, value: torch.Tensor) -> None:
+        if operation == "reduce_mean" and value.shape[1] > 1:  # a mask's has one channel
+            found.append(value.double().flatten().numpy())
+
+    StreamingChain(programs, stage.lengths).render(clip, clip.frames, hooks={UTTERANCE: note})
+    return statistics_of(found, stage.vocoder.generator)
+
+
+def statistics_of(found: list[np.ndarray], generator: Generator) -> np.ndarray:
+    """Three means a norm -> [2R]. CheckFailed where there are others than the norms would measure."""
+    readers = [(norm, first_reader(norm, generator.blocks_per_stage)) for norm in generator_norms(generator)]
+    own = [norm for norm, reader in readers if norm.path == reader]
+    if [len(value) for value in found] != [norm.channels for norm in own for _ in range(MEASURES)]:
+        raise CheckFailed(f"function {UTTERANCE} measures {len(found)} means where its norms would measure {MEASURES * len(own)}")
+    means = {norm.path: value for norm, value in zip(own, found[::MEASURES], strict=True)}
+    variances = {
+        norm.path: np.maximum(power - rest * rest, 0) / norm.norm.scale**2
+        for norm, rest, power in zip(own, found[1::MEASURES], found[2::MEASURES], strict=True)
+    }
+    parts = [[means[reader] for _, reader in readers], [np.log(variances[reader] + NORM_EPSILON) for _, reader in readers]]
+    return np.concatenate([*parts[0], *parts[1]])
+
+
+def first_reader(norm: GeneratorNorm, parallel: int) -> str:
+    """The norm that measures for this one: parallel blocks begin with the same value, which a program measures once."""
+    root, number, place = norm.path.split(".", 2)
+    shared = root == "resblocks" and place == "adain1.0"
+    return f"{root}.{int(number) // parallel * parallel}.{place}" if shared else norm.path
