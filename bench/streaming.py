@@ -1,18 +1,14 @@
 """The streaming layout in PyTorch, judged by every gate as a level is, against the fp32 model that measures its own statistics.
 
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
-    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --cuts        # windows against one long window
-    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 --speed [--package MANIFEST ...]    # first audio, the whole
     python -m bench.streaming --forecast PACKAGE PACKAGE ... [--seconds 3,10,30]       # built packages of any layout, on every chip
 
-`--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left out there). Exit 0: SHIP, or 100 dB;
-1: REJECT, or less; 3: UNDECIDED. The last line of stdout is one JSON object.
+`--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left out there). Exit 0: SHIP;
+1: REJECT; 3: UNDECIDED. The last line of stdout is one JSON object.
 """
 
 import json
-import time
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +21,7 @@ if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.quantize.corpus import Utterance
     from kokoro_ane.runtimes.torch_runtime import StreamingBackend
-    from kokoro_ane.vocoder.packing import VocoderInputs
-    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
-LIMIT_DB = 100.0
 JUDGED_AS = "w8"  # every gate but the 45 dB of SNR, which only an uncompressed level of the same arithmetic can keep
 SHOWN = ("m1", "m4", "a14", "a17")  # chips in the table; the last line has all
 QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
@@ -44,11 +37,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", help="these metrics, with commas (default: all; of the tuning set a quick few)")
     parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
     parser.add_argument("--measured", type=int, default=MEASURED, help="frames up to which statistics are measured (default: %(default)s)")
-    parser.add_argument("--cuts", action="store_true", help="hold the windows against one window of the whole utterance")
-    parser.add_argument("--speed", action="store_true", help="seconds to the first audio and to the last")
-    parser.add_argument(
-        "--package", type=Path, nargs="+", default=[], metavar="MANIFEST", help="with --speed: these packages or ONNX files too"
-    )
     parser.add_argument("--forecast", type=Path, nargs="+", metavar="PACKAGE", help="operations, bytes and milliseconds by chip instead")
     parser.add_argument("--seconds", default="3,10,30", help="of the utterance that is forecast (default: %(default)s)")
     arguments = parser.parse_args(argv)
@@ -56,23 +44,15 @@ def main(argv: list[str] | None = None) -> int:
         return forecast(arguments.forecast, [float(part) for part in arguments.seconds.split(",")])
 
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.manifest import Manifest
     from kokoro_ane.quantize.speech import own_speech
-    from kokoro_ane.runtimes.registry import module_of, runtime_for
     from kokoro_ane.runtimes.torch_runtime import StreamingBackend
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     predictor = predictor_of(checkpoint)
-    measured = 0 if arguments.cuts else arguments.measured
-    backend = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, measured)
+    backend = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, arguments.measured)
     clips = own_speech(checkpoint, arguments.set)[: arguments.clips]
-    if arguments.cuts:
-        return cuts(backend, checkpoint, clips)
-    if arguments.speed:
-        found = {path.stem: module_of(runtime_for(Manifest.load(path).package)).open_vocoder(path) for path in arguments.package}
-        return speed({"PyTorch": backend} | found, checkpoint, clips)
     only = tuple(arguments.only.split(",")) if arguments.only else QUICK if arguments.set == TUNING else ()
     return judged(backend, checkpoint, clips, only, arguments.renders, predictor.fitted)
 
@@ -113,64 +93,6 @@ def judged(
     checks = [check_record(check) for check in decision.checks if check.state != MISSING]
     print(json.dumps({"verdict": decision.verdict, "clips": len(clips), "fitted": fitted, "checks": checks, "reasons": decision.reasons}))
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(decision.verdict, EXIT_UNDECIDED)
-
-
-def inputs_of(checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> "list[VocoderInputs]":
-    """The features of each clip."""
-    from kokoro_ane.eval.reference import Reference
-
-    reference = Reference(checkpoint, 0)
-    return [reference.inputs(clip) for clip in clips]
-
-
-def cuts(backend: "StreamingBackend", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
-    """SNR of the samples in windows against those of one window, fp32."""
-    import torch
-
-    from kokoro_ane.core.checks import snr_db
-    from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST
-
-    found = []
-    for clip, inputs in zip(clips, inputs_of(checkpoint, clips), strict=True):
-        given = backend.pack(inputs), inputs.style[:, :, None, None], inputs.frames
-        whole = torch.cat(list(backend.pieces(*given, None, max(inputs.frames, LONGEST))))
-        for first, longest in ((None, LONGEST), (FIRST, LONGEST), (FIRST, 40)):
-            cut = torch.cat(list(backend.pieces(*given, first, longest)))
-            found.append((clip.id, str(inputs.frames), str(first), str(longest), snr_db(whole.numpy(), cut.numpy())))
-    worst = min(row[-1] for row in found)
-    print_table(
-        f"worst {worst:.1f} dB, limit {LIMIT_DB:g}",
-        ("clip", "frames", "first", "longest", "dB"),
-        [(*row[:-1], f"{row[-1]:.1f}") for row in found],
-    )
-    print(json.dumps({"worst_db": worst, "limit_db": LIMIT_DB}))
-    return EXIT_GOOD if worst >= LIMIT_DB else EXIT_REJECTED
-
-
-def speed(backends: "dict[str, StreamingBackend | StreamingPackage]", checkpoint: "Checkpoint", clips: "Sequence[Utterance]") -> int:
-    """CPU seconds of each vocoder alone: first window, all windows, and the eager vocoder on the same features."""
-    import torch
-
-    from kokoro_ane.runtimes.torch_runtime import EagerBackend
-    from kokoro_ane.vocoder.decoder import Vocoder
-
-    eager, rows = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim), []
-    for (name, backend), inputs in product(backends.items(), inputs_of(checkpoint, clips)):
-        style, frames = inputs.style[:, :, None, None], inputs.frames
-        for _ in range(2):  # the first warms up
-            began, times = time.process_time(), []
-            with torch.no_grad():
-                for _piece in backend.pieces(backend.pack(inputs), style, frames):
-                    times.append(time.process_time() - began)
-            began = time.process_time()
-            eager.run(eager.pack(inputs), style, frames)
-            whole = time.process_time() - began
-        rows.append((name, frames / FRAMES_PER_SECOND, times[0], times[-1], whole))
-    table = [(name, *(f"{value:.2f}" for value in (*row, row[2] / row[3]))) for name, *row in rows]
-    headings = ("vocoder", "audio", "first window", "all windows", "eager, at once", "ratio")
-    print_table(f"CPU seconds, {torch.get_num_threads()} threads", headings, table)
-    print(json.dumps({"rows": [[name, *(round(value, 4) for value in row)] for name, *row in rows]}))
-    return EXIT_GOOD
 
 
 def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:

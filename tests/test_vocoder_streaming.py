@@ -15,7 +15,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.streaming import main as bench
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
@@ -219,4 +218,3 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["error"] < report["error_of_the_average"] and load_predictor(out, open_checkpoint("demo")).voices
     assert fit(["--checkpoint", "demo", "--count", "3"]) == 2
-    assert bench(["--checkpoint", "demo", "--set", "tuning", "--clips", "1", "--cuts"]) == 0
