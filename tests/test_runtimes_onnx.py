@@ -51,17 +51,6 @@ class TestFiles:
             "good"
         }  # upstream has no narrow decoder
 
-    def test_parity_of_a_runtime(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
-        """A row beside PyTorch; one whose durations differ, or that is far away, is not good."""
-        from bench.runtimes import Row, good, parity, said
-
-        sentences = said(tiny_checkpoint, ["Hello there.", "It is late."], tiny_checkpoint.voices[:2])
-        figures = vars(Row.parse("onnx")) | parity(Row.parse("onnx"), tiny_checkpoint, build, sentences)
-        assert figures["durations_changed"] == 0 and figures["not_finite"] == 0 and figures["vocoder_db"] >= 100
-        assert good(figures | {"duration_db": 120.0, "prosody_db": 110.0})
-        assert not any(good(figures | bad) for bad in ({"durations_changed": 1}, {"vocoder_db": 99.0}, {"not_finite": 1}))
-        pytest.raises(InputError, Row.parse, "onyx:fp32").match("unknown runtime 'onyx'")
-
     def test_quality_judges_what_onnx_runtime_renders(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
         """Its vocoder alone, opened from the manifest; figures of another version or precision have another name."""
         from kokoro_ane.eval.execution import arithmetic, opened
