@@ -21,7 +21,7 @@ from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, 
 from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.activations import calibration_inputs, input_ranges, observed, observed_function
 from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
-from kokoro_ane.quantize.layer_plan import Coverage, LayerPlan, int8_paths, is_fitted, plan_for, program_layers
+from kokoro_ane.quantize.layer_plan import KIN, Coverage, LayerPlan, int8_paths, is_fitted, plan_for, program_layers
 from kokoro_ane.quantize.locator import command_of, find_package, manifest_path
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.palettes import Fit, fits_of
@@ -151,7 +151,7 @@ def source_of(method: Method, stage: Staged, parent: Manifest, work: Path, recip
         vocoder, figures = balanced_vocoder(method, stage, recipe)
         stage = replace(stage, balanced=vocoder)
     if isinstance(stage, StreamingStage):
-        stage = replace(stage, apart=method.by_recipe)  # palettes are fitted to the vocoder's own weights
+        stage = replace(stage, apart=True)  # rounded are the vocoder's own weights; with 1 / alpha in them p6 is half as far again
     else:
         stage = replace(stage, target=method.target or parent.target)
     packages = {}
@@ -202,9 +202,10 @@ def ranges(method: Method, programs: Mapping[str, Program], name: str, plan: tup
 
 
 def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
-    """What the plan's fitted palettes need."""
-    paths = sorted({entry.layer.name for entry in plan if is_fitted(entry.weights)})
-    return fits_of(stage.checkpoint, stage.vocoder, paths)
+    """What the plan's fitted palettes need; a layer without inputs of its own in the vocoder has its kin's."""
+    wanted = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
+    found = fits_of(stage.checkpoint, stage.vocoder, sorted({KIN.get(name, name) for name in wanted}))
+    return {name: found[KIN.get(name, name)] for name in wanted}
 
 
 def checked(method: Method, stage: Staged, before: Mapping[str, Program], after: Mapping[str, Program]) -> Check:

@@ -31,6 +31,9 @@ CONVOLUTIONS = ("conv", "conv_transpose")
 MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
 ALL_STYLES = "styles"  # the streaming layouts' one product for the affines of all norms
 PREDICTED = "outer"  # their product that gives all predicted statistics
+# Layers that only the streaming layouts have -> the vocoder's with the same weights and inputs, where there is one.
+KIN = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
+KIN |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
 FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
 _INTEGERS = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")  # before iOS 18, from iOS 18 on
 STORAGE = {type(None): ("const",), LinearWeights: _INTEGERS, BlockWeights: _INTEGERS[1:], PaletteWeights: ("constexpr_lut_to_dense",)}
@@ -157,10 +160,8 @@ class LayerPlan:
 def in_streaming(recipe: Mapping[str, str], layers: Set[str]) -> dict[str, str]:
     """A recipe of the vocoder's layers for one function of the streaming layout: what has no layer of its own there takes its kin's level,
     products for all norms int8 weights."""
-    kin = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
-    kin |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
-    weights_only = {name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found] for name, found in kin.items()}
-    return {name: recipe[name] for name in layers & set(recipe)} | {name: weights_only[name] for name in layers & set(kin)}
+    weights_only = {name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found] for name, found in KIN.items()}
+    return {name: recipe[name] for name in layers & set(recipe)} | {name: weights_only[name] for name in layers & set(KIN)}
 
 
 def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None, streaming: bool = False) -> tuple[LayerPlan, ...]:

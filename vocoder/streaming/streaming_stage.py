@@ -126,8 +126,8 @@ class StreamingStage:
     @cached_property
     def modules(self) -> dict[str, torch.nn.Module]:
         """What is traced, by function."""
-        form, apart = FORMS[self.layout](), self.apart or self.balanced is not None
-        generator = StreamingGenerator(self.vocoder, self.predictor.centres, form, apart).eval()
+        form = FORMS[self.layout]()
+        generator = StreamingGenerator(self.vocoder, self.predictor.centres, form, self.apart).eval()
         decoder = DecoderFunction(self.vocoder, self.predictor, self.checkpoint.config.hidden_dim, form).eval()
         return {DECODER: decoder, UTTERANCE: UtteranceFunction(generator).eval(), WINDOW: WindowFunction(generator).eval()}
 
