@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
@@ -18,8 +16,9 @@ from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import TextReader
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
+from tests.g2p_lines import ROOT
+from tests.swift_lines import SHARES, differing, in_swift
 
-ROOT = Path(__file__).resolve().parents[1]
 MARKED = 'Slowly: <prosody rate="slow">one, two.</prosody> [pause 300ms] Three.<break time="1s"/>'
 JUDGED = (ROOT / "core/data/heldout.txt").read_text(encoding="utf-8").split("\n")
 TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED])
@@ -27,13 +26,8 @@ TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED]
 
 def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray, dict]:
     """Lines of pieces, samples [n] int16, and the report."""
-    library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
-    given = os.environ | {"KOKORO_BUNDLE": str(bundle), "KOKORO_ONNXRUNTIME": str(library), "OMP_NUM_THREADS": "1"}
     speak = 'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o /tmp/said.wav | grep -v "^\\[" >&2'
-    command = [ROOT / "swift" / "toolchain.sh", "run", "sh", "-c", f"{speak}; cat /tmp/said.wav", "sh", *more]
-    done = subprocess.run(command, env=given, capture_output=True, check=False)
-    if done.returncode == 3:
-        pytest.skip(done.stderr.decode().splitlines()[-1])
+    done = in_swift(f"{speak}; cat /tmp/said.wav", bundle, *more)
     lines = done.stderr.decode().splitlines()
     assert lines and lines[-1].startswith("{"), lines[-5:]
     pieces = [line.split(" ", 3) for line in lines if line[:1].isdigit()]
@@ -66,3 +60,10 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout: 
     print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
     limit_db = {"padded": 100, "streaming": 97}[layout]  # of 16-bit samples, of which a few round to the other side: 104 and 98.9 seen
     assert reached >= limit_db and report["gaps"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", SHARES)
+def test_lines_are_read_as_python_reads_them(language: str) -> None:
+    """`python -m tests.swift_lines` counts 10,000 of them."""
+    assert not differing(language, 400, seed=1)

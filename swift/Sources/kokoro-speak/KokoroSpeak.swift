@@ -6,7 +6,8 @@ import KokoroText
 
 /// kokoro-speak BUNDLE TEXT --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
 ///
-/// kokoro-speak BUNDLE --read lines.jsonl --language us [-o phonemes.jsonl]: each line, a JSON string, to phonemes; no bundle's packages needed.
+/// kokoro-speak BUNDLE --read lines.jsonl --language us [-o read.jsonl]: each line, a JSON string, to what is said in each call; of a bundle
+/// only its text is needed.
 ///
 /// Prints a line for each piece (first sample, samples, frames of each token, phonemes), and one JSON object as the last line. Exit 0: written; 2: bad input, told in one line on stderr.
 @main struct KokoroSpeak {
@@ -50,26 +51,59 @@ import KokoroText
             + "\"memory_mb\": \(residentMegabytes()), \"memory_at_first_mb\": \(memory)}")
     }
 
-    /// A line without an answer is null, and told.
+    /// What is said of a text in one call, as text/us.chunks.json of a bundle has it.
+    private struct Said: Encodable {
+        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?
+
+        func encode(to encoder: any Encoder) throws {
+            var row = encoder.unkeyedContainer()
+            try row.encode(phonemes)
+            try row.encode(ending)
+            try row.encode(rate)
+            try row.encode(pause_before_s)
+        }
+    }
+
+    /// A line without an answer is null, and told. Times are the processor's, of this process from its first instruction on.
     private static func read(_ lines: String, _ arguments: Arguments) throws {
-        let clock = ContinuousClock(), started = clock.now
         let reader = try RuleReader(bundle: URL(fileURLWithPath: arguments.bundle), language: arguments.language)
-        _ = try reader.phonemes(of: "Ready.")
-        let ready = clock.now - started
-        var words = 0, failed = 0, out: [String] = []
-        for line in try String(contentsOfFile: lines, encoding: .utf8).split(separator: "\n") {
-            let text = try JSONDecoder().decode(String.self, from: Data(line.utf8))
-            words += text.split(whereSeparator: \.isWhitespace).count
-            do { out.append(String(decoding: try JSONEncoder().encode(reader.phonemes(of: text)), as: UTF8.self)) } catch {
+        var first = RuleReader.Place("Ready.")
+        _ = try reader.next(&first)
+        let start = processorSeconds(), texts = try String(contentsOfFile: lines, encoding: .utf8).split(separator: "\n").map { line in
+            try JSONDecoder().decode(String.self, from: Data(line.utf8))
+        }
+        var words = 0, failed = 0, out: [[Said]?] = []
+        let begun = processorSeconds()
+        for text in texts {
+            words += text.utf8.split { $0 < 33 }.count
+            do { out.append(try said(text, reader)) } catch {
                 FileHandle.standardError.write(Data("kokoro-speak: \(text.prefix(60)): \((error as? KokoroError)?.description ?? "\(error)")\n".utf8))
                 failed += 1
-                out.append("null")
+                out.append(nil)
             }
         }
-        let spent = clock.now - started - ready
-        try (out.joined(separator: "\n") + "\n").write(toFile: arguments.out, atomically: true, encoding: .utf8)
-        print("{\"out\": \"\(arguments.out)\", \"lines\": \(out.count), \"failed\": \(failed), \"words\": \(words), "
-            + "\"start_s\": \(ready / .seconds(1)), \"words_a_second\": \(Double(words) / (spent / .seconds(1))), \"memory_mb\": \(residentMegabytes())}")
+        let spent = processorSeconds() - begun, memory = residentMegabytes()
+        let written = try out.map { String(decoding: try JSONEncoder().encode($0), as: UTF8.self) + "\n" }.joined()
+        try written.write(toFile: arguments.out, atomically: true, encoding: .utf8)
+        print("{\"out\": \"\(arguments.out)\", \"lines\": \(out.count), \"failed\": \(failed), \"words\": \(words), \"start_s\": \(start), "
+            + "\"words_a_second\": \(Double(words) / spent), \"memory_mb\": \(memory)}")
+    }
+
+    private static func said(_ text: String, _ reader: RuleReader) throws -> [Said] {
+        var place = RuleReader.Place(text), found: [Said] = []
+        while let parts = try reader.next(&place) {
+            for chunk in try parts.flatMap({ try $0.cut(longest: Contract.comfortablePhonemes) }) {
+                let phonemes = String(String.UnicodeScalarView(chunk.phonemes))
+                found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore))
+            }
+        }
+        return found
+    }
+
+    private static func processorSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
     /// Of this process; 0 where the system does not say.
