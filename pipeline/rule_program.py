@@ -200,7 +200,7 @@ _SETS: dict[Any, tuple[int, ...]] = {}
 
 def characters(operation: Any, argument: Any, state: Any, flags: int) -> tuple[int, ...]:
     """First and last of each range that a node of one character matches."""
-    key = repr((operation, argument, flags & (re.IGNORECASE | re.DOTALL)))
+    key = repr((operation, argument, flags & (re.IGNORECASE | re.DOTALL), state.flags & re.ASCII))
     if key not in _SETS:
         one = _parser.SubPattern(state, [(operation, argument)])
         found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)
