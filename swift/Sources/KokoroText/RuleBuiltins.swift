@@ -252,7 +252,7 @@ enum RuleBuiltins {
             }
             return .list(List(try items(given[1]).map { try invoke(given[0], [$0]) }))
         },
-        "filter": { given, _ in .list(List(try items(given[1]).filter { try invoke(given[0], [$0]).isTrue })) },
+        "filter": { given, _ in .list(List(try items(given[1]).filter { try (given[0].isTrue ? invoke(given[0], [$0]) : $0).isTrue })) },
         "any": { given, _ in .bool(try items(given[0]).contains(where: \.isTrue)) },
         "all": { given, _ in .bool(try items(given[0]).allSatisfy(\.isTrue)) },
         "next": { given, _ in

@@ -122,8 +122,10 @@ enum RuleTextMethods {
             if unit > 127, let value = scalar(unit)?.properties.numericValue { return Character("\(Int(value))") }
             return scalar(unit).map { Character($0) } ?? "?"
         }).trimmingCharacters(in: .whitespaces)
-        guard let found = Int(plain, radix: base) else { throw broken("\"\(plain)\" as a whole number") }
-        return found
+        if let found = Int(plain, radix: base) { return found }
+        // Beyond 64 bits the rules ask for its size and its last digits.
+        guard plain.count > 18, base == 10, let last = Int(plain.suffix(18)), last >= 0 else { throw broken("\"\(plain)\" as a whole number") }
+        return 1_000_000_000_000_000_000 + last
     }
 
     private static func stands(_ part: Text, _ text: Text, _ place: Int) -> Bool {
