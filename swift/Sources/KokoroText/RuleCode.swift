@@ -63,6 +63,11 @@ final class RuleTemplate {
     }
 }
 
+/// What a call is given. `plain`: the codes of the values where none has a star.
+struct RuleArguments {
+    let plain: [Code]?, values: (Frame) throws -> [Value], named: (Frame) throws -> [Callable.Named]
+}
+
 /// A function with the frame that it was made in.
 final class RuleFunction: Callable {
     let template: RuleTemplate, outer: Frame?
@@ -75,6 +80,20 @@ final class RuleFunction: Callable {
         if template.hasRest { frame.slots[plain + template.only.count] = .tuple(Array(given.dropFirst(plain))) }
         try fill(frame, from: given.count, named)
         return try template.run(frame)
+    }
+
+    /// Arguments go to their slots as they are computed.
+    override func call(_ own: Value?, _ given: RuleArguments, _ frame: Frame) throws -> Value {
+        var count = own == nil ? 0 : 1
+        guard let codes = given.plain, !template.hasRest, count + codes.count <= template.plain.count else { return try super.call(own, given, frame) }
+        let inner = Frame(template.slots, outer: outer)
+        if let own { inner.slots[0] = own }
+        for code in codes {
+            inner.slots[count] = try code(frame)
+            count += 1
+        }
+        try fill(inner, from: count, given.named(frame))
+        return try template.run(inner)
     }
 
     /// What is given by name, and what is preset.
@@ -114,6 +133,7 @@ final class TypeCall: Callable {
     init(_ type: RuleType) { self.type = type }
 
     override func call(_ given: [Value], _ named: [Named]) throws -> Value {
+        if type.isRecord, named.isEmpty, given.count == type.fields.count { return .object(Instance(type, values: given)) }
         let object = Instance(type)
         if !type.isRecord {
             if let function = type.start { _ = try invoke(function, [.object(object)] + given, named) }
@@ -134,6 +154,11 @@ final class TypeCall: Callable {
         object.values = values
         return .object(object)
     }
+}
+
+func invoke(_ function: Value, own: Value? = nil, _ given: RuleArguments, _ frame: Frame) throws -> Value {
+    if case .callable(let callable) = function { return try callable.call(own, given, frame) }
+    return try invoke(function, (own.map { [$0] } ?? []) + given.values(frame), given.named(frame))
 }
 
 func invoke(_ function: Value, _ given: [Value], _ named: [Callable.Named] = []) throws -> Value {

@@ -243,27 +243,27 @@ struct RuleCompiler {
         return true
     }
 
-    /// Values, some of them with a star.
-    private mutating func values() throws -> (Frame) throws -> [Value] {
+    /// Values, some of them with a star, and their codes where none has one.
+    private mutating func values() throws -> (all: (Frame) throws -> [Value], plain: [Code]?) {
         let all = try many { (try $0.isStarred(), try $0.expression()) }
         if !all.contains(where: \.0) {
             let codes = all.map(\.1)
-            return { frame in
+            return ({ frame in
                 var found: [Value] = []
                 found.reserveCapacity(codes.count)
                 for code in codes { found.append(try code(frame)) }
                 return found
-            }
+            }, codes)
         }
-        return { frame in
+        return ({ frame in
             var found: [Value] = []
             for (isStarred, code) in all { if isStarred { found += try items(code(frame)) } else { found.append(try code(frame)) } }
             return found
-        }
+        }, nil)
     }
 
     private mutating func build() throws -> Code {
-        let kind = try read.byte(), values = try values()
+        let kind = try read.byte(), values = try values().all
         switch kind {
         case 0: return { frame in .tuple(try values(frame)) }
         case 1: return { frame in .list(List(try values(frame))) }
@@ -363,10 +363,10 @@ struct RuleCompiler {
         }
     }
 
-    private mutating func arguments() throws -> (values: (Frame) throws -> [Value], named: (Frame) throws -> [Callable.Named]) {
+    private mutating func arguments() throws -> RuleArguments {
         let given = try values(), all = try many { (try $0.read.number(), try $0.expression()) }
-        if all.isEmpty { return (given, { _ in [] }) }
-        return (given, { frame in
+        if all.isEmpty { return RuleArguments(plain: given.plain, values: given.all, named: { _ in [] }) }
+        return RuleArguments(plain: given.plain, values: given.all, named: { frame in
             var found: [Callable.Named] = []
             for (name, code) in all { found.append((name, try code(frame))) }
             return found
@@ -374,26 +374,26 @@ struct RuleCompiler {
     }
 
     private mutating func call() throws -> Code {
-        let function = try expression(), (values, named) = try arguments()
-        return { frame in try invoke(try function(frame), try values(frame), try named(frame)) }
+        let function = try expression(), given = try arguments()
+        return { frame in try invoke(try function(frame), given, frame) }
     }
 
     private mutating func method() throws -> Code {
         let owner = try expression(), name = try read.number(), spelled = try program.name(name)
-        let (values, named) = try arguments(), builtin = RuleMethods.find(spelled)
+        let given = try arguments(), builtin = RuleMethods.find(spelled)
         return { frame in
             let found = try owner(frame)
-            guard case .object(let object) = found else { return try builtin(found, try values(frame), try named(frame)) }
+            guard case .object(let object) = found else { return try builtin(found, try given.values(frame), try given.named(frame)) }
             if let attribute = object.type.attributes[name] {
                 switch attribute {
-                case .method(let function): return try invoke(function, [found] + values(frame), try named(frame))
-                case .free(let function): return try invoke(function, try values(frame), try named(frame))
-                case .property(let function): return try invoke(try invoke(function, [found]), try values(frame), try named(frame))
+                case .method(let function): return try invoke(function, own: found, given, frame)
+                case .free(let function): return try invoke(function, given, frame)
+                case .property(let function): return try invoke(try invoke(function, [found]), given, frame)
                 default: break
                 }
             }
             guard let slot = object.type.slots[name], slot < object.values.count else { throw broken("a \(object.type.name) has no \(spelled)") }
-            return try invoke(object.values[slot], try values(frame), try named(frame))
+            return try invoke(object.values[slot], given, frame)
         }
     }
 }

@@ -261,16 +261,18 @@ struct PatternReader {
         }
     }
 
-    private static func first(_ step: PatternStep) -> [Bool]? {
+    private static func first(_ step: PatternStep) -> LatinSet? {
+        var all = LatinSet()
         switch step.kind {
-        case .literal(let unit): return unit < 256 ? (0..<256).map { $0 == Int(unit) } : [Bool](repeating: false, count: 256)
+        case .literal(let unit):
+            if unit < 256 { all.add(unit) }
+            return all
         case .set(let set): return set.latin
         case .nothing, .open, .at, .look: return step.next?.first
         case .branch(let ways):
-            var all = [Bool](repeating: false, count: 256)
             for way in ways {
                 guard let own = way.first else { return nil }
-                for place in 0..<256 where own[place] { all[place] = true }
+                all.add(own)
             }
             return all
         case .single(let one, let least, _, _): return least > 0 ? first(one) : nil

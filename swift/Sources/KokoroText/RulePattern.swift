@@ -1,21 +1,41 @@
 import KokoroSteps
 
+/// Which of the first 256 characters, a bit for each.
+struct LatinSet: Sendable {
+    private var bits: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+
+    func contains(_ unit: UInt32) -> Bool {
+        let some = unit < 128 ? (unit < 64 ? bits.0 : bits.1) : (unit < 192 ? bits.2 : bits.3)
+        return some >> UInt64(unit & 63) & 1 != 0
+    }
+
+    mutating func add(_ unit: UInt32) {
+        let one = UInt64(1) << UInt64(unit & 63)
+        add(LatinSet(bits: (unit < 64 ? one : 0, unit / 64 == 1 ? one : 0, unit / 64 == 2 ? one : 0, unit / 64 == 3 ? one : 0)))
+    }
+
+    mutating func add(_ other: LatinSet) {
+        bits = (bits.0 | other.bits.0, bits.1 | other.bits.1, bits.2 | other.bits.2, bits.3 | other.bits.3)
+    }
+}
+
 /// A set of characters: ranges, and a table of the first 256.
 final class CharacterRanges: Sendable {
-    private let borders: [UInt32], low: [Bool]
+    private let borders: [UInt32]
+    let latin: LatinSet
 
     /// First and last of each range, rising.
     init(_ borders: [UInt32]) {
         self.borders = borders
-        var low = [Bool](repeating: false, count: 256)
+        var low = LatinSet()
         for place in stride(from: 0, to: borders.count - 1, by: 2) where borders[place] < 256 {
-            for unit in borders[place]...min(borders[place + 1], 255) { low[Int(unit)] = true }
+            for unit in borders[place]...min(borders[place + 1], 255) { low.add(unit) }
         }
-        self.low = low
+        latin = low
     }
 
     func contains(_ unit: UInt32) -> Bool {
-        if unit < 256 { return low[Int(unit)] }
+        if unit < 256 { return latin.contains(unit) }
         var from = 0, to = borders.count / 2
         while from < to {
             let middle = (from + to) / 2
@@ -23,8 +43,6 @@ final class CharacterRanges: Sendable {
         }
         return from < borders.count / 2 && unit >= borders[2 * from]
     }
-
-    var latin: [Bool] { low }
 }
 
 /// One step of a pattern, and the step behind it.
@@ -39,7 +57,7 @@ final class PatternStep {
     enum Greed { case greedy, lazy, possessive }
     var kind: Kind, next: PatternStep?
     /// Which of the first 256 characters it may begin with; nil: it may match nothing, or nobody knows.
-    var first: [Bool]?
+    var first: LatinSet?
     init(_ kind: Kind, next: PatternStep? = nil) { (self.kind, self.next) = (kind, next) }
 }
 
@@ -64,7 +82,7 @@ final class RulePattern {
             run.isFull = mode == .full
             while true {
                 if let first = start.first, mode == .search {
-                    while at < end, units[at] < 256, !first[Int(units[at])] { at += 1 }
+                    while at < end, units[at] < 256, !first.contains(units[at]) { at += 1 }
                     if at == end { return nil }
                 }
                 run.refused = isEmptyRefused && at == place ? at : -1
@@ -139,7 +157,7 @@ struct PatternRun {
                 for way in ways {
                     if let first = way.first {
                         guard at < end else { continue }
-                        if units[at] < 256, !first[Int(units[at])] { continue }
+                        if units[at] < 256, !first.contains(units[at]) { continue }
                     }
                     let found = attempt(way, at)
                     if found >= 0 { return found }

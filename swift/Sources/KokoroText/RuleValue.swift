@@ -220,6 +220,12 @@ final class Instance {
 class Callable {
     typealias Named = (name: Int, value: Value)
     func call(_ given: [Value], _ named: [Named]) throws -> Value { throw broken("it cannot be called") }
+
+    /// As a call stands in a rule; `own`: what stands before the arguments.
+    func call(_ own: Value?, _ given: RuleArguments, _ frame: Frame) throws -> Value {
+        let values = try given.values(frame)
+        return try call(own.map { [$0] + values } ?? values, given.named(frame))
+    }
 }
 
 /// A function of this package.

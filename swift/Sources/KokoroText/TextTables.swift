@@ -38,6 +38,12 @@ struct TextTables: Sendable {
         return Matrix(rows: place.count / max(columns, 1), columns: columns, values: values)
     }
 
+    /// A matrix of int8 as it lies in the file, and its scales.
+    func mapped(_ name: String) throws(KokoroError) -> (values: Data, scale: [Float]) {
+        guard let place = rules.arrays[name], place.dtype == "int8", let scale = rules.arrays["\(name).scale"] else { throw .badFile("text", reason: "no scales of \(name)") }
+        return (data[place.offset..<place.offset + place.count], float32(scale))
+    }
+
     private func float32(_ place: TextRules.Place) -> [Float] {
         (0..<place.count).map { Float(bitPattern: UInt32(data.uint32(place.offset + 4 * $0))) }
     }

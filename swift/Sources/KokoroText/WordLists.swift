@@ -6,7 +6,9 @@ import KokoroSteps
 /// is its class among parts of speech.
 final class WordLists {
     private let data: Data, starts: [Int], codes: [[[UInt32]]]
-    private var last: (key: Text, columns: [String: Value])?
+    /// Answers, because all lists are asked for a word in turn.
+    private var known: [Text: [String: Value]] = [:]
+    private static let remembered = 2000
 
     init(file: URL) throws(KokoroError) {
         let name = file.lastPathComponent
@@ -30,23 +32,34 @@ final class WordLists {
         HeldTable { [self] key in if case .text(let word) = key { columns(word)[name] } else { nil } }
     }
 
-    /// What each list says of exactly this word. The last answer is kept, because all lists are asked for a word in turn.
+    /// What each list says of exactly this word.
     private func columns(_ word: Text) -> [String: Value] {
-        if let last, last.key == word { return last.columns }
+        if let found = known[word] { return found }
         var low = 0, high = starts.count - 1, found: [String: Value] = [:]
         while high - low > 1 {
             let middle = (low + high) / 2
-            rows(of: middle) { first, _ in
-                if word.units.lexicographicallyPrecedes(first) { high = middle } else { low = middle }
-                return false
-            }
+            if stands(word.units, before: middle) { high = middle } else { low = middle }
         }
         rows(of: low) { other, said in
             if other == word.units { found = Self.parsed(Text(said).string) }
             return found.isEmpty
         }
-        last = (word, found)
+        if known.count == Self.remembered { known = [:] }
+        known[word] = found
         return found
+    }
+
+    /// Whether a word stands before the first one of a block, which is written whole.
+    private func stands(_ word: [UInt32], before block: Int) -> Bool {
+        var at = 0
+        for place in starts[block] + 1..<starts[block + 1] {
+            for unit in codes[0][Int(data[place])] {
+                if unit == 9 { return false }
+                if at == word.count || word[at] != unit { return at == word.count || word[at] < unit }
+                at += 1
+            }
+        }
+        return false
     }
 
     /// Goes through a block, word by word with what is said of it, while `goesOn` answers true.
