@@ -35,7 +35,7 @@ public struct WaveFile {
         }
     }
 
-    /// Nothing is left of it.
+    /// Nothing is left of what was not closed.
     public func discard() { _ = try? FileManager.default.removeItem(at: aside) }
 
     private static func told<Found>(_ file: URL, _ body: () throws -> Found) throws(KokoroError) -> Found {

@@ -9,16 +9,16 @@ struct LetterNetwork: Sendable {
     private struct Linear: Sendable { let weight: Data, scale: [Float], bias: [Float] }
     private struct Norm: Sendable { let weight: [Float], bias: [Float] }
     private struct Block: Sendable { let norms: [Norm], query: Linear, key: Linear, value: Linear, out: Linear, taps: Linear, narrow: Linear }
-    private let embedding: Matrix, blocks: [Block], norm: Norm, answer: Linear, condition: Linear, heads: Int, answers: Set<Int>
+    private let embedding: [Float], blocks: [Block], norm: Norm, answer: Linear, condition: Linear, heads: Int, answers: Set<Int>
 
     init(_ tables: TextTables) throws(KokoroError) {
         func linear(_ name: String) throws(KokoroError) -> Linear {
-            let (weight, scale) = try tables.mapped("network.\(name).weight"), bias = try tables.floats("network.\(name).bias").values
+            let (weight, scale) = try tables.mapped("network.\(name).weight"), bias = try tables.floats("network.\(name).bias")
             guard !bias.isEmpty, scale.count == bias.count, weight.count % bias.count == 0 else { throw .badFile("text", reason: "\(name) is damaged") }
             return Linear(weight: weight, scale: scale, bias: bias)
         }
         func norm(_ name: String) throws(KokoroError) -> Norm {
-            Norm(weight: try tables.floats("network.\(name).weight").values, bias: try tables.floats("network.\(name).bias").values)
+            Norm(weight: try tables.floats("network.\(name).weight"), bias: try tables.floats("network.\(name).bias"))
         }
         let rules = tables.rules.network
         var blocks: [Block] = []
@@ -40,8 +40,8 @@ struct LetterNetwork: Sendable {
 
     /// Ids [S] to logits [S, 2 * sounds], the two frames of a letter side by side.
     func logits(_ ids: [Int32]) -> Matrix {
-        let width = embedding.columns
-        var x = Matrix(rows: ids.count, columns: width, values: ids.flatMap { embedding.values[Int($0) * width..<(Int($0) + 1) * width] })
+        let width = norm.weight.count
+        var x = Matrix(rows: ids.count, columns: width, values: ids.flatMap { embedding[Int($0) * width..<(Int($0) + 1) * width] })
         for (number, block) in blocks.enumerated() {
             add(attended(block, normalized(block.norms[0], x)), to: &x)
             var near = product(block.taps, neighbours(normalized(block.norms[1], x)))

@@ -63,9 +63,22 @@ final class RuleTemplate {
     }
 }
 
-/// What a call is given. `plain`: the codes of the values where none has a star.
+/// What a call is given.
 struct RuleArguments {
-    let plain: [Code]?, values: (Frame) throws -> [Value], named: (Frame) throws -> [Callable.Named]
+    let codes: [(isStarred: Bool, code: Code)], names: [(name: Int, code: Code)], isPlain: Bool
+
+    init(codes: [(isStarred: Bool, code: Code)], names: [(name: Int, code: Code)]) {
+        (self.codes, self.names, isPlain) = (codes, names, !codes.contains(where: \.isStarred))
+    }
+
+    func values(_ frame: Frame) throws -> [Value] {
+        var found: [Value] = []
+        found.reserveCapacity(codes.count)
+        for (isStarred, code) in codes { if isStarred { found += try items(code(frame)) } else { found.append(try code(frame)) } }
+        return found
+    }
+
+    func named(_ frame: Frame) throws -> [Callable.Named] { try names.map { ($0.name, try $0.code(frame)) } }
 }
 
 /// A function with the frame that it was made in.
@@ -85,10 +98,10 @@ final class RuleFunction: Callable {
     /// Arguments go to their slots as they are computed.
     override func call(_ own: Value?, _ given: RuleArguments, _ frame: Frame) throws -> Value {
         var count = own == nil ? 0 : 1
-        guard let codes = given.plain, !template.hasRest, count + codes.count <= template.plain.count else { return try super.call(own, given, frame) }
+        guard given.isPlain, !template.hasRest, count + given.codes.count <= template.plain.count else { return try super.call(own, given, frame) }
         let inner = Frame(template.slots, outer: outer)
         if let own { inner.slots[0] = own }
-        for code in codes {
+        for (_, code) in given.codes {
             inner.slots[count] = try code(frame)
             count += 1
         }
@@ -113,17 +126,10 @@ final class RuleFunction: Callable {
     }
 }
 
-/// A method of an object.
-final class BoundCall: Callable {
-    private let function: Value, owner: Value
-    init(_ function: Value, _ owner: Value) { (self.function, self.owner) = (function, owner) }
-    override func call(_ given: [Value], _ named: [Named]) throws -> Value { try invoke(function, [owner] + given, named) }
-}
-
-/// A function with some of its arguments.
+/// A function with some of its arguments, or a method with its object.
 final class PartialCall: Callable {
     private let function: Value, given: [Value], named: [Named]
-    init(_ function: Value, _ given: [Value], _ named: [Named]) { (self.function, self.given, self.named) = (function, given, named) }
+    init(_ function: Value, _ given: [Value], _ named: [Named] = []) { (self.function, self.given, self.named) = (function, given, named) }
     override func call(_ more: [Value], _ others: [Named]) throws -> Value { try invoke(function, given + more, named + others) }
 }
 

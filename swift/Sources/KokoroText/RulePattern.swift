@@ -10,8 +10,7 @@ struct LatinSet: Sendable {
     }
 
     mutating func add(_ unit: UInt32) {
-        let one = UInt64(1) << UInt64(unit & 63)
-        add(LatinSet(bits: (unit < 64 ? one : 0, unit / 64 == 1 ? one : 0, unit / 64 == 2 ? one : 0, unit / 64 == 3 ? one : 0)))
+        withUnsafeMutableBytes(of: &bits) { $0.withMemoryRebound(to: UInt64.self) { $0[Int(unit >> 6)] |= 1 << UInt64(unit & 63) } }
     }
 
     mutating func add(_ other: LatinSet) {
@@ -239,7 +238,6 @@ struct PatternRun {
     private mutating func again(_ step: PatternStep, _ at: Int) -> Int {
         guard case .loop(let body, let least, let most, let isGreedy, let number) = step.kind, let next = step.next else { return -1 }
         let count = counts[number], before = entered[number]
-        func mayEnter() -> Bool { count < most && before != at }
         if count < least {
             counts[number] = count + 1
             let found = attempt(body, at)
@@ -250,7 +248,7 @@ struct PatternRun {
             let found = attempt(next, at)
             if found >= 0 { return found }
         }
-        if mayEnter() {
+        if count < most, before != at {
             (counts[number], entered[number]) = (count + 1, at)
             let found = attempt(body, at)
             if found >= 0 { return found }
@@ -260,13 +258,12 @@ struct PatternRun {
     }
 
     private func stands(_ code: Int, _ at: Int, _ word: CharacterRanges) -> Bool {
-        let newline: UInt32 = 10
         switch code {
         case 0, 7: return at == 0
-        case 1: return at == end || (at == end - 1 && units[at] == newline)
+        case 1: return at == end || (at == end - 1 && units[at] == 10)
         case 2: return at == end
-        case 5: return at == 0 || units[at - 1] == newline
-        case 6: return at == end || units[at] == newline
+        case 5: return at == 0 || units[at - 1] == 10
+        case 6: return at == end || units[at] == 10
         default:
             let before = at > 0 && word.contains(units[at - 1]), after = at < end && word.contains(units[at])
             return (before != after) == (code == 3)
@@ -280,8 +277,7 @@ final class RuleMatch {
     private let places: [Int]
 
     init(pattern: RulePattern, text: Text, start: Int, end: Int, places: [Int], last: Int) {
-        (self.pattern, self.text, self.start, self.end, self.last) = (pattern, text, start, end, last)
-        self.places = places
+        (self.pattern, self.text, self.start, self.end, self.last, self.places) = (pattern, text, start, end, last, places)
     }
 
     /// Of a group, (-1, -1) where it took no part.

@@ -67,7 +67,6 @@ enum RuleTextMethods {
     private static func isAlpha(_ unit: UInt32) -> Bool { scalar(unit)?.isLetter ?? false }
     private static func isDecimal(_ unit: UInt32) -> Bool { scalar(unit)?.properties.numericType == .decimal }
     private static func isDigit(_ unit: UInt32) -> Bool { isDecimal(unit) || scalar(unit)?.properties.numericType == .digit }
-
     private static func scalar(_ unit: UInt32) -> Unicode.Scalar? { Unicode.Scalar(unit) }
 
     /// White space and the four separators of information.
@@ -78,7 +77,6 @@ enum RuleTextMethods {
 
     private static func isUpper(_ unit: UInt32) -> Bool { unit < 128 ? (65...90).contains(unit) : scalar(unit)?.properties.isUppercase ?? false }
     private static func isLower(_ unit: UInt32) -> Bool { unit < 128 ? (97...122).contains(unit) : scalar(unit)?.properties.isLowercase ?? false }
-
     private static func all(_ text: Text, _ holds: (UInt32) -> Bool) -> Value { .bool(!text.units.isEmpty && text.units.allSatisfy(holds)) }
 
     private static func cased(_ text: Text, _ holds: (UInt32) -> Bool, not other: (UInt32) -> Bool) -> Value {

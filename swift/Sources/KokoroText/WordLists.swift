@@ -40,10 +40,7 @@ final class WordLists {
             let middle = (low + high) / 2
             if stands(word.units, before: middle) { high = middle } else { low = middle }
         }
-        rows(of: low) { other, said in
-            if other == word.units { found = Self.parsed(Text(said).string) }
-            return found.isEmpty
-        }
+        if let said = said(of: word.units, in: low) { found = Self.parsed(Text(said).string) }
         if known.count == Self.remembered { known = [:] }
         known[word] = found
         return found
@@ -62,29 +59,27 @@ final class WordLists {
         return false
     }
 
-    /// Goes through a block, word by word with what is said of it, while `goesOn` answers true.
-    private func rows(of block: Int, _ goesOn: ([UInt32], [UInt32]) -> Bool) {
+    /// What a block says of a word. Each row is made of the one before.
+    private func said(of wanted: [UInt32], in block: Int) -> [UInt32]? {
         var place = starts[block], word: [UInt32] = [], said: [UInt32] = []
-        let end = starts[block + 1]
-        data.withUnsafeBytes { bytes in
-            func read(_ text: inout [UInt32], _ codes: [[UInt32]], until mark: UInt32) {
-                while place < end, text.last != mark {
-                    text += codes[Int(bytes[place])]
-                    place += 1
-                }
-                if text.last == mark { text.removeLast() }
-            }
-            while place < end {
-                let share = Int(bytes[place]), kept = min(said.count, 1 + share & 15)
+        func read(_ text: inout [UInt32], _ codes: [[UInt32]], until mark: UInt32) {
+            while place < starts[block + 1], text.last != mark {
+                text += codes[Int(data[place])]
                 place += 1
-                word.removeLast(max(0, word.count - share >> 4))
-                said.removeLast(said.count - kept)
-                read(&word, codes[0], until: 9)
-                read(&said, codes[1], until: 10)
-                if kept > 0, kept < said.count { said[0] = said.remove(at: kept) }
-                if !goesOn(word, said) { return }
             }
+            if text.last == mark { text.removeLast() }
         }
+        while place < starts[block + 1] {
+            let share = Int(data[place]), kept = min(said.count, 1 + share & 15)
+            place += 1
+            word.removeLast(max(0, word.count - share >> 4))
+            said.removeLast(said.count - kept)
+            read(&word, codes[0], until: 9)
+            read(&said, codes[1], until: 10)
+            if kept > 0, kept < said.count { said[0] = said.remove(at: kept) }
+            if word == wanted { return said }
+        }
+        return nil
     }
 
     private static func parsed(_ line: String) -> [String: Value] {
