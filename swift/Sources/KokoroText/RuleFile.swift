@@ -69,7 +69,7 @@ final class RuleProgram {
         guard data.count > 12, data.prefix(4).elementsEqual("KRUL".utf8) else { throw broken("no rules in the file") }
         func word(_ place: Int) -> Int { (0..<4).reduce(0) { $0 | Int(data[place + $1]) << (8 * $1) } }
         let format = word(4), count = word(8)
-        guard format == 1 else { throw broken("format \(format), not 1: bundle again, or update this package") }
+        guard format == 2 else { throw broken("format \(format), not 2: bundle again, or update this package") }
         guard data.count > 16 + 4 * count else { throw broken("the file is cut off") }
         bytes = data
         var read = RuleBytes(bytes: data, place: 16 + 4 * count)
@@ -143,6 +143,16 @@ final class RuleProgram {
             let name = try read.text().string
             guard let held = natives[name] else { throw broken("\(name) is missing") }
             return held
+        case 18:  // it remembers its answers
+            let function = try next(&read)
+            var known: [[Value]: Value] = [:]
+            return .callable(Builtin("") { given, named in
+                if let found = known[given], named.isEmpty { return found }
+                if known.count == 10_000 { known = [:] }
+                let found = try invoke(function, given, named)
+                if named.isEmpty { known[given] = found }
+                return found
+            })
         default: throw broken("a constant of an unknown kind")
         }
     }

@@ -116,10 +116,8 @@ enum RuleTextMethods {
         if let whole = value.whole { return whole }
         if case .float(let number) = value { return Int(number) }
         guard case .text(let text) = value else { throw broken("\(value.kind) as a whole number") }
-        let plain = String(text.units.map { unit -> Character in
-            if unit > 127, let value = scalar(unit)?.properties.numericValue { return Character("\(Int(value))") }
-            return scalar(unit).map { Character($0) } ?? "?"
-        }).trimmingCharacters(in: .whitespaces)
+        let digits = text.units.map { $0 > 127 ? scalar($0)?.properties.numericValue.map { "\(Int($0))" } ?? "?" : Text.single($0).string }
+        let plain = digits.joined().trimmingCharacters(in: .whitespaces)
         if let found = Int(plain, radix: base) { return found }
         // Beyond 64 bits the rules ask for its size and its last digits.
         guard plain.count > 18, base == 10, let last = Int(plain.suffix(18)), last >= 0 else { throw broken("\"\(plain)\" as a whole number") }

@@ -8,11 +8,7 @@ struct Text: Hashable, Sendable {
     init(_ text: String) { units = text.unicodeScalars.map(\.value) }
     var count: Int { units.count }
 
-    var string: String {
-        var scalars = String.UnicodeScalarView()
-        scalars.append(contentsOf: units.lazy.map { Unicode.Scalar($0) ?? "\u{FFFD}" })
-        return String(scalars)
-    }
+    var string: String { String(String.UnicodeScalarView(units.map { Unicode.Scalar($0) ?? "\u{FFFD}" })) }
 
     func hash(into hasher: inout Hasher) { units.withUnsafeBytes { hasher.combine(bytes: $0) } }
 

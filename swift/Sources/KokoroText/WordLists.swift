@@ -8,7 +8,6 @@ final class WordLists {
     private let data: Data, starts: [Int], codes: [[[UInt32]]]
     /// Answers, because all lists are asked for a word in turn.
     private var known: [Text: [String: Value]] = [:]
-    private static let remembered = 2000
 
     init(file: URL) throws(KokoroError) {
         let name = file.lastPathComponent
@@ -41,7 +40,7 @@ final class WordLists {
             if stands(word.units, before: middle) { high = middle } else { low = middle }
         }
         if let said = said(of: word.units, in: low) { found = Self.parsed(Text(said).string) }
-        if known.count == Self.remembered { known = [:] }
+        if known.count == 2000 { known = [:] }
         known[word] = found
         return found
     }
