@@ -88,18 +88,18 @@ class Marked:
 
     def original(self, start: int, end: int) -> tuple[int, int]:
         """Half-open offsets in the user's text for start:end of `text`."""
+        if self.plain:
+            return start, end
         first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, max(end - 1, start)) - 1
         begin, finish = self.sources[first], self.sources[last]
-        return (
-            begin[0] if self._stands_for(first) else begin[0] + start - self.starts[first],
-            finish[1] if self._stands_for(last) else finish[0] + end - self.starts[last],
-        )
+        left = begin[0] if self._stands_for(first) else begin[0] + start - self.starts[first]
+        return left, finish[1] if self._stands_for(last) else finish[0] + end - self.starts[last]
 
     def _stands_for(self, piece: int) -> bool:
         """Whether a piece is not the text's own: a placeholder, or the words of an alias."""
         after = self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)
         piece_length, length = after - self.starts[piece], self.sources[piece][1] - self.sources[piece][0]
-        return self.text[self.starts[piece] : after] == PLACEHOLDER or (not self.plain and piece_length != length)
+        return self.text[self.starts[piece] : after] == PLACEHOLDER or piece_length != length
 
 
 def extract(text: str, phrases: "Phrases | None" = None) -> Marked:

@@ -21,10 +21,10 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, signed, string
 
 FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
-MAGIC, FORMAT = b"KRUL", 1
+MAGIC, FORMAT = b"KRUL", 2
 LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
-NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE = range(18)
+NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE, REMEMBERS = range(19)
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
  R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
 
@@ -60,7 +60,9 @@ class Pool:
 
     def encoded(self, value: Any, place: int) -> bytes:
         if isinstance(value, functools._lru_cache_wrapper):
-            value = value.__wrapped__ if inspect.signature(value).parameters else functools.partial(same, value())
+            if inspect.signature(value).parameters:
+                return bytes((REMEMBERS,)) + self.at(value.__wrapped__)
+            value = functools.partial(same, value())
         if id(value) in self.natives:
             return bytes((NATIVE,)) + string(self.natives[id(value)])
         simple = self.simple(value)
@@ -200,7 +202,7 @@ _SETS: dict[Any, tuple[int, ...]] = {}
 
 def characters(operation: Any, argument: Any, state: Any, flags: int) -> tuple[int, ...]:
     """First and last of each range that a node of one character matches."""
-    key = repr((operation, argument, flags & (re.IGNORECASE | re.DOTALL)))
+    key = repr((operation, argument, flags & (re.IGNORECASE | re.DOTALL), state.flags & re.ASCII))
     if key not in _SETS:
         one = _parser.SubPattern(state, [(operation, argument)])
         found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)

@@ -4,7 +4,7 @@
 
 NAME.rules is written by pipeline/rule_program.py, NAME.words by pipeline/word_table.py. NAME.json says of each array in NAME.bin its
 dtype, shape and first byte (little-endian, row-major, 64-byte borders). A matrix [out, in] of the network is int8 with float32 `.scale`
-[out, 1]; what has no scale is float32. `tagger.features` rises. NAME.texts.tsv: a text and its phonemes; NAME.chunks.json: texts with
+[out, 1]; what has no scale is float32. `tagger.features` rises. NAME.texts.tsv: a text and what is said; NAME.chunks.json: texts with
 pauses and paces, and what is spoken of them. A language that is read by rule alone has rules and texts only.
 """
 
@@ -71,7 +71,7 @@ def write_text_tables(folder: Path, language: Language) -> None:
         _write_arrays(folder, language)
         (folder / f"{language}.words").write_bytes(words_file(language))
         texts += words_to_check(language)
-    rows = (f"{text}\t{g2p.phonemize(text).phonemes}\n" for text in texts)
+    rows = (f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n" for text in texts)
     (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
     spoken = [{"text": text, "chunks": spoken_chunks(g2p, text)} for text in MARKED]
     write_json(folder / f"{language}.chunks.json", {"format": FORMAT, "texts": spoken})

@@ -12,12 +12,15 @@ import pytest
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.g2p import G2P
 from kokoro_ane.pipeline.audio import to_pcm
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import TextReader
+from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
+from tests.swift_lines import lines
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = 'Slowly: <prosody rate="slow">one, two.</prosody> [pause 300ms] Three.<break time="1s"/>'
@@ -25,15 +28,21 @@ JUDGED = (ROOT / "core/data/heldout.txt").read_text(encoding="utf-8").split("\n"
 TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED])
 
 
-def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray, dict]:
-    """Lines of pieces, samples [n] int16, and the report."""
+def in_swift(script: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
+    """What a shell says where Swift is."""
     library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
     given = os.environ | {"KOKORO_BUNDLE": str(bundle), "KOKORO_ONNXRUNTIME": str(library), "OMP_NUM_THREADS": "1"}
-    speak = 'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o /tmp/said.wav | grep -v "^\\[" >&2'
-    command = [ROOT / "swift" / "toolchain.sh", "run", "sh", "-c", f"{speak}; cat /tmp/said.wav", "sh", *more]
+    command = [ROOT / "swift" / "toolchain.sh", "run", "sh", "-c", script, "sh", *more]
     done = subprocess.run(command, env=given, capture_output=True, check=False)
     if done.returncode == 3:
         pytest.skip(done.stderr.decode().splitlines()[-1])
+    return done
+
+
+def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray, dict]:
+    """Lines of pieces, samples [n] int16, and the report."""
+    speak = 'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o /tmp/said.wav | grep -v "^\\[" >&2'
+    done = in_swift(f"{speak}; cat /tmp/said.wav", bundle, *more)
     lines = done.stderr.decode().splitlines()
     assert lines and lines[-1].startswith("{"), lines[-5:]
     pieces = [line.split(" ", 3) for line in lines if line[:1].isdigit()]
@@ -66,3 +75,19 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout: 
     print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
     limit_db = {"padded": 100, "streaming": 97}[layout]  # of 16-bit samples, of which a few round to the other side: 104 and 98.9 seen
     assert reached >= limit_db and report["gaps"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("language", "count"), [("us", 8000), ("gb", 1000), ("es", 500), ("it", 500)])
+def test_lines_are_read_as_python_reads_them(language: str, count: int, tmp_path: Path) -> None:
+    """10,000 of them to phonemes, endings, pauses and paces; -s prints the lines that differ, and words a second, start and memory."""
+    texts = lines(language, count)
+    write_text_tables(tmp_path / "text", language)
+    (tmp_path / "lines").write_text("".join(f"{json.dumps(text)}\n" for text in texts), encoding="utf-8")
+    read = 'swift run -c release kokoro-speak "$KOKORO_BUNDLE" --read "$KOKORO_BUNDLE/lines" --language $1 -o /tmp/read >&2; cat /tmp/read'
+    done, g2p = in_swift(read, tmp_path, language), G2P.load(language)
+    wanted = [[{key: one for key, one in chunk.items() if one is not None} for chunk in spoken_chunks(g2p, text)] for text in texts]
+    found = map(json.loads, done.stdout.decode().splitlines())
+    wrong = [pair for pair in zip(texts, wanted, found, strict=True) if pair[1] != pair[2]]
+    print(*wrong, done.stderr.decode().splitlines()[-1], f"{language}: {count - len(wrong)} of {count} lines equal", sep="\n")
+    assert len(wrong) <= count // 1000

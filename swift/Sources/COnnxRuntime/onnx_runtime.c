@@ -10,9 +10,7 @@ enum {
   ADD_SESSION_CONFIG_ENTRY = 130, CREATE_AND_REGISTER_ALLOCATOR = 144, CREATE_ARENA_CONFIG = 156, RELEASE_ARENA_CONFIG = 157,
 };
 enum { ARENA = 1, DEFAULT_MEMORY = 0, UNLIMITED = 0, BY_DOUBLING = 0, AS_USUAL = -1, INVALID_ARGUMENT = 2 };
-
 typedef struct { OnnxApi (*api)(uint32_t version); const char *(*version)(void); } const *(*GetBase)(void);
-
 #define CALL(number, ...) ((OnnxStatus * (*)(__VA_ARGS__)) api[number])
 #define RELEASE(number, thing) ((void (*)(void *))api[number])(thing)
 

@@ -11,7 +11,6 @@ public struct CoreMLOptions: Sendable {
     public var vocoderUnits = MLComputeUnits.cpuAndNeuralEngine
     /// Folder for compiled packages, one for each package's hash; nil: the user's caches.
     public var cache: URL?
-
     public init() {}
 }
 

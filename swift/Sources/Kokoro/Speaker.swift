@@ -4,8 +4,7 @@ import KokoroText
 /// Text or phonemes to audio, piece by piece.
 ///
 /// ```swift
-/// let speaker = Speaker(bundle: bundle, backend: backend)
-/// for try await audio in speaker.speak("Hello, world!", voice: "af_heart") { play(audio.samples) }
+/// let speaker = Speaker(bundle: bundle, backend: backend) for try await audio in speaker.speak("Hello, world!", voice: "af_heart") { play(audio.samples) }
 /// ```
 /// While a piece is played, the next one is computed, and no more: memory does not grow with the text. A task that is cancelled, or a
 /// consumer that leaves the loop, stops the computation between two networks. Where the vocoder is of a streaming layout, a chunk comes in
@@ -167,7 +166,6 @@ struct SpeechProgress: Sendable {
 public struct SpeechSequence: AsyncSequence, Sendable {
     public typealias Element = SpokenAudio
     let speaker: Speaker, start: SpeechProgress
-
     public func makeAsyncIterator() -> Iterator { Iterator(speaker: speaker, ahead: Ahead(speaker, start)) }
 
     /// Gives a piece and lets the next one be computed.
@@ -187,9 +185,7 @@ public struct SpeechSequence: AsyncSequence, Sendable {
     /// A piece under way. It is cancelled when nobody holds it any more.
     final class Ahead: Sendable {
         private let task: Task<(audio: SpokenAudio, after: SpeechProgress)?, any Error>
-
         init(_ speaker: Speaker, _ progress: SpeechProgress) { task = Task { try await speaker.next(progress) } }
-
         deinit { task.cancel() }
 
         func value() async throws -> (audio: SpokenAudio, after: SpeechProgress)? {

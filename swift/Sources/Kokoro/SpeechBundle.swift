@@ -126,3 +126,8 @@ private func shortened(_ error: any Error) -> String {
     default: return "no JSON"
     }
 }
+
+extension KokoroError: LocalizedError {
+    /// The same line as `description`.
+    public var errorDescription: String? { description }
+}

@@ -34,7 +34,6 @@ public struct StreamFinish: Sendable {
     private let length: Int
     private var at = 0, turned = 1.0
     public var gain: Float { Float(turned) }
-
     public init(length: Int) { self.length = length }
 
     public mutating func callAsFunction(_ piece: [Float]) -> [Float] {

@@ -3,7 +3,6 @@
 /// A sentence ends behind . ! ? … and closing marks before white space, or with its line.
 public struct PhonemeReading: Sendable {
     private let text: [Unicode.Scalar]
-
     public init(_ text: String) { self.text = Array(text.unicodeScalars) }
 
     /// The chunk behind `place`, in Unicode scalars, and where the next begins; nil at the end. Sentences with nothing but marks are skipped.

@@ -5,26 +5,33 @@ import KokoroSteps
 ///
 /// [S, C]: S symbols of a word, a tag before its letters, of C channels.
 struct LetterNetwork: Sendable {
-    private struct Linear: Sendable { let weight: Matrix, bias: [Float] }
-    private struct Block: Sendable { let norms: [Linear], query: Linear, key: Linear, value: Linear, out: Linear, taps: Linear, narrow: Linear }
-    private let embedding: Matrix, blocks: [Block], norm: Linear, answer: Linear, condition: Linear, heads: Int, answers: Set<Int>
+    /// Weights [out, in] int8, mapped; scale and bias [out].
+    private struct Linear: Sendable { let weight: Data, scale: [Float], bias: [Float] }
+    private struct Norm: Sendable { let weight: [Float], bias: [Float] }
+    private struct Block: Sendable { let norms: [Norm], query: Linear, key: Linear, value: Linear, out: Linear, taps: Linear, narrow: Linear }
+    private let embedding: [Float], blocks: [Block], norm: Norm, answer: Linear, condition: Linear, heads: Int, answers: Set<Int>
 
     init(_ tables: TextTables) throws(KokoroError) {
         func linear(_ name: String) throws(KokoroError) -> Linear {
-            Linear(weight: try tables.floats("network.\(name).weight"), bias: try tables.floats("network.\(name).bias").values)
+            let (weight, scale) = try tables.mapped("network.\(name).weight"), bias = try tables.floats("network.\(name).bias")
+            guard !bias.isEmpty, scale.count == bias.count, weight.count % bias.count == 0 else { throw .badFile("text", reason: "\(name) is damaged") }
+            return Linear(weight: weight, scale: scale, bias: bias)
+        }
+        func norm(_ name: String) throws(KokoroError) -> Norm {
+            Norm(weight: try tables.floats("network.\(name).weight"), bias: try tables.floats("network.\(name).bias"))
         }
         let rules = tables.rules.network
         var blocks: [Block] = []
         for number in 0..<rules.blocks {
             let name = "blocks.\(number)"
             blocks.append(Block(
-                norms: [try linear("\(name).norms.0"), try linear("\(name).norms.1")], query: try linear("\(name).attention.query"),
+                norms: [try norm("\(name).norms.0"), try norm("\(name).norms.1")], query: try linear("\(name).attention.query"),
                 key: try linear("\(name).attention.key"), value: try linear("\(name).attention.value"), out: try linear("\(name).attention.out"),
                 taps: try linear("\(name).taps"), narrow: try linear("\(name).narrow")))
         }
         embedding = try tables.floats("network.embedding.weight")
         self.blocks = blocks
-        self.norm = try linear("norm")
+        self.norm = try norm("norm")
         answer = try linear("answer")
         condition = try linear("condition")
         heads = rules.heads
@@ -33,8 +40,8 @@ struct LetterNetwork: Sendable {
 
     /// Ids [S] to logits [S, 2 * sounds], the two frames of a letter side by side.
     func logits(_ ids: [Int32]) -> Matrix {
-        let width = embedding.columns
-        var x = Matrix(rows: ids.count, columns: width, values: ids.flatMap { embedding.values[Int($0) * width..<(Int($0) + 1) * width] })
+        let width = norm.weight.count
+        var x = Matrix(rows: ids.count, columns: width, values: ids.flatMap { embedding[Int($0) * width..<(Int($0) + 1) * width] })
         for (number, block) in blocks.enumerated() {
             add(attended(block, normalized(block.norms[0], x)), to: &x)
             var near = product(block.taps, neighbours(normalized(block.norms[1], x)))
@@ -51,41 +58,48 @@ struct LetterNetwork: Sendable {
 
     private func add(_ more: Matrix, to x: inout Matrix) { for place in x.values.indices { x.values[place] += more.values[place] } }
 
-    /// [S, in] to [S, out].
+    /// [S, in] to [S, out]. A row of weights becomes floats for all S.
     private func product(_ layer: Linear, _ x: Matrix) -> Matrix {
-        let inner = layer.weight.columns, outer = layer.weight.rows
-        var found = [Float](repeating: 0, count: x.rows * outer)
-        x.values.withUnsafeBufferPointer { left in
-            layer.weight.values.withUnsafeBufferPointer { right in
-                for out in 0..<outer {
-                    for row in 0..<x.rows { found[row * outer + out] = dot(left, row * inner, right, out * inner, inner) + layer.bias[out] }
+        let outer = layer.bias.count, inner = min(layer.weight.count / outer, x.columns), rows = x.rows
+        var weights = [Float](repeating: 0, count: inner)
+        let found = [Float](unsafeUninitializedCapacity: rows * outer) { found, count in
+            layer.weight.withUnsafeBytes { (stored: UnsafeRawBufferPointer) in
+                weights.withUnsafeMutableBytes { weights in
+                    x.values.withUnsafeBytes { values in
+                        for out in 0..<outer {
+                            for place in 0..<inner { weights.storeBytes(of: Float(Int8(bitPattern: stored[out * inner + place])), toByteOffset: 4 * place, as: Float.self) }
+                            for row in 0..<rows { found[row * outer + out] = dot(values, row * inner, weights, inner) * layer.scale[out] + layer.bias[out] }
+                        }
+                    }
                 }
             }
+            count = rows * outer
         }
-        return Matrix(rows: x.rows, columns: outer, values: found)
+        return Matrix(rows: rows, columns: outer, values: found)
     }
 
-    /// In lanes of eight; a rest is added alone.
-    private func dot(_ left: UnsafeBufferPointer<Float>, _ l: Int, _ right: UnsafeBufferPointer<Float>, _ r: Int, _ count: Int) -> Float {
-        let whole = count - count % 8, lefts = UnsafeRawBufferPointer(left), rights = UnsafeRawBufferPointer(right)
-        var lanes = SIMD8<Float>.zero, place = 0
-        while place < whole {
-            lanes += lefts.loadUnaligned(fromByteOffset: 4 * (l + place), as: SIMD8<Float>.self)
-                * rights.loadUnaligned(fromByteOffset: 4 * (r + place), as: SIMD8<Float>.self)
-            place += 8
+    /// In lanes of sixteen; a rest is added alone.
+    private func dot(_ left: UnsafeRawBufferPointer, _ start: Int, _ right: UnsafeMutableRawBufferPointer, _ count: Int) -> Float {
+        var lanes = SIMD16<Float>.zero, place = 0, rest: Float = 0
+        while place + 16 <= count {
+            lanes += left.loadUnaligned(fromByteOffset: 4 * (start + place), as: SIMD16<Float>.self)
+                * right.loadUnaligned(fromByteOffset: 4 * place, as: SIMD16<Float>.self)
+            place += 16
         }
-        var sum = lanes.sum()
-        for rest in whole..<count { sum += left[l + rest] * right[r + rest] }
-        return sum
+        while place < count {
+            rest += left.loadUnaligned(fromByteOffset: 4 * (start + place), as: Float.self) * right.loadUnaligned(fromByteOffset: 4 * place, as: Float.self)
+            place += 1
+        }
+        return lanes.sum() + rest
     }
 
-    private func normalized(_ norm: Linear, _ x: Matrix) -> Matrix {
+    private func normalized(_ norm: Norm, _ x: Matrix) -> Matrix {
         var found = x
         for row in 0..<x.rows {
             let range = row * x.columns..<(row + 1) * x.columns, mean = x.values[range].reduce(0, +) / Float(x.columns)
             let variance = x.values[range].reduce(0) { $0 + ($1 - mean) * ($1 - mean) } / Float(x.columns)
             let deviation = (variance + 1e-5).squareRoot()
-            for (column, place) in range.enumerated() { found.values[place] = (x.values[place] - mean) / deviation * norm.weight.values[column] + norm.bias[column] }
+            for (column, place) in range.enumerated() { found.values[place] = (x.values[place] - mean) / deviation * norm.weight[column] + norm.bias[column] }
         }
         return found
     }

@@ -173,7 +173,7 @@ enum RuleBuiltins {
             return Builtin(name) { given, _ in
                 if case .object(let object) = given[0], case .text(let wanted) = given[1] {
                     for (id, attribute) in object.type.attributes where try program.name(id) == wanted.string {
-                        if case .method(let function) = attribute { return .callable(BoundCall(function, given[0])) }
+                        if case .method(let function) = attribute { return .callable(PartialCall(function, [given[0]])) }
                     }
                     for (id, slot) in object.type.slots where try program.name(id) == wanted.string && slot < object.values.count { return object.values[slot] }
                 }
@@ -252,7 +252,7 @@ enum RuleBuiltins {
             }
             return .list(List(try items(given[1]).map { try invoke(given[0], [$0]) }))
         },
-        "filter": { given, _ in .list(List(try items(given[1]).filter { try invoke(given[0], [$0]).isTrue })) },
+        "filter": { given, _ in .list(List(try items(given[1]).filter { try (given[0].isTrue ? invoke(given[0], [$0]) : $0).isTrue })) },
         "any": { given, _ in .bool(try items(given[0]).contains(where: \.isTrue)) },
         "all": { given, _ in .bool(try items(given[0]).allSatisfy(\.isTrue)) },
         "next": { given, _ in
@@ -272,10 +272,6 @@ enum RuleBuiltins {
             return .list(List(order.map { all[$0] }))
         },
         "divmod": { given, _ in .tuple([.int(try divided(given[0], given[1]).0), .int(try divided(given[0], given[1]).1)]) },
-        "ord": { given, _ in
-            guard case .text(let text) = given[0], text.count == 1 else { throw broken("ord of \(given[0].kind)") }
-            return .int(Int(text.units[0]))
-        },
         "chr": { given, _ in .text(Text.single(UInt32(given[0].whole ?? 0))) },
         "isinstance": { given, _ in .bool(isKind(given[0], given[1])) },
         "functools.partial": { given, _ in .callable(PartialCall(given[0], Array(given.dropFirst()), [])) },

@@ -63,6 +63,24 @@ final class RuleTemplate {
     }
 }
 
+/// What a call is given.
+struct RuleArguments {
+    let codes: [(isStarred: Bool, code: Code)], names: [(name: Int, code: Code)], isPlain: Bool
+
+    init(codes: [(isStarred: Bool, code: Code)], names: [(name: Int, code: Code)]) {
+        (self.codes, self.names, isPlain) = (codes, names, !codes.contains(where: \.isStarred))
+    }
+
+    func values(_ frame: Frame) throws -> [Value] {
+        var found: [Value] = []
+        found.reserveCapacity(codes.count)
+        for (isStarred, code) in codes { if isStarred { found += try items(code(frame)) } else { found.append(try code(frame)) } }
+        return found
+    }
+
+    func named(_ frame: Frame) throws -> [Callable.Named] { try names.map { ($0.name, try $0.code(frame)) } }
+}
+
 /// A function with the frame that it was made in.
 final class RuleFunction: Callable {
     let template: RuleTemplate, outer: Frame?
@@ -75,6 +93,20 @@ final class RuleFunction: Callable {
         if template.hasRest { frame.slots[plain + template.only.count] = .tuple(Array(given.dropFirst(plain))) }
         try fill(frame, from: given.count, named)
         return try template.run(frame)
+    }
+
+    /// Arguments go to their slots as they are computed.
+    override func call(_ own: Value?, _ given: RuleArguments, _ frame: Frame) throws -> Value {
+        var count = own == nil ? 0 : 1
+        guard given.isPlain, !template.hasRest, count + given.codes.count <= template.plain.count else { return try super.call(own, given, frame) }
+        let inner = Frame(template.slots, outer: outer)
+        if let own { inner.slots[0] = own }
+        for (_, code) in given.codes {
+            inner.slots[count] = try code(frame)
+            count += 1
+        }
+        try fill(inner, from: count, given.named(frame))
+        return try template.run(inner)
     }
 
     /// What is given by name, and what is preset.
@@ -94,17 +126,10 @@ final class RuleFunction: Callable {
     }
 }
 
-/// A method of an object.
-final class BoundCall: Callable {
-    private let function: Value, owner: Value
-    init(_ function: Value, _ owner: Value) { (self.function, self.owner) = (function, owner) }
-    override func call(_ given: [Value], _ named: [Named]) throws -> Value { try invoke(function, [owner] + given, named) }
-}
-
-/// A function with some of its arguments.
+/// A function with some of its arguments, or a method with its object.
 final class PartialCall: Callable {
     private let function: Value, given: [Value], named: [Named]
-    init(_ function: Value, _ given: [Value], _ named: [Named]) { (self.function, self.given, self.named) = (function, given, named) }
+    init(_ function: Value, _ given: [Value], _ named: [Named] = []) { (self.function, self.given, self.named) = (function, given, named) }
     override func call(_ more: [Value], _ others: [Named]) throws -> Value { try invoke(function, given + more, named + others) }
 }
 
@@ -114,6 +139,7 @@ final class TypeCall: Callable {
     init(_ type: RuleType) { self.type = type }
 
     override func call(_ given: [Value], _ named: [Named]) throws -> Value {
+        if type.isRecord, named.isEmpty, given.count == type.fields.count { return .object(Instance(type, values: given)) }
         let object = Instance(type)
         if !type.isRecord {
             if let function = type.start { _ = try invoke(function, [.object(object)] + given, named) }
@@ -134,6 +160,11 @@ final class TypeCall: Callable {
         object.values = values
         return .object(object)
     }
+}
+
+func invoke(_ function: Value, own: Value? = nil, _ given: RuleArguments, _ frame: Frame) throws -> Value {
+    if case .callable(let callable) = function { return try callable.call(own, given, frame) }
+    return try invoke(function, (own.map { [$0] } ?? []) + given.values(frame), given.named(frame))
 }
 
 func invoke(_ function: Value, _ given: [Value], _ named: [Callable.Named] = []) throws -> Value {

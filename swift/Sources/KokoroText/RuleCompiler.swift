@@ -4,7 +4,6 @@ import KokoroSteps
 struct RuleCompiler {
     private let program: RuleProgram
     var read: RuleBytes
-
     init(_ program: RuleProgram, _ read: RuleBytes) { (self.program, self.read) = (program, read) }
 
     /// As many of a kind as the next number says.
@@ -244,30 +243,18 @@ struct RuleCompiler {
     }
 
     /// Values, some of them with a star.
-    private mutating func values() throws -> (Frame) throws -> [Value] {
-        let all = try many { (try $0.isStarred(), try $0.expression()) }
-        if !all.contains(where: \.0) {
-            let codes = all.map(\.1)
-            return { frame in
-                var found: [Value] = []
-                found.reserveCapacity(codes.count)
-                for code in codes { found.append(try code(frame)) }
-                return found
-            }
-        }
-        return { frame in
-            var found: [Value] = []
-            for (isStarred, code) in all { if isStarred { found += try items(code(frame)) } else { found.append(try code(frame)) } }
-            return found
-        }
+    private mutating func values() throws -> RuleArguments { RuleArguments(codes: try many { (try $0.isStarred(), try $0.expression()) }, names: []) }
+
+    private mutating func arguments() throws -> RuleArguments {
+        RuleArguments(codes: try values().codes, names: try many { (try $0.read.number(), try $0.expression()) })
     }
 
     private mutating func build() throws -> Code {
-        let kind = try read.byte(), values = try values()
+        let kind = try read.byte(), given = try values()
         switch kind {
-        case 0: return { frame in .tuple(try values(frame)) }
-        case 1: return { frame in .list(List(try values(frame))) }
-        default: return { frame in .set(Table(set: try values(frame))) }
+        case 0: return { frame in .tuple(try given.values(frame)) }
+        case 1: return { frame in .list(List(try given.values(frame))) }
+        default: return { frame in .set(Table(set: try given.values(frame))) }
         }
     }
 
@@ -345,7 +332,7 @@ struct RuleCompiler {
                 switch object.type.attributes[name] {
                 case .property(let function): return try invoke(function, [.object(object)])
                 case .constant(let value): return value
-                case .method(let function): return .callable(BoundCall(function, .object(object)))
+                case .method(let function): return .callable(PartialCall(function, [.object(object)]))
                 default: throw broken("a \(object.type.name) has no \(spelled)")
                 }
             case .match(let match):
@@ -356,44 +343,32 @@ struct RuleCompiler {
                 default: throw broken("a match has no \(spelled)")
                 }
             case .pattern(let pattern) where spelled == "pattern": return .text(pattern.source)
-            case let value: return .callable(BoundCall(.callable(Builtin(spelled) { given, named in
-                try RuleMethods.call(spelled, given[0], Array(given.dropFirst()), named)
-            }), value))
+            case let value: return .callable(Builtin(spelled) { given, named in try RuleMethods.call(spelled, value, given, named) })
             }
         }
     }
 
-    private mutating func arguments() throws -> (values: (Frame) throws -> [Value], named: (Frame) throws -> [Callable.Named]) {
-        let given = try values(), all = try many { (try $0.read.number(), try $0.expression()) }
-        if all.isEmpty { return (given, { _ in [] }) }
-        return (given, { frame in
-            var found: [Callable.Named] = []
-            for (name, code) in all { found.append((name, try code(frame))) }
-            return found
-        })
-    }
-
     private mutating func call() throws -> Code {
-        let function = try expression(), (values, named) = try arguments()
-        return { frame in try invoke(try function(frame), try values(frame), try named(frame)) }
+        let function = try expression(), given = try arguments()
+        return { frame in try invoke(try function(frame), given, frame) }
     }
 
     private mutating func method() throws -> Code {
         let owner = try expression(), name = try read.number(), spelled = try program.name(name)
-        let (values, named) = try arguments(), builtin = RuleMethods.find(spelled)
+        let given = try arguments()
         return { frame in
             let found = try owner(frame)
-            guard case .object(let object) = found else { return try builtin(found, try values(frame), try named(frame)) }
+            guard case .object(let object) = found else { return try RuleMethods.call(spelled, found, try given.values(frame), try given.named(frame)) }
             if let attribute = object.type.attributes[name] {
                 switch attribute {
-                case .method(let function): return try invoke(function, [found] + values(frame), try named(frame))
-                case .free(let function): return try invoke(function, try values(frame), try named(frame))
-                case .property(let function): return try invoke(try invoke(function, [found]), try values(frame), try named(frame))
+                case .method(let function): return try invoke(function, own: found, given, frame)
+                case .free(let function): return try invoke(function, given, frame)
+                case .property(let function): return try invoke(try invoke(function, [found]), given, frame)
                 default: break
                 }
             }
             guard let slot = object.type.slots[name], slot < object.values.count else { throw broken("a \(object.type.name) has no \(spelled)") }
-            return try invoke(object.values[slot], try values(frame), try named(frame))
+            return try invoke(object.values[slot], given, frame)
         }
     }
 }

@@ -3,10 +3,6 @@ import KokoroSteps
 
 /// What can be asked of texts, lists, tables, patterns and matches.
 enum RuleMethods {
-    typealias Method = (Value, [Value], [Callable.Named]) throws -> Value
-
-    static func find(_ name: String) -> Method { { owner, given, named in try call(name, owner, given, named) } }
-
     static func call(_ name: String, _ owner: Value, _ given: [Value], _ named: [Callable.Named]) throws -> Value {
         if name == "__getitem__" { return try RuleBuiltins.item(owner, first(given, name)) }
         switch owner {
@@ -22,7 +18,7 @@ enum RuleMethods {
         case .pattern(let pattern): return try ofPattern(name, pattern, given)
         case .match(let match): return try ofMatch(name, match, given)
         case .callable(let callable):
-            if let held = callable as? HeldMethods { return try held.call(name, given) }
+            if let held = callable as? Builtin, held.name == name { return try held.call(given, named) }
         default: break
         }
         throw broken("\(owner.kind) has no \(name)")
@@ -56,7 +52,6 @@ enum RuleMethods {
         switch name {
         case "get": return table.value(try first(given, name)) ?? (given.count > 1 ? given[1] : .none)
         case "items": return .list(List(table.pairs.map { .tuple([$0, $1]) }))
-        case "keys": return .list(List(table.keys))
         case "values": return .list(List(table.pairs.map(\.1)))
         case "clear": table.clear()
         case "update":
@@ -74,7 +69,6 @@ enum RuleMethods {
     private static func ofSet(_ name: String, _ table: Table, _ given: [Value]) throws -> Value {
         switch name {
         case "issuperset": return .bool(try items(first(given, name)).allSatisfy(table.contains))
-        case "issubset": return .bool(try { other in table.keys.allSatisfy(other.contains) }(Table(set: items(first(given, name)))))
         case "add": table.put(try first(given, name))
         case "update": for item in try items(first(given, name)) { table.put(item) }
         case "union":
@@ -153,12 +147,4 @@ enum RuleMethods {
         default: throw broken("a match has no \(name)")
         }
     }
-}
-
-/// What this package answers in the place of an object of the rules.
-final class HeldMethods: Callable {
-    private let body: (String, [Value]) throws -> Value
-    init(_ body: @escaping (String, [Value]) throws -> Value) { self.body = body }
-    func call(_ name: String, _ given: [Value]) throws -> Value { try body(name, given) }
-    override func call(_ given: [Value], _ named: [Named]) throws -> Value { try body("", given) }
 }

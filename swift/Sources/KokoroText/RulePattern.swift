@@ -1,21 +1,40 @@
 import KokoroSteps
 
+/// Which of the first 256 characters, a bit for each.
+struct LatinSet: Sendable {
+    private var bits: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+
+    func contains(_ unit: UInt32) -> Bool {
+        let some = unit < 128 ? (unit < 64 ? bits.0 : bits.1) : (unit < 192 ? bits.2 : bits.3)
+        return some >> UInt64(unit & 63) & 1 != 0
+    }
+
+    mutating func add(_ unit: UInt32) {
+        withUnsafeMutableBytes(of: &bits) { $0.withMemoryRebound(to: UInt64.self) { $0[Int(unit >> 6)] |= 1 << UInt64(unit & 63) } }
+    }
+
+    mutating func add(_ other: LatinSet) {
+        bits = (bits.0 | other.bits.0, bits.1 | other.bits.1, bits.2 | other.bits.2, bits.3 | other.bits.3)
+    }
+}
+
 /// A set of characters: ranges, and a table of the first 256.
 final class CharacterRanges: Sendable {
-    private let borders: [UInt32], low: [Bool]
+    private let borders: [UInt32]
+    let latin: LatinSet
 
     /// First and last of each range, rising.
     init(_ borders: [UInt32]) {
         self.borders = borders
-        var low = [Bool](repeating: false, count: 256)
+        var low = LatinSet()
         for place in stride(from: 0, to: borders.count - 1, by: 2) where borders[place] < 256 {
-            for unit in borders[place]...min(borders[place + 1], 255) { low[Int(unit)] = true }
+            for unit in borders[place]...min(borders[place + 1], 255) { low.add(unit) }
         }
-        self.low = low
+        latin = low
     }
 
     func contains(_ unit: UInt32) -> Bool {
-        if unit < 256 { return low[Int(unit)] }
+        if unit < 256 { return latin.contains(unit) }
         var from = 0, to = borders.count / 2
         while from < to {
             let middle = (from + to) / 2
@@ -23,8 +42,6 @@ final class CharacterRanges: Sendable {
         }
         return from < borders.count / 2 && unit >= borders[2 * from]
     }
-
-    var latin: [Bool] { low }
 }
 
 /// One step of a pattern, and the step behind it.
@@ -39,7 +56,7 @@ final class PatternStep {
     enum Greed { case greedy, lazy, possessive }
     var kind: Kind, next: PatternStep?
     /// Which of the first 256 characters it may begin with; nil: it may match nothing, or nobody knows.
-    var first: [Bool]?
+    var first: LatinSet?
     init(_ kind: Kind, next: PatternStep? = nil) { (self.kind, self.next) = (kind, next) }
 }
 
@@ -64,7 +81,7 @@ final class RulePattern {
             run.isFull = mode == .full
             while true {
                 if let first = start.first, mode == .search {
-                    while at < end, units[at] < 256, !first[Int(units[at])] { at += 1 }
+                    while at < end, units[at] < 256, !first.contains(units[at]) { at += 1 }
                     if at == end { return nil }
                 }
                 run.refused = isEmptyRefused && at == place ? at : -1
@@ -139,7 +156,7 @@ struct PatternRun {
                 for way in ways {
                     if let first = way.first {
                         guard at < end else { continue }
-                        if units[at] < 256, !first[Int(units[at])] { continue }
+                        if units[at] < 256, !first.contains(units[at]) { continue }
                     }
                     let found = attempt(way, at)
                     if found >= 0 { return found }
@@ -221,7 +238,6 @@ struct PatternRun {
     private mutating func again(_ step: PatternStep, _ at: Int) -> Int {
         guard case .loop(let body, let least, let most, let isGreedy, let number) = step.kind, let next = step.next else { return -1 }
         let count = counts[number], before = entered[number]
-        func mayEnter() -> Bool { count < most && before != at }
         if count < least {
             counts[number] = count + 1
             let found = attempt(body, at)
@@ -232,7 +248,7 @@ struct PatternRun {
             let found = attempt(next, at)
             if found >= 0 { return found }
         }
-        if mayEnter() {
+        if count < most, before != at {
             (counts[number], entered[number]) = (count + 1, at)
             let found = attempt(body, at)
             if found >= 0 { return found }
@@ -242,13 +258,12 @@ struct PatternRun {
     }
 
     private func stands(_ code: Int, _ at: Int, _ word: CharacterRanges) -> Bool {
-        let newline: UInt32 = 10
         switch code {
         case 0, 7: return at == 0
-        case 1: return at == end || (at == end - 1 && units[at] == newline)
+        case 1: return at == end || (at == end - 1 && units[at] == 10)
         case 2: return at == end
-        case 5: return at == 0 || units[at - 1] == newline
-        case 6: return at == end || units[at] == newline
+        case 5: return at == 0 || units[at - 1] == 10
+        case 6: return at == end || units[at] == 10
         default:
             let before = at > 0 && word.contains(units[at - 1]), after = at < end && word.contains(units[at])
             return (before != after) == (code == 3)
@@ -262,8 +277,7 @@ final class RuleMatch {
     private let places: [Int]
 
     init(pattern: RulePattern, text: Text, start: Int, end: Int, places: [Int], last: Int) {
-        (self.pattern, self.text, self.start, self.end, self.last) = (pattern, text, start, end, last)
-        self.places = places
+        (self.pattern, self.text, self.start, self.end, self.last, self.places) = (pattern, text, start, end, last, places)
     }
 
     /// Of a group, (-1, -1) where it took no part.

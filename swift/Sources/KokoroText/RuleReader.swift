@@ -29,9 +29,8 @@ public final class RuleReader {
         guard FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).json").path) else { return [:] }
         let lists = try WordLists(file: text.appendingPathComponent("\(language).words"))
         let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
-        var found: RuleProgram.Natives = ["weights": .none, "neural": .callable(HeldMethods { name, given in
-            guard name == "predict", let words = given.first else { throw broken("a network has no \(name)") }
-            return .list(List(try items(words).map { try network.guess($0, program) }))
+        var found: RuleProgram.Natives = ["weights": .none, "neural": .callable(Builtin("predict") { given, _ in
+            .list(List(try items(given[0]).map { try network.guess($0, program) }))
         })]
         found["scores"] = .callable(Builtin("scores") { given, _ in
             let sums = try items(given[1]).reduce(into: [Int](repeating: 0, count: tables.columns("tagger.weights"))) { sums, row in
@@ -53,7 +52,6 @@ public final class RuleReader {
         /// Paces of the elements that are open where the next sentence begins.
         fileprivate var paces: [Double] = []
         private static let block = 4096
-
         public init(_ text: String) { self.text = Text(text) }
 
         /// The next sentence's place and text.
@@ -96,7 +94,7 @@ public final class RuleReader {
                         chunks.append(chunk)
                         (place.asked, place.hasSpoken) = (nil, true)
                     }
-                    if let seconds = try part.last.map(seconds), seconds > 0 { place.asked = (place.asked ?? 0) + seconds }
+                    if let seconds = try part.last.flatMap({ try field($0, "pause_s").number }), seconds > 0 { place.asked = (place.asked ?? 0) + seconds }
                 }
                 if !chunks.isEmpty { return chunks }
             }
@@ -112,18 +110,6 @@ public final class RuleReader {
         return PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate)
     }
 
-    /// The whole text at once, as Python's `phonemize` joins it.
-    public func phonemes(of text: String) throws(KokoroError) -> String {
-        var place = Place(text), found: [Unicode.Scalar] = []
-        do {
-            while let sentence = try nextSentence(&place) {
-                if let last = found.last, last != " " { found.append(" ") }
-                for word in try sentence.map(word) { found += word.phonemes + (word.spaceFollows ? [" "] : []) }
-            }
-        } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }
-        return String(String.UnicodeScalarView(found)).trimmingCharacters(in: .whitespaces)
-    }
-
     /// Words of the next sentence, as the rules give them.
     private func nextSentence(_ place: inout Place) throws -> [Value]? {
         guard let (offset, text) = try place.next(cut) else { return nil }
@@ -132,8 +118,6 @@ public final class RuleReader {
         place.paces = if case .object = paces { try items(field(paces, "open")).compactMap(\.number) } else { [] }
         return try items(invoke(read, [.list(List([one]))])).flatMap { try items(field(items($0)[1], "words")) }
     }
-
-    private func seconds(_ word: Value) throws -> Double { try field(word, "pause_s").number ?? 0 }
 
     private func word(_ word: Value) throws -> SpokenWord {
         guard case .text(let written) = try field(word, "text"), case .text(let said) = try field(word, "phonemes") else { throw broken("no word") }

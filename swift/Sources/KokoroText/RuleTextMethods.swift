@@ -67,7 +67,6 @@ enum RuleTextMethods {
     private static func isAlpha(_ unit: UInt32) -> Bool { scalar(unit)?.isLetter ?? false }
     private static func isDecimal(_ unit: UInt32) -> Bool { scalar(unit)?.properties.numericType == .decimal }
     private static func isDigit(_ unit: UInt32) -> Bool { isDecimal(unit) || scalar(unit)?.properties.numericType == .digit }
-
     private static func scalar(_ unit: UInt32) -> Unicode.Scalar? { Unicode.Scalar(unit) }
 
     /// White space and the four separators of information.
@@ -78,7 +77,6 @@ enum RuleTextMethods {
 
     private static func isUpper(_ unit: UInt32) -> Bool { unit < 128 ? (65...90).contains(unit) : scalar(unit)?.properties.isUppercase ?? false }
     private static func isLower(_ unit: UInt32) -> Bool { unit < 128 ? (97...122).contains(unit) : scalar(unit)?.properties.isLowercase ?? false }
-
     private static func all(_ text: Text, _ holds: (UInt32) -> Bool) -> Value { .bool(!text.units.isEmpty && text.units.allSatisfy(holds)) }
 
     private static func cased(_ text: Text, _ holds: (UInt32) -> Bool, not other: (UInt32) -> Bool) -> Value {
@@ -118,12 +116,12 @@ enum RuleTextMethods {
         if let whole = value.whole { return whole }
         if case .float(let number) = value { return Int(number) }
         guard case .text(let text) = value else { throw broken("\(value.kind) as a whole number") }
-        let plain = String(text.units.map { unit -> Character in
-            if unit > 127, let value = scalar(unit)?.properties.numericValue { return Character("\(Int(value))") }
-            return scalar(unit).map { Character($0) } ?? "?"
-        }).trimmingCharacters(in: .whitespaces)
-        guard let found = Int(plain, radix: base) else { throw broken("\"\(plain)\" as a whole number") }
-        return found
+        let digits = text.units.map { $0 > 127 ? scalar($0)?.properties.numericValue.map { "\(Int($0))" } ?? "?" : Text.single($0).string }
+        let plain = digits.joined().trimmingCharacters(in: .whitespaces)
+        if let found = Int(plain, radix: base) { return found }
+        // Beyond 64 bits the rules ask for its size and its last digits.
+        guard plain.count > 18, base == 10, let last = Int(plain.suffix(18)), last >= 0 else { throw broken("\"\(plain)\" as a whole number") }
+        return 1_000_000_000_000_000_000 + last
     }
 
     private static func stands(_ part: Text, _ text: Text, _ place: Int) -> Bool {

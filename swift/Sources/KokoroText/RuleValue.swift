@@ -3,18 +3,12 @@ import KokoroSteps
 /// Text by its Unicode scalars (lone surrogates too), so that places are numbers, as in the rules.
 struct Text: Hashable, Sendable {
     var units: [UInt32]
-
     init(_ units: [UInt32]) { self.units = units }
     init(_ units: ArraySlice<UInt32>) { self.units = Array(units) }
     init(_ text: String) { units = text.unicodeScalars.map(\.value) }
-
     var count: Int { units.count }
 
-    var string: String {
-        var scalars = String.UnicodeScalarView()
-        scalars.append(contentsOf: units.lazy.map { Unicode.Scalar($0) ?? "\u{FFFD}" })
-        return String(scalars)
-    }
+    var string: String { String(String.UnicodeScalarView(units.map { Unicode.Scalar($0) ?? "\u{FFFD}" })) }
 
     func hash(into hasher: inout Hasher) { units.withUnsafeBytes { hasher.combine(bytes: $0) } }
 
@@ -27,7 +21,6 @@ struct Text: Hashable, Sendable {
 enum Value {
     case none, bool(Bool), int(Int), float(Double), text(Text), tuple([Value]), list(List), dict(Table), set(Table)
     case object(Instance), pattern(RulePattern), match(RuleMatch), callable(Callable), held(HeldTable)
-
     static var empty: Value { .text(Text([])) }
 
     var isTrue: Bool {
@@ -44,20 +37,12 @@ enum Value {
         }
     }
 
+    /// For messages.
     var kind: String {
         switch self {
-        case .none: "nothing"
-        case .bool: "a truth value"
-        case .int, .float: "a number"
         case .text(let text): "\"\(text.string.prefix(40))\""
-        case .tuple: "a tuple"
-        case .list: "a list"
-        case .dict, .held: "a table"
-        case .set: "a set"
         case .object(let object): "a \(object.type.name)"
-        case .pattern: "a pattern"
-        case .match: "a match"
-        case .callable: "a function"
+        default: Mirror(reflecting: self).children.first?.label ?? "none"
         }
     }
 }
@@ -143,10 +128,8 @@ final class List {
 final class Table {
     private(set) var keys: [Value] = []
     private var places: [Value: Int] = [:], values: [Value] = []
-
     init() {}
     init(set items: [Value], value: Value = .none) { for item in items { put(item, value) } }
-
     func contains(_ key: Value) -> Bool { places[key] != nil }
     func value(_ key: Value) -> Value? { places[key].map { values[$0] } }
     var pairs: [(Value, Value)] { Array(zip(keys, values)) }
@@ -183,7 +166,7 @@ final class HeldTable {
 
 /// A kind of objects: what they hold, and what can be asked of them.
 final class RuleType {
-    enum Attribute { case method(Value), property(Value), ofType(Value), free(Value), constant(Value) }
+    enum Attribute { case method(Value), property(Value), free(Value), constant(Value) }
     struct Field { let name: Int, preset: Value?, made: Int }
     let name: String, isRecord: Bool, fields: [Field]
     var attributes: [Int: Attribute] = [:], slots: [Int: Int] = [:]
@@ -207,7 +190,6 @@ final class RuleType {
 final class Instance {
     let type: RuleType
     var values: [Value]
-
     init(_ type: RuleType, values: [Value] = []) { (self.type, self.values) = (type, values) }
 
     func set(_ slot: Int, _ value: Value) {
@@ -220,6 +202,12 @@ final class Instance {
 class Callable {
     typealias Named = (name: Int, value: Value)
     func call(_ given: [Value], _ named: [Named]) throws -> Value { throw broken("it cannot be called") }
+
+    /// As a call stands in a rule; `own`: what stands before the arguments.
+    func call(_ own: Value?, _ given: RuleArguments, _ frame: Frame) throws -> Value {
+        let values = try given.values(frame)
+        return try call(own.map { [$0] + values } ?? values, given.named(frame))
+    }
 }
 
 /// A function of this package.

@@ -24,22 +24,16 @@ struct TextTables: Sendable {
 
     private static let widths = ["int8": 1, "float32": 4, "uint32": 4]
 
-    /// An array as float32; a matrix of int8 [out, in] times its scales [out, 1].
-    func floats(_ name: String) throws(KokoroError) -> Matrix {
-        guard let place = rules.arrays[name] else { throw .badFile("text", reason: "no array \(name)") }
-        let columns = place.shape.last ?? 1
-        var values = place.dtype == "int8" ? bytes(name).map { Float($0) } : float32(place)
-        if place.dtype == "int8" {
-            guard let scale = rules.arrays["\(name).scale"] else { throw .badFile("text", reason: "no scales of \(name)") }
-            for (row, step) in float32(scale).enumerated() where (row + 1) * columns <= values.count {
-                for column in 0..<columns { values[row * columns + column] *= step }
-            }
-        }
-        return Matrix(rows: place.count / max(columns, 1), columns: columns, values: values)
+    /// A matrix of int8 as it lies in the file, and its scales.
+    func mapped(_ name: String) throws(KokoroError) -> (values: Data, scale: [Float]) {
+        guard let place = rules.arrays[name], place.dtype == "int8" else { throw .badFile("text", reason: "no matrix \(name)") }
+        return (data[place.offset..<place.offset + place.count], try floats("\(name).scale"))
     }
 
-    private func float32(_ place: TextRules.Place) -> [Float] {
-        (0..<place.count).map { Float(bitPattern: UInt32(data.uint32(place.offset + 4 * $0))) }
+    /// An array of float32.
+    func floats(_ name: String) throws(KokoroError) -> [Float] {
+        guard let place = rules.arrays[name], place.dtype == "float32" else { throw .badFile("text", reason: "no array \(name)") }
+        return (0..<place.count).map { Float(bitPattern: UInt32(data.uint32(place.offset + 4 * $0))) }
     }
 
     /// The row of a rising table of uint32 that holds a key.
@@ -57,10 +51,10 @@ struct TextTables: Sendable {
     /// How many values a row has.
     func columns(_ name: String) -> Int { rules.arrays[name]?.shape.last ?? 0 }
 
-    /// A table of int8, or one row of it.
-    func bytes(_ name: String, row: Int? = nil) -> [Int8] {
+    /// A row of a table of int8.
+    func bytes(_ name: String, row: Int) -> [Int8] {
         guard let place = rules.arrays[name], let columns = place.shape.last else { return [] }
-        return data.dropFirst(place.offset + (row ?? 0) * columns).prefix(row == nil ? place.count : columns).map { Int8(bitPattern: $0) }
+        return data.dropFirst(place.offset + row * columns).prefix(columns).map { Int8(bitPattern: $0) }
     }
 }
 

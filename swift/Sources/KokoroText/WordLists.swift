@@ -6,7 +6,8 @@ import KokoroSteps
 /// is its class among parts of speech.
 final class WordLists {
     private let data: Data, starts: [Int], codes: [[[UInt32]]]
-    private var last: (key: Text, columns: [String: Value])?
+    /// Answers, because all lists are asked for a word in turn.
+    private var known: [Text: [String: Value]] = [:]
 
     init(file: URL) throws(KokoroError) {
         let name = file.lastPathComponent
@@ -30,48 +31,54 @@ final class WordLists {
         HeldTable { [self] key in if case .text(let word) = key { columns(word)[name] } else { nil } }
     }
 
-    /// What each list says of exactly this word. The last answer is kept, because all lists are asked for a word in turn.
+    /// What each list says of exactly this word.
     private func columns(_ word: Text) -> [String: Value] {
-        if let last, last.key == word { return last.columns }
+        if let found = known[word] { return found }
         var low = 0, high = starts.count - 1, found: [String: Value] = [:]
         while high - low > 1 {
             let middle = (low + high) / 2
-            rows(of: middle) { first, _ in
-                if word.units.lexicographicallyPrecedes(first) { high = middle } else { low = middle }
-                return false
-            }
+            if stands(word.units, before: middle) { high = middle } else { low = middle }
         }
-        rows(of: low) { other, said in
-            if other == word.units { found = Self.parsed(Text(said).string) }
-            return found.isEmpty
-        }
-        last = (word, found)
+        if let said = said(of: word.units, in: low) { found = Self.parsed(Text(said).string) }
+        if known.count == 2000 { known = [:] }
+        known[word] = found
         return found
     }
 
-    /// Goes through a block, word by word with what is said of it, while `goesOn` answers true.
-    private func rows(of block: Int, _ goesOn: ([UInt32], [UInt32]) -> Bool) {
-        var place = starts[block], word: [UInt32] = [], said: [UInt32] = []
-        let end = starts[block + 1]
-        data.withUnsafeBytes { bytes in
-            func read(_ text: inout [UInt32], _ codes: [[UInt32]], until mark: UInt32) {
-                while place < end, text.last != mark {
-                    text += codes[Int(bytes[place])]
-                    place += 1
-                }
-                if text.last == mark { text.removeLast() }
-            }
-            while place < end {
-                let share = Int(bytes[place]), kept = min(said.count, 1 + share & 15)
-                place += 1
-                word.removeLast(max(0, word.count - share >> 4))
-                said.removeLast(said.count - kept)
-                read(&word, codes[0], until: 9)
-                read(&said, codes[1], until: 10)
-                if kept > 0, kept < said.count { said[0] = said.remove(at: kept) }
-                if !goesOn(word, said) { return }
+    /// Whether a word stands before the first one of a block, which is written whole.
+    private func stands(_ word: [UInt32], before block: Int) -> Bool {
+        var at = 0
+        for place in starts[block] + 1..<starts[block + 1] {
+            for unit in codes[0][Int(data[place])] {
+                if unit == 9 { return false }
+                if at == word.count || word[at] != unit { return at == word.count || word[at] < unit }
+                at += 1
             }
         }
+        return false
+    }
+
+    /// What a block says of a word. Each row is made of the one before.
+    private func said(of wanted: [UInt32], in block: Int) -> [UInt32]? {
+        var place = starts[block], word: [UInt32] = [], said: [UInt32] = []
+        func read(_ text: inout [UInt32], _ codes: [[UInt32]], until mark: UInt32) {
+            while place < starts[block + 1], text.last != mark {
+                text += codes[Int(data[place])]
+                place += 1
+            }
+            if text.last == mark { text.removeLast() }
+        }
+        while place < starts[block + 1] {
+            let share = Int(data[place]), kept = min(said.count, 1 + share & 15)
+            place += 1
+            word.removeLast(max(0, word.count - share >> 4))
+            said.removeLast(said.count - kept)
+            read(&word, codes[0], until: 9)
+            read(&said, codes[1], until: 10)
+            if kept > 0, kept < said.count { said[0] = said.remove(at: kept) }
+            if word == wanted { return said }
+        }
+        return nil
     }
 
     private static func parsed(_ line: String) -> [String: Value] {

@@ -6,7 +6,7 @@ import KokoroText
 
 /// kokoro-speak BUNDLE TEXT --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
 ///
-/// kokoro-speak BUNDLE --read lines.jsonl --language us [-o phonemes.jsonl]: each line, a JSON string, to phonemes; no bundle's packages needed.
+/// kokoro-speak BUNDLE --read lines.jsonl --language us [-o read.jsonl]: each line, a JSON string, to what is said in each call; of a bundle only its text is needed.
 ///
 /// Prints a line for each piece (first sample, samples, frames of each token, phonemes), and one JSON object as the last line. Exit 0: written; 2: bad input, told in one line on stderr.
 @main struct KokoroSpeak {
@@ -16,9 +16,13 @@ import KokoroText
             let arguments = try Arguments(Array(CommandLine.arguments.dropFirst()))
             if let lines = arguments.lines { try read(lines, arguments) } else { try await speak(arguments) }
         } catch {
-            FileHandle.standardError.write(Data("kokoro-speak: \((error as? KokoroError)?.description ?? "\(error)")\n".utf8))
+            complain(error)
             exit(2)
         }
+    }
+
+    private static func complain(_ error: any Error, of text: String = "") {
+        FileHandle.standardError.write(Data("kokoro-speak: \(text)\((error as? KokoroError)?.description ?? "\(error)")\n".utf8))
     }
 
     private static func speak(_ arguments: Arguments) async throws {
@@ -26,51 +30,68 @@ import KokoroText
         let bundle = try SpeechBundle(at: URL(fileURLWithPath: arguments.bundle))
         let speaker = try Speaker(bundle: bundle, backend: try await backend(bundle, arguments))
         var wave = try WaveFile(URL(fileURLWithPath: arguments.out)), pieces = 0, gaps = 0, first: Duration?, memory = 0.0
-        do {
-            let voice = arguments.voice ?? bundle.voices.first ?? ""
-            let sequence = arguments.arePhonemes
-                ? speaker.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
-                : speaker.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
-            for try await audio in sequence {
-                let elapsed = clock.now - started, begun = first ?? elapsed
-                if elapsed - begun > .seconds(Double(wave.samples) / Double(Contract.sampleRateHz)) { gaps += 1 }  // a listener waited
-                if first == nil { (first, memory) = (elapsed, residentMegabytes()) }
-                try wave.append(audio.samples)
-                pieces += 1
-                print(audio.startSample, audio.samples.count, audio.durations.map(String.init).joined(separator: ","), audio.phonemes)
-            }
-            try wave.close()
-        } catch {
-            wave.discard()
-            throw error
+        defer { wave.discard() }
+        let voice = arguments.voice ?? bundle.voices.first ?? ""
+        let sequence = arguments.arePhonemes
+            ? speaker.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
+            : speaker.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
+        for try await audio in sequence {
+            let elapsed = clock.now - started, begun = first ?? elapsed
+            if elapsed - begun > .seconds(Double(wave.samples) / Double(Contract.sampleRateHz)) { gaps += 1 }  // a listener waited
+            if first == nil { (first, memory) = (elapsed, residentMegabytes()) }
+            try wave.append(audio.samples)
+            pieces += 1
+            print(audio.startSample, audio.samples.count, audio.durations.map(String.init).joined(separator: ","), audio.phonemes)
         }
+        try wave.close()
         let spent = clock.now - started, seconds = Double(wave.samples) / Double(Contract.sampleRateHz)
         print("{\"out\": \"\(arguments.out)\", \"pieces\": \(pieces), \"seconds_of_audio\": \(seconds), "
             + "\"seconds_spent\": \(spent / .seconds(1)), \"first_audio_s\": \((first ?? spent) / .seconds(1)), \"gaps\": \(gaps), "
             + "\"memory_mb\": \(residentMegabytes()), \"memory_at_first_mb\": \(memory)}")
     }
 
-    /// A line without an answer is null, and told.
+    /// What is said of a text in one call, as text/us.chunks.json of a bundle has it.
+    private struct Said: Encodable {
+        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?
+    }
+
+    /// A line without an answer is null, and told. Times are the processor's, of this process from its first instruction on.
     private static func read(_ lines: String, _ arguments: Arguments) throws {
-        let clock = ContinuousClock(), started = clock.now
         let reader = try RuleReader(bundle: URL(fileURLWithPath: arguments.bundle), language: arguments.language)
-        _ = try reader.phonemes(of: "Ready.")
-        let ready = clock.now - started
-        var words = 0, failed = 0, out: [String] = []
-        for line in try String(contentsOfFile: lines, encoding: .utf8).split(separator: "\n") {
-            let text = try JSONDecoder().decode(String.self, from: Data(line.utf8))
-            words += text.split(whereSeparator: \.isWhitespace).count
-            do { out.append(String(decoding: try JSONEncoder().encode(reader.phonemes(of: text)), as: UTF8.self)) } catch {
-                FileHandle.standardError.write(Data("kokoro-speak: \(text.prefix(60)): \((error as? KokoroError)?.description ?? "\(error)")\n".utf8))
-                failed += 1
-                out.append("null")
+        var first = RuleReader.Place("Ready.")
+        _ = try reader.next(&first)
+        let start = processorSeconds(), texts = try String(contentsOfFile: lines, encoding: .utf8).split(separator: "\n").map { line in
+            try JSONDecoder().decode(String.self, from: Data(line.utf8))
+        }
+        var words = 0, out: [[Said]?] = []
+        let begun = processorSeconds()
+        for text in texts {
+            words += text.utf8.split { $0 < 33 }.count
+            do { out.append(try said(text, reader)) } catch {
+                complain(error, of: "\(text.prefix(60)): ")
+                out.append(nil)
             }
         }
-        let spent = clock.now - started - ready
-        try (out.joined(separator: "\n") + "\n").write(toFile: arguments.out, atomically: true, encoding: .utf8)
-        print("{\"out\": \"\(arguments.out)\", \"lines\": \(out.count), \"failed\": \(failed), \"words\": \(words), "
-            + "\"start_s\": \(ready / .seconds(1)), \"words_a_second\": \(Double(words) / (spent / .seconds(1))), \"memory_mb\": \(residentMegabytes())}")
+        let spent = processorSeconds() - begun, memory = residentMegabytes()
+        let written = try out.map { String(decoding: try JSONEncoder().encode($0), as: UTF8.self) + "\n" }.joined()
+        try written.write(toFile: arguments.out, atomically: true, encoding: .utf8)
+        print("{\"out\": \"\(arguments.out)\", \"lines\": \(out.count), \"failed\": \(out.count { $0 == nil }), \"words\": \(words), \"start_s\": \(start), "
+            + "\"words_a_second\": \(Double(words) / spent), \"memory_mb\": \(memory)}")
     }
+
+    private static func said(_ text: String, _ reader: RuleReader) throws -> [Said] {
+        var place = RuleReader.Place(text), found: [Said] = []
+        while let parts = try reader.next(&place) {
+            for chunk in try parts.flatMap({ try $0.cut(longest: Contract.comfortablePhonemes) }) {
+                let phonemes = String(String.UnicodeScalarView(chunk.phonemes))
+                found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore))
+            }
+        }
+        return found
+    }
+
+    /// POSIX counts them in millionths.
+    private static func processorSeconds() -> Double { Double(clock()) / 1e6 }
 
     /// Of this process; 0 where the system does not say.
     private static func residentMegabytes() -> Double {

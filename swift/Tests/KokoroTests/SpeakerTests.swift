@@ -85,12 +85,29 @@ import Testing
         }
         #expect(try await refused("") == .nothingToSay)
         #expect(try await refused(" ?! \n") == .nothingToSay)
+        await #expect(throws: KokoroError.nothingToSay) { for try await _ in try speaker().speak(" ?! \n", voice: "rms") {} }
         #expect(try await refused("hˈI", voice: "../rms") == .unknownVoice("../rms", known: ["awb", "rms", "slt"]))
         #expect(try await refused("hˈI", speed: 9) == .speedOutOfRange(9))
         #expect(try await refused("h7") == .unknownSymbol("7", place: 1))
         #expect(KokoroError.unknownSymbol("7", place: 1).localizedDescription == "U+0037 at 1 is no phoneme of this vocabulary")
         let endless = try speaker(ToneBackend(framesPerToken: .nan))
         await #expect(throws: KokoroError.self) { for try await _ in endless.speak(phonemes: "hˈI.", voice: "rms") {} }
+    }
+
+    /// /dev/full takes nothing, as a disk without space.
+    @Test func audioIsWrittenOrTheDisksRefusalIsTold() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString), full = URL(fileURLWithPath: "/dev/full")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        var wave = try WaveFile(folder.appendingPathComponent("a.wav"))
+        try wave.append([0, 1, -1])
+        try wave.close()
+        let bytes = try Data(contentsOf: folder.appendingPathComponent("a.wav"))
+        #expect(wave.samples == 3 && bytes.count == 50 && bytes.suffix(4).elementsEqual([0xFF, 0x7F, 0x01, 0x80]) && bytes[40] == 6)
+        #expect(throws: KokoroError.self) { try WaveFile(URL(fileURLWithPath: "/nowhere/a.wav")) }
+        guard FileManager.default.fileExists(atPath: full.path) else { return }
+        try FileManager.default.createSymbolicLink(at: folder.appendingPathComponent(".b.wav.partial"), withDestinationURL: full)
+        #expect(throws: KokoroError.self) { try WaveFile(folder.appendingPathComponent("b.wav")) }
     }
 
     @Test func damagedBundlesAreRefusedAndNamed() throws {

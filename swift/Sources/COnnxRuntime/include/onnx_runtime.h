@@ -4,19 +4,16 @@
 // move an entry (onnxruntime_c_api.h says so), so an entry's number, its offset in the struct divided by the size of a pointer, stays.
 #ifndef KOKORO_ONNX_RUNTIME_H
 #define KOKORO_ONNX_RUNTIME_H
-
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct OnnxStatus OnnxStatus; // NULL: it went well
 typedef const void *const *OnnxApi;
-
 enum { ONNX_API_VERSION = 17, ONNX_FLOAT = 1, ONNX_INT32 = 6, ONNX_ERRORS_ONLY = 3 }; // the last: a level of the log
 
 // `symbol`: the library's OrtGetApiBase. NULL where the library is older than the version above.
 OnnxApi onnx_api(void *symbol);
 const char *onnx_version(void *symbol);
-
 const char *onnx_message(OnnxApi api, const OnnxStatus *status);
 OnnxStatus *onnx_make_environment(OnnxApi api, void **environment);
 OnnxStatus *onnx_make_options(OnnxApi api, int threads, void **options);
@@ -34,5 +31,4 @@ void onnx_release(OnnxApi api, OnnxKind kind, void *thing);
 
 // Freed blocks of a megabyte go back to the system, and threads share one heap; nothing where glibc is not.
 void onnx_return_memory(void);
-
 #endif
