@@ -53,8 +53,8 @@ def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str 
         low = f"{low} to {decimal(upper, scan.dialect)}"
     if scale:
         return f"{low} {SCALES[scale]} {names[0] if single else many(names[0])}"
-    if upper or single:
-        return f"{low} {names[0] if single else many(names[0])}"
+    if upper or (single and number.endswith(".00") or "." not in number and single):
+        return f"{low.removesuffix(' point zero zero')} {names[0] if single else many(names[0])}"
     return exact(number, names, scan.dialect)
 
 

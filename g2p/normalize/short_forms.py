@@ -31,7 +31,8 @@ DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
 DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozenset(ABBREVIATIONS["without_dot"])
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
-KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
+LABELS = ABBREVIATIONS["label"]  # before a colon or slash
+KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
@@ -46,6 +47,7 @@ LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
 YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
 ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
+LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
 
 
@@ -86,6 +88,8 @@ def single_word(scan: Scan, position: int) -> int:
     text, dot, end = match[1], match[2], match.end()
     if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
         return scan.say("versus", position, end)
+    if text in LABELS and LABEL_NEXT.match(scan.text, end):
+        return scan.say(LABELS[text], position, end)
     if text in NUMBERS and dot and NUMBER_NEXT.match(scan.text, end):
         return scan.say(NUMBERS[text], position, end)
     if (text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end)) or (

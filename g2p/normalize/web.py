@@ -18,6 +18,7 @@ from kokoro_ane.g2p.normalize.state import (
     EXTENSIONS,
     KEEP,
     RESPELLED,
+    SHORT,
     WEB,
     WEB_LETTERS,
     WEB_WORDS,
@@ -44,7 +45,7 @@ EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
 HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
 IS_LATIN = re.compile(f"[{LATIN}]")
 HANDLE = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})")
-NUMBER_SIGN = re.compile(r"#(?=\d|[A-Z]{1,4}-?\d{2})")
+NUMBER_SIGN = re.compile(r"#(?=\d|[A-Z]{1,4}-?\d{2}|[A-Z]{1,4}\d[A-Z])")
 AFTER_WORD = re.compile(r"#(?=:?\s?[A-Z]*\d)")  # Conf# QX7T2L, Acct#: 4482
 
 
@@ -60,6 +61,25 @@ def word_of(text: str, scan: Scan) -> str:
     if text in RESPELLED or (text.isupper() and len(text) > 1):
         return acronym(text, False)
     return f"~{text.upper()}" if low in WEB_LETTERS or len(low) < 3 else lower_piece(text)
+
+
+def words_in(text: str, scan: Scan) -> list[str]:
+    """The fewest listed words that a run of letters is written from (photooftheday); the run itself where there are none."""
+    best: list[list[str]] = [[] for _ in range(len(text) + 1)]
+    for end in range(2, len(text) + 1 if scan.known is not None and text.isascii() and text.isalpha() and len(text) > 5 else 0):
+        for start in range(max(0, end - 14), end - 1):
+            piece, before = text[start:end], best[start]
+            listed = piece.lower() in SHORT if end - start < 4 else scan.known is not None and scan.known(piece)
+            if (before or not start) and listed and (not best[end] or len(before) + 1 < len(best[end])):
+                best[end] = [*before, piece]
+    return best[-1] or [text]
+
+
+def say_words(scan: Scan, text: str, start: int, space: bool | None) -> None:
+    """A run of letters word by word."""
+    pieces = words_in(text, scan)
+    for number, piece in enumerate(pieces):
+        start = scan.word(piece, start, start + len(piece), space if number == len(pieces) - 1 else True)
 
 
 def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
@@ -82,8 +102,10 @@ def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
         elif text.isdecimal() or IS_LATIN.match(text):
             if text in ("v", "V") and scan.text[last : last + 1].isdigit():
                 scan.say("version", position, last, space)
+            elif (said := word_of(text, scan)) == text:
+                say_words(scan, text, position, space)
             else:
-                scan.say(word_of(text, scan), position, last, space)
+                scan.say(said, position, last, space)
         elif text in MARKS:
             scan.say(MARKS[text], position, last, space)
         else:
@@ -163,7 +185,7 @@ def say_name(scan: Scan, start: int, end: int) -> None:
         elif text in "_.-":
             scan.silent(part.start(), part.end())
         else:
-            scan.word(text, part.start(), part.end(), space)
+            say_words(scan, text, part.start(), space)
 
 
 def hashtag(scan: Scan, position: int) -> int:
