@@ -8,7 +8,7 @@ Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and th
 import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
-from kokoro_ane.g2p.normalize.short_forms import LOWER, TITLES, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
+from kokoro_ane.g2p.normalize.short_forms import LOWER, TITLES, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces, unsqueezed
 from kokoro_ane.g2p.normalize.state import (
     AMBIGUOUS,
     COUNTED,
@@ -38,6 +38,7 @@ SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'mWDHL]\s?$"), re.compile(r"\s?\d")
+CONSONANTS = re.compile("[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ][b-df-hj-np-tv-xz]{3}[b-df-hj-np-tv-z]{0,9}")
 COURSE = re.compile(r"(?:[a-z]{2,}s|day|°[FC]) x\s?(?=\d+ (days?|weeks?|wks?|months?|mos?|min|hrs?)?)")  # x 10 days; 3 sets x 12 reps
 OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
@@ -195,6 +196,8 @@ def word(scan: Scan, position: int) -> int:
         return single(scan, position)
     if text in RESPELLED:
         scan.say(RESPELLED[text], position, end)
+    elif scan.known is not None and CONSONANTS.fullmatch(text) and not scan.known(text) and unsqueezed(text):
+        scan.say(unsqueezed(text), position, end)
     elif text in KEEP or (len(text) <= LONGEST_PLAIN and PLAIN_WORD.fullmatch(text)):
         if POSSESSIVE.match(scan.text, end) and not scan.quote_open:
             text, end = f"{text}'", end + 1

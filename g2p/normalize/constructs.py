@@ -4,10 +4,10 @@
     chess(Scan("He played Nf3.", "us"), 10)        # knight [F] three
     formula(Scan("Rust is Fe2O3.", "us"), 8)       # [FE] two [O] three
 
-Each handler answers its own position where it does not apply. A row of the data has a pattern of what stands before (perhaps none), a
-pattern, and how it is said, perhaps another way in British: words, and groups of the match, .1 a number, #1 one that may begin with 0,
-=1 in pairs, =1|s their plural, *1 its digits by groups, ^1 an ordinal, +1 its plural, ~1 letters, &1 letters and digits one by one, %1 a
-way, $1 as it is; hour|1 is an hour where the group is 1, else hours.
+Each handler answers its own position where it does not apply. A row of the data has the characters it begins with, a pattern of what
+stands before (perhaps none), a pattern, and how it is said, perhaps another way in British: words, and groups of the match, .1 a number,
+#1 one that may begin with 0, =1 in pairs, =1|s their plural, *1 its digits by groups, ^1 an ordinal, +1 its plural, ~1 letters, &1 letters
+and digits one by one, %1 a way, $1 as it is; hour|1 is an hour where the group is 1, else hours.
 """
 
 import re
@@ -42,36 +42,28 @@ ONE_BEFORE = re.compile(r"(?:(?<!\d[ -])(?<!\d)\d{1,2}/\d{1,2}|(?:^|[\s(])1)\s*$
 SPOONS = {"c": "cup", "T": "tablespoon"}
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
-PART_OF = re.compile(r"(\d{1,3})/(\d{1,3})(?![\d/])")
-PARTS = re.compile(
-    r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?|laps?|holes?|days?|stops?|photos?)\s$",
-    re.I,
-)
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
 GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
 PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
 BOOKS = dict(pair.split(":") for pair in sorted(word_sets("words", "books")[0]))
 VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
-LOOK_BACK = 32  # characters
-_ROWS = read("patterns")
-TRIGGERS = frozenset(_ROWS.pop("triggers").split())  # words of plain form that rows begin with
-PATTERNS = {
-    kind: tuple((re.compile(f"(?:{row[0]})$"), re.compile(row[1]), row[2].split(), row[-1].split()) for row in rows)
-    for kind, rows in _ROWS.items()
-}
-ANY_PATTERN = {kind: re.compile("|".join(f"(?:{row[1]})" for row in rows)) for kind, rows in _ROWS.items()}
+LOOK_BACK, ROW_BACK = 32, 120  # characters
+_DATA = read("patterns")
+TRIGGERS = frozenset(_DATA["triggers"].split())  # words of plain form that rows begin with
+PATTERNS: dict[str, list[tuple[re.Pattern[str], re.Pattern[str] | None, str, str]]] = {}  # by the first character; 0 for any digit
+for _first, _behind, _pattern, *_said in _DATA["rows"]:
+    _row = (re.compile(_pattern), re.compile(f"(?:{_behind})$") if _behind else None, _said[0], _said[-1])
+    for _character in _first:
+        PATTERNS.setdefault(_character, []).append(_row)
 
 
 def patterned(scan: Scan, position: int) -> int:
     """The first row of the data that fits."""
     character = scan.text[position]
-    kind = "digit" if character.isdecimal() else "letter" if character.isalpha() else "sign"
-    if not ANY_PATTERN[kind].match(scan.text, position):
-        return position
-    for behind, pattern, said, british in PATTERNS[kind]:
+    for pattern, behind, said, british in PATTERNS.get("0" if character.isdecimal() else character, ()):
         match = pattern.match(scan.text, position)
-        if match and behind.search(scan.text, max(0, position - LOOK_BACK), position):
-            pieces = [part(piece, match, scan) for piece in (british if scan.dialect == GB else said)]
+        if match and (behind is None or behind.search(scan.text, max(0, position - ROW_BACK), position)):
+            pieces = [part(piece, match, scan) for piece in (british if scan.dialect == GB else said).split()]
             return scan.say(" ".join(pieces), position, match.end())
     return position
 
@@ -141,10 +133,7 @@ def cups(scan: Scan, position: int) -> int:
 
 
 def rating(scan: Scan, position: int) -> int:
-    """4.5/5, and 8/10 where something is rated: `out of`; step 2/5: `of`."""
-    part = PART_OF.match(scan.text, position)
-    if part and PARTS.search(scan.text[max(0, position - 12) : position]):
-        return scan.say(f"{cardinal(int(part[1]), scan.dialect)} of {cardinal(int(part[2]), scan.dialect)}", position, part.end())
+    """4.5/5, and 8/10 where something is rated: `out of`."""
     match = RATED.match(scan.text, position)
     if not match or float(match[1]) > int(match[2]):
         return position

@@ -16,7 +16,7 @@ SCALE_WORDS = alternation(tuple(name for name in SCALES if len(name) > 3))  # ov
 SCALE = rf"(?:(?P<joint>\r\n|[\s-])(?P<scale_word>{SCALE_WORDS})\b|[ ]?(?P<scale>{alternation(SCALES)})(?!\w))"
 PREFIXED = re.compile(
     rf"(?P<minus>[-−])?(?P<nation>{alternation(NATIONS)})?(?P<sign>[{''.join(SIGNS)}])\s?(?P<minus2>[-−])?(?P<number>{NUMBER})"
-    rf"(?:[ ]?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?"
+    rf"(?:[ ]?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?(?: (?P<own>CAD|AUD|NZD|USD)\b)?"
 )
 CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCALE}?(?!\w)")
 AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
@@ -66,7 +66,7 @@ def amount(scan: Scan, position: int) -> int:
     if match:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = OWN.get(match["nation"] or "") or SIGNS[match["sign"]]
-        names = (f"{nation} {unit}".strip(), part)
+        names = (CODES[match["own"]] if match["own"] else f"{nation} {unit}".strip(), part)
         single = attributive(scan, match.end()) or match["joint"] == "-" or ADJECTIVE.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""
         scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())

@@ -32,7 +32,7 @@ TWO_PART = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.x)?(?![\w]|\.\d)")
 SCORE_PAIR = re.compile(r"(\d{1,3})[-–](\d{1,3})(?![\w-])")
 SCORE_AFTER = re.compile(r",?\s+(?:win|victory|defeat|loss|draw|lead|score|scoreline|thriller|rout|aggregate|up|down|to|against|over|on)\b")
 STREET_AFTER = re.compile(
-    r"\s(?:[NSEW]\.? )?(?:(?:[A-Z][a-z]{1,20}|\d{1,3}(?:st|nd|rd|th)) ){1,3}"
+    r"\s(?:[NSEW]{1,2}\.? )?(?:(?:[A-Z][a-z]{1,20}|\d{1,3}(?:st|nd|rd|th)) ){1,3}"
     r"(?:St|Street|Ave|Avenue|Rd|Road|Blvd|Boulevard|Dr|Drive|Ln|Lane|Ct|Court|Way)\b"
 )
 PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")

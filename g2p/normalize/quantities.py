@@ -59,9 +59,9 @@ PER_NAMES = {name: name for name in WORDS["per"]} | {"d": "day", "wk": "week", "
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
 NUMBERED = frozenset(WORDS["numbered"])  # nouns whose numbers take letters
-JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|in|ml|mL|hr|min|yr|mo|wk|sec)$")
+JOINED = re.compile(r"\d(?:mm|cm|km|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|ft|in|hr|min|yr|mo|wk|sec)$")
 BEHIND_MEASURES = frozenset(WORDS["behind"])
-ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d")
+ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}")
 COUNTS = frozenset(WORDS["counts"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words or letters too
 
@@ -285,10 +285,10 @@ def per_name(unit: str, dialect: str) -> str:
 
 RATES = tuple(name for name in UNITS if re.fullmatch(r"[A-Za-z]+/[a-z]+", name))
 RATE = re.compile(rf"(?:{alternation(RATES)})(?![\w/^'])")
-MEASURES = frozenset(("kg", "km", "cm", "mm", "mg", "mL", "ml", "kWh", "lb", "lbs", "oz"))
+MEASURES = frozenset(WORDS["alone"])
 MEASURE = re.compile(rf"(?:{alternation(MEASURES)})(?![\w/^'])")
 ONE_BEFORE = frozenset(("per", "each"))
-MANY_BEFORE = frozenset(("in", "into"))
+MANY_BEFORE = frozenset(("in", "into", "plus"))
 SIDE = re.compile(r"[NSEW](?![\w'])")
 ANGLE_BEFORE = re.compile(r"(?:°|\d['\"′″])\s?$")
 

@@ -18,6 +18,7 @@ from kokoro_ane.g2p.normalize.state import (
     RESPELLED,
     SHORT,
     SPELLED,
+    SQUEEZED,
     STARTERS,
     WEB_LETTERS,
     WEEKDAYS,
@@ -47,6 +48,7 @@ LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
 YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
 ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
+ADDRESS_BEFORE = re.compile(r"\b\d[\w-]*\s(?:[NSEW]{1,2}\.?\s)?(?:[A-Z][a-z]+\s){1,2}[A-Z][a-z]{1,3}\.?$")  # 12 Elm St.
 LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
 
@@ -73,7 +75,8 @@ def place_or_title(scan: Scan, text: str, end: int) -> str:
     before = scan.previous()
     named = before[:1].isupper() or before.endswith(("st", "nd", "rd", "th", "first", "second", "third"))
     title = "saint" if text == "St" else TITLES.get(text, "")
-    if text in PLACES and named and (not title or not NAME_NEXT.match(scan.text, end) or scan.previous() in TITLES.values()):
+    street = scan.previous() in TITLES.values() or ADDRESS_BEFORE.search(scan.text, max(0, end - 40), end)
+    if text in PLACES and named and (not title or street or not NAME_NEXT.match(scan.text, end)):
         return PLACES[text]
     if NAME_NEXT.match(scan.text, end) and title:
         return title
@@ -197,6 +200,15 @@ def acronym(text: str, shouted: bool) -> str:
         common = stem.lower() in SHORT and stem.lower() not in AMBIGUOUS
         return text if common else f"~{text}"
     return f"~{text}" if not VOWEL.search(stem) or ODD.search(stem) else text
+
+
+def unsqueezed(text: str) -> str:
+    """The word that is written so without its vowels (pwdr), perhaps with one of two equal letters; empty where there is none."""
+    for word in SQUEEZED.split():
+        short = word[0] + re.sub("[aeiou]", "", word[1:])
+        if text.lower() in (short, re.sub(r"(.)\1", r"\1", short)):
+            return word
+    return ""
 
 
 def lower_piece(text: str) -> str:

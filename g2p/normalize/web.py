@@ -102,10 +102,10 @@ def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
         elif text.isdecimal() or IS_LATIN.match(text):
             if text in ("v", "V") and scan.text[last : last + 1].isdigit():
                 scan.say("version", position, last, space)
-            elif (said := word_of(text, scan)) == text:
+            elif word_of(text, scan) == text:
                 say_words(scan, text, position, space)
             else:
-                scan.say(said, position, last, space)
+                scan.say(word_of(text, scan), position, last, space)
         elif text in MARKS:
             scan.say(MARKS[text], position, last, space)
         else:
@@ -128,7 +128,7 @@ def host_end(scan: Scan, position: int) -> int:
         return position
     name = match[0]
     plain = name.rstrip(".,;:!?)").lower().endswith("." + match[1].lower())
-    if plain and match[1] not in BARE_DOMAINS and not name.lower().startswith("www.") and name.count(".") < 2:
+    if plain and match[1].lower() not in BARE_DOMAINS and not name.lower().startswith("www.") and name.count(".") < 2:
         return position
     return trimmed(scan, position, match.end())
 
