@@ -7,14 +7,14 @@
 Each handler answers its own position where it does not apply. A row of the data has the characters it begins with, a pattern of what
 stands before (perhaps none), a pattern, and how it is said, perhaps another way in British: words, and groups of the match, .1 a number,
 #1 one that may begin with 0, =1 in pairs, =1|s their plural, *1 its digits by groups, ^1 an ordinal, +1 its plural, ~1 letters, &1 letters
-and digits one by one, %1 a way, $1 as it is; hour|1 is an hour where the group is 1, else hours.
+and digits one by one, %1 a way or month, $1 as it is; hour|1 is an hour where the group is 1, else hours.
 """
 
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
 from kokoro_ane.g2p.normalize.short_forms import number_piece
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, NUMERIC, STARTERS, Scan, read
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, Scan, read
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -87,7 +87,7 @@ def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
         return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
     if sign == "&":
         return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one}" for one in group) for group in re.findall(r"\w+", text))
-    return {"~": f"~{text.upper()}", "%": TURNS.get(text, text)}.get(sign, text)
+    return {"~": f"~{text.upper()}", "%": (TURNS | MONTH_FORMS).get(text, text)}.get(sign, text)
 
 
 def is_wind(scan: Scan, position: int) -> bool:
