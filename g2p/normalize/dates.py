@@ -16,7 +16,7 @@ from kokoro_ane.g2p.word_lists import word_sets
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?!\d|:\d|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
-HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w'.])|a\s?[-–]\s?\d{1,2}(?::\d\d)?p(?![\w']))")  # 7p, 11a-2p
+HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w']|\.\w)|a\s?[-–]\s?\d{1,2}(?::\d\d)?[ap](?![\w']))")  # 7p, 11a-2p
 HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.]))")
 AM_BEFORE = re.compile(rf"(?:\d[ap]?\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$")  # 10p-2a, Fri 6a
 AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
@@ -184,7 +184,7 @@ def year_after_slash(scan: Scan, position: int) -> int:
     if match:
         return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(int(match[2]), scan.dialect)}", position, match.end())
     match = YEAR_MONTH.match(scan.text, position)
-    if match and match[3] <= match[2]:
+    if match and match[3] <= match[2] and scan.text[position - 1 : position] != "#":
         return scan.say(f"{MONTHS[int(match[3]) - 1]} {year(int(match[1]), scan.dialect)}", position, match.end())
     match = SEASON.match(scan.text, position)
     if match and (int(match[1]) + 1) % 100 == int(match[2]):

@@ -25,6 +25,7 @@ ADJECTIVE = re.compile(r"-(?=[A-Za-z])")
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?!\w)")
 COMMA_AFTER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9})(?:,(?P<part>\d{2}))?\s?(?P<sign>€)(?!\w)")
 COMMA_BEFORE = re.compile(r"(?P<sign>€)\s?(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9}),(?P<part>\d{2})(?![\d,])")
+DEAL = re.compile(r"\s(?:deal|contract|extension|budget|lawsuit|settlement|bonus|grant|project|fund|loan|prize|jackpot|offer|bond)\b")
 PER = re.compile(r"/(?=[a-z]{1,12}\b)")
 
 
@@ -68,6 +69,7 @@ def amount(scan: Scan, position: int) -> int:
         unit, part = OWN.get(match["nation"] or "") or SIGNS[match["sign"]]
         names = (CODES[match["own"]] if match["own"] else f"{nation} {unit}".strip(), part)
         single = attributive(scan, match.end()) or match["joint"] == "-" or ADJECTIVE.match(scan.text, match.end()) is not None
+        single = single or DEAL.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""
         scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())
         return per(scan, match.end())

@@ -69,7 +69,9 @@ DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words o
 SIDE_LETTER, SIDE_NAMES = re.compile(r"\s?([WDHL])(?![\w'])"), {"W": "wide", "D": "deep", "H": "high", "L": "long"}  # 48"W x 24"D
 BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b|\s*(?:$|[,;)])")
 OF_THINGS = frozenset(WORDS["of_things"])
-THING_NEXT = re.compile(rf"(?:[ ](?!(?:I[MV]|PO|S[CQ]|PRN|[BTQ]ID)\b)[A-Z]{{2,5}}\b|(?i:\.?\)?[ -](?:{alternation(WORDS['things'])})s?\b))")
+THING_NEXT = re.compile(
+    rf"(?:[ ](?!(?:I[MV]|PO|S[CQ]|PRN|[BTQ]ID)\b)[A-Z]{{2,5}}\b|(?i:\.?\)?[ -](?:(?!of|in|for|and|or|with|to|per|on|at)[a-z]+ )?(?:{alternation(WORDS['things'])})s?\b))"
+)
 SPAN_NEXT = re.compile(rf"\.?[ -](?:{alternation(WORDS['spans'])})\b")
 
 
@@ -287,7 +289,7 @@ RATES = tuple(name for name in UNITS if re.fullmatch(r"[A-Za-z]+/[a-z]+", name))
 RATE = re.compile(rf"(?:{alternation(RATES)})(?![\w/^'])")
 MEASURES = frozenset(WORDS["alone"])
 MEASURE = re.compile(rf"(?:{alternation(MEASURES)})(?![\w/^'])")
-ONE_BEFORE = frozenset(("per", "each"))
+ONE_BEFORE = frozenset(("per", "each", "half"))
 MANY_BEFORE = frozenset(("in", "into", "plus"))
 SIDE = re.compile(r"[NSEW](?![\w'])")
 ANGLE_BEFORE = re.compile(r"(?:°|\d['\"′″])\s?$")
