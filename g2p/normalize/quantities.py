@@ -70,7 +70,8 @@ SIDE_LETTER, SIDE_NAMES = re.compile(r"\s?([WDHL])(?![\w'])"), {"W": "wide", "D"
 BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b|\s*(?:$|[,;)])")
 OF_THINGS = frozenset(WORDS["of_things"])
 THING_NEXT = re.compile(
-    rf"(?:[ ](?!(?:I[MV]|PO|S[CQ]|PRN|[BTQ]ID)\b)[A-Z]{{2,5}}\b|(?i:\.?\)?[ -](?:(?!of|in|for|and|or|with|to|per|on|at)[a-z]+ )?(?:{alternation(WORDS['things'])})s?\b))"
+    rf"(?:[ ](?!(?:I[MV]|PO|S[CQ]|PRN|[BTQ]ID)\b)[A-Z]{{2,5}}\b|"
+    rf"(?i:\.?\)?[ -](?:(?!of|in|for|and|or|with|to|per|on|at)[a-z]+ )?(?:{alternation(WORDS['things'])})s?\b))"
 )
 SPAN_NEXT = re.compile(rf"\.?[ -](?:{alternation(WORDS['spans'])})\b")
 

@@ -38,8 +38,9 @@ SCHEME_MARK = re.compile(r"(?:mailto:|[a-z]{2,5}://)", re.IGNORECASE)
 PART = re.compile(rf"[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]+|\d+|[^\w\s]|_|[^\W\d_]", re.ASCII)
 UNIX = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/[\w.@+-]{1,100}){1,40}/?", re.ASCII)
 WINDOWS = re.compile(r"[A-Za-z]:\\(?:[\w.()-]{1,64}(?: [\w.()-]{1,64}){0,3}\\){0,20}[^\s\"<>|]{0,100}")
+_ENDINGS = alternation(EXTENSIONS | {name.upper() for name in EXTENSIONS if len(name) > 2})
 FILE = re.compile(
-    rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({alternation(EXTENSIONS)}|{alternation(tuple(name.upper() for name in EXTENSIONS if len(name) > 2))})(?![\w@]|\.\w)",
+    rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({_ENDINGS})(?![\w@]|\.\w)",
     re.ASCII,
 )
 EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
