@@ -37,7 +37,7 @@ WAY_BEFORE = re.compile(
 )
 WAY_AFTER = re.compile(r"(NE|NW|SE|SW|[NSEW])(\.?)(?![\w'&.-])")
 ROADS = frozenset(_ROADS.lower().split())
-CUPS = re.compile(r"([cT])\.(?=\s+[a-z(]|\s*[),;])")
+CUPS = re.compile(r"([cT])\.(?=\s+(?:[a-z(]|[A-Z]{2})|\s*[),;])")
 ONE_BEFORE = re.compile(r"(?:(?<!\d[ -])(?<!\d)\d{1,2}/\d{1,2}|(?:^|[\s(])1)\s*$")
 SPOONS = {"c": "cup", "T": "tablespoon"}
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
@@ -126,7 +126,8 @@ def cups(scan: Scan, position: int) -> int:
     match = CUPS.match(scan.text, position)
     if not match or scan.previous_word() not in NUMERIC | {"third", "half", "halves", "cups"}:
         return position
-    many = scan.text[max(0, position - 4) : position].strip()[-1:].isdigit() and not ONE_BEFORE.search(
+    count = scan.text[max(0, position - 4) : position].strip()
+    many = (count[-1:].isdigit() or count[-1:].isnumeric() and count[-2:-1].isdigit()) and not ONE_BEFORE.search(
         scan.text[max(0, position - 8) : position]
     )
     return scan.say(SPOONS[match[1]] + "s" * many, position, match.end())

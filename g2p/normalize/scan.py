@@ -67,7 +67,7 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     **dict.fromkeys("§¶≈⌘⌥⇧⌃", (constructs.patterned,)),
     **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
     "€": (money.with_comma, money.amount),
-    "-": (marks.markup, money.amount),
+    "-": (constructs.patterned, marks.markup, money.amount),
     "+": (numbers.phone, marks.markup),
     "(": (marks.plural, numbers.phone),
     "'": (dates.decade,),
