@@ -17,8 +17,10 @@ CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
 HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w']|\.\w)|a\s?[-–]\s?\d{1,2}(?::\d\d)?[ap](?![\w']))")  # 7p, 11a-2p
-HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.]))")
-AM_BEFORE = re.compile(rf"(?:\d[ap]?\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$")  # 10p-2a, Fri 6a
+HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.-]))")
+AM_BEFORE = re.compile(
+    rf"(?:\d[ap]\s?[-–]\s?|(?<![\d-])[1-9]\d?(?::\d\d)?\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
+)  # 10p-2a, Fri 6a
 AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
 RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
 TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")

@@ -6,6 +6,7 @@ markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
 
 import re
 
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
 from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, WEEKDAYS, Scan, alternation
@@ -262,7 +263,14 @@ def run(scan: Scan, position: int) -> int:
         return position
     text, before = match[0], scan.previous()
     small = text == "." and before.isalpha() and before.islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
-    if small and scan.tokens[-1][2] == position and scan.known is not None and not scan.known(before):
+    known = scan.known
+    if (
+        small
+        and known
+        and scan.tokens[-1][2] == position
+        and len(before) > 2
+        and not any(map(known, (before, *(of for _, of in stems(before)))))
+    ):
         return drop(scan, position, match.end())  # a short form that nobody knows
     found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
     return scan.mark(found, position, match.end())

@@ -9,6 +9,7 @@ The scheme (https://) is left out and counted.
 
 import re
 
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import digits
 from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, acronym, lower_piece, number_piece
@@ -66,7 +67,7 @@ def word_of(text: str, scan: Scan) -> str:
 
 
 def words_in(text: str, scan: Scan) -> list[str]:
-    """The fewest listed words that a run of letters is written from (photooftheday); the run itself where there are none."""
+    """Three listed words or more, the fewest, that a run of letters is written from (photooftheday); else the run itself."""
     best: list[list[str]] = [[] for _ in range(len(text) + 1)]
     for end in range(2, len(text) + 1 if scan.known is not None and text.isascii() and text.isalpha() and len(text) > 5 else 0):
         for start in range(max(0, end - 14), end - 1):
@@ -74,7 +75,9 @@ def words_in(text: str, scan: Scan) -> list[str]:
             listed = piece.lower() in SHORT if end - start < 4 else scan.known is not None and scan.known(piece)
             if (before or not start) and listed and (not best[end] or len(before) + 1 < len(best[end])):
                 best[end] = [*before, piece]
-    return best[-1] or [text]
+    known = scan.known
+    inflected = known is not None and any(known(stem) for _, stem in stems(text))
+    return best[-1] if len(best[-1]) > 2 and not inflected else [text]
 
 
 def say_words(scan: Scan, text: str, start: int, space: bool | None) -> None:
