@@ -50,18 +50,18 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     following = _NEXT.match(text, match.end())
     assert following  # a pattern that nothing is needed for
     first, rest = following.group(1), following.group(2)
-    if not first or first.islower():
+    if not first or first.islower() or first == "&":
         return False
     if match.group()[0] != "." or match.group().startswith(".."):
         return True
     window = text[max(match.start() - 24, 0) : match.start()]
     found = _WORD_BEFORE.search(window)
     word = found.group() if found else ""
-    key = word.lower()
+    key = re.split("[-–/]", word.lower())[-1]
     if key in TITLES:
         return False
-    if re.split("[-–]", key)[-1] in BEFORE_NUMBER:
-        return not first.isdigit() and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
+    if key in BEFORE_NUMBER:
+        return not (first.isdigit() or first == "#") and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
     if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w", word):
         return (first + rest).lower() in STARTERS
     if key.isdigit():  # the number of a list item

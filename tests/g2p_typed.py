@@ -27,6 +27,7 @@ PAUSES = frozenset(".,;:!?—…")
 _ENGLISH, _SPANISH, _ITALIAN = "zero|oh|one|two|three|four|five|six|seven|eight|nine", "cero|uno|dos|tres|cuatro|cinco", "due|tre|quattro"
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
 FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
+FILES, LATER = ("typed", "typed_last", "typed_newest", "typed_unseen", "typed_batches"), ("last", "newest", "unseen")
 UNHEARD = str.maketrans("", "", "ˌ")
 
 
@@ -43,7 +44,7 @@ class Line:
     @property
     def judged(self) -> bool:
         """Whether this line is only counted."""
-        return int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1
+        return int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1 and "batch" not in self.group
 
 
 def rows(name: str) -> list[list[str]]:
@@ -53,9 +54,11 @@ def rows(name: str) -> list[list[str]]:
 
 
 def read_lines() -> Iterator[Line]:
-    """All lines of the four files."""
-    for group, dialect, text, reading in rows("typed") + rows("typed_last") + rows("typed_newest"):
+    """All lines of the files."""
+    for group, dialect, text, reading in (row for name in FILES for row in rows(name)):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading)
+    yield from (Line("fragment unseen", "us", text, sound, word) for word, sound, text in rows("typed_unseen_fragments"))
+    yield from (Line("phrase unseen", "us", text, accepted, word) for word, accepted, text in rows("typed_unseen_name_phrases"))
     yield from (
         Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
         for place, (word, sound, text) in enumerate(rows("typed_fragments"))
@@ -67,8 +70,8 @@ def read_lines() -> Iterator[Line]:
 
 
 def judged_hash(later: str = "") -> str:
-    """SHA-256 of the judged lines, which stay as they were written; `later`: last or newest, of typed_last.tsv or typed_newest.tsv."""
-    lines = (line for line in read_lines() if line.judged and re.search(f" {later}$" if later else "(?<! last)(?<! newest)$", line.group))
+    """SHA-256 of the judged lines, which stay as they were written; `later`: last, newest or unseen, of that file."""
+    lines = (line for line in read_lines() if line.judged and ({*line.group.split()} & {*LATER} or {""}) == {later})
     return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 
 
@@ -103,6 +106,11 @@ def answer(line: Line) -> tuple[bool, str]:
     """Whether a line is read as wanted, and how it is read."""
     if line.group.startswith("name"):
         said = reader().phonemize(line.text).phonemes
+        return any(alike(said, form) for form in line.wanted.split()), said
+    if line.group.startswith("phrase"):  # the words of the name alone
+        text = line.text.replace(f"{line.word}'s", line.word)
+        start, end = text.index(line.word), text.index(line.word) + len(line.word)
+        said = "".join(word.phonemes for word in reader().phonemize(text).words if start <= word.start and word.end <= end)
         return any(alike(said, form) for form in line.wanted.split()), said
     if line.group.startswith("fragment"):
         sounds = [word.phonemes for word in reader().phonemize(line.text).words if line.word in word.text.lower().split("-")]

@@ -16,12 +16,12 @@ from kokoro_ane.g2p.normalize.state import GREEK, Drop
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
-SPOKEN = "∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→↑↓▲▼"  # the scan knows them
+SPOKEN = "•⌘⌥⇧⌃⋆∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→↑↓▲▼"  # the scan knows them
 ONE_FOR_ONE = {
     "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯",
     "µ": "μ", "×": "⋅✕✖", "−": "➖",
     " ": "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", "\n": "\u2028\u2029\u0085\v\f",
-    "/": "⁄∕", ":": "∶", ".": "。．｡", ",": "，、､", "(": "【〔", ")": "】〕", "~": "∼〜", "n": "ŉ", "s": "ſ",
+    "/": "⁄∕", ":": "∶", ".": "。．｡", ",": "，、､", "⋆": "★⭐", "(": "【〔", ")": "】〕", "~": "∼〜", "n": "ŉ", "s": "ſ",
 }  # fmt: skip
 TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
 INVISIBLE = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"

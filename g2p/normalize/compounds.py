@@ -8,8 +8,7 @@ Hyphenated plain words stay one token: the lexicon lists some (`Blu-ray`) and th
 import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
-from kokoro_ane.g2p.normalize.number_words import cardinal, digits
-from kokoro_ane.g2p.normalize.short_forms import LOWER, TITLES, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces
+from kokoro_ane.g2p.normalize.short_forms import LOWER, TITLES, UPPER, VOWEL, acronym, is_common, is_shouted, say_pieces, unsqueezed
 from kokoro_ane.g2p.normalize.state import (
     AMBIGUOUS,
     COUNTED,
@@ -39,13 +38,16 @@ SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
 WORD_RANGE = re.compile(rf"([{LATIN}]{{1,10}})\.?[-–]([{LATIN}]{{1,10}})(?![\w-])(?:\.(?=\s+[^\sA-Z]|[,;:)]))?")
 INITIAL_AFTER = re.compile(r"\.(?=\s+([A-Z][\w']*))")
 BY_BEFORE, BY_AFTER = re.compile(r"[\d\"'mWDHL]\s?$"), re.compile(r"\s?\d")
+CONSONANTS = re.compile("[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ][b-df-hj-np-tv-xz]{3}[b-df-hj-np-tv-z]{0,9}")
 COURSE = re.compile(r"(?:[a-z]{2,}s|day|°[FC]) x\s?(?=\d+ (days?|weeks?|wks?|months?|mos?|min|hrs?)?)")  # x 10 days; 3 sets x 12 reps
 OPTION = re.compile(r"(?:^|[\s(\"'`])-$")  # the -a of ls -a
 POSSESSIVE = re.compile(r"(?<=[sS])'(?=[\s.,;:!?)]|$)")
-CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;])|\s\$)")
+CHAT_LETTER = re.compile(r"([cur])(?=\s+[a-z]{1,15}(?![\w=])|[?!,.]|\s*(?:$|<3|[:;])|\s[$@\d])")
 U_WANT = re.compile(r"U(?=\s+(?:want|need|still|ok|coming|going|free|have|got|know|can|should|home|good|ready|around|awake|there|up)\b)")
 BE = re.compile(r"[bB](?=\s+(?:there|back|right|ready|late|home|here|careful|safe|good|nice|able|in|at|on|sure|like|so|a|the)\b)")
-BEFORE_BE, BEFORE_YOU, FOR_NEXT, TO_BEFORE, TO_NEXT = word_sets("words", "before_be before_you for_next to_before to_next")
+BEFORE_BE, BEFORE_YOU, FOR_NEXT, TO_BEFORE, TO_NEXT, BEFORE_INITIAL = word_sets(
+    "words", "before_be before_you for_next to_before to_next before_initial"
+)
 YOU_NEXT = re.compile(r"\s+(?:u|you|ya|we|they)(?!\w)", re.IGNORECASE)
 LONGEST_PLAIN, LETTER_NEXT = 80, frozenset("+^/&")  # an `a` before these signs is a letter
 
@@ -82,24 +84,11 @@ def word_range(scan: Scan, position: int) -> int:
     return match.end()
 
 
-PHONE_BEFORE = re.compile(r"[-. ]\d{4}\s$")  # 555-0132 x204
-TIMES = re.compile(r"x(\d{1,5})(?=\s|[.,;!?)]|$)")
 WEEKLY = re.compile(
     r"(Mo?|T[uh]|T(?=/Th)|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?"
     r"(?=:?\s+(?:\d|only|at|from|closed|by|after|before|until)|[,;]|\s*$)"
 )
 WEEKLY_NAMES = {"M": "Monday", "T": "Tuesday", "W": "Wednesday", "F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
-
-
-def times(scan: Scan, position: int) -> int:
-    """x2 behind what is done twice."""
-    match = TIMES.match(scan.text, position)
-    if match and PHONE_BEFORE.search(scan.text, max(0, position - 8), position):
-        return scan.say(f"extension {digits(match[1])}", position, match.end())
-    if not match or not scan.previous_word() or not scan.space_before(position):
-        return position
-    said = digits(match[1]) if len(match[1]) > 3 else f"times {cardinal(int(match[1]), scan.dialect)}"  # Visa x1234
-    return scan.say(said, position, match.end())
 
 
 CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")
@@ -120,18 +109,6 @@ def chat_number(scan: Scan, position: int) -> int:
     return scan.say("to" if is_to else "for", position, position + 1) if is_to or is_for else position
 
 
-EPISODE = re.compile(r"S(\d{1,2})[ .]?E(\d{1,3})(?!\w)")
-
-
-def episode(scan: Scan, position: int) -> int:
-    """S2E5: season and episode."""
-    match = EPISODE.match(scan.text, position)
-    if not match:
-        return position
-    numbers = [cardinal(int(group), scan.dialect) for group in match.groups()]
-    return scan.say(f"season {numbers[0]} episode {numbers[1]}", position, match.end())
-
-
 def weekly(scan: Scan, position: int) -> int:
     """M-F 9-5, Tu/Th: days of the week by their letters."""
     match = WEEKLY.match(scan.text, position)
@@ -148,7 +125,8 @@ def initial(scan: Scan, position: int) -> int:
     if not after or not text[position].isupper() or (position and text[position - 1].isalnum()):
         return position
     before = scan.previous()
-    if after[1] in STARTERS or (before[:1].islower() and before not in COUNTED and before not in TITLES.values()) or before == "I":
+    small = before[:1].islower() and before not in COUNTED | BEFORE_INITIAL and before not in TITLES.values()
+    if after[1] in STARTERS or small or before == "I":
         return position
     return scan.letters(text[position], position, position + 2)
 
@@ -218,6 +196,8 @@ def word(scan: Scan, position: int) -> int:
         return single(scan, position)
     if text in RESPELLED:
         scan.say(RESPELLED[text], position, end)
+    elif scan.known is not None and CONSONANTS.fullmatch(text) and not scan.known(text) and unsqueezed(text):
+        scan.say(unsqueezed(text), position, end)
     elif text in KEEP or (len(text) <= LONGEST_PLAIN and PLAIN_WORD.fullmatch(text)):
         if POSSESSIVE.match(scan.text, end) and not scan.quote_open:
             text, end = f"{text}'", end + 1

@@ -1,17 +1,21 @@
-"""Constructs that no other file names: of law, kitchens, ratings, addresses, messages, chess and chemistry (5(b), 1/2 c., 8/10, E. coli).
+"""Constructs that no other file names: those of g2p/data/normalize/patterns.json (`patterned`), ratings, addresses, chess, chemistry.
 
     cups(Scan("Add 1/2 c. flour.", "us"), 8)
     chess(Scan("He played Nf3.", "us"), 10)        # knight [F] three
     formula(Scan("Rust is Fe2O3.", "us"), 8)       # [FE] two [O] three
 
-Each handler answers its own position where it does not apply.
+Each handler answers its own position where it does not apply. A row of the data has the characters it begins with, a pattern of what
+stands before (perhaps none), a pattern, and how it is said, perhaps another way in British: words, and groups of the match, .1 a number,
+#1 one that may begin with 0, =1 in pairs, =1|s their plural, *1 its digits by groups, ^1 an ordinal, +1 its plural, ~1 letters, &1 letters
+and digits one by one, %1 a way or month, $1 as it is; hour|1 is an hour where the group is 1, else hours.
 """
 
 import re
+from functools import cache
 
-from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, plural
+from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
 from kokoro_ane.g2p.normalize.short_forms import number_piece
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, NUMERIC, STARTERS, SYMBOL_NAMES, Scan
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, Scan, read
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -34,37 +38,66 @@ WAY_BEFORE = re.compile(
 )
 WAY_AFTER = re.compile(r"(NE|NW|SE|SW|[NSEW])(\.?)(?![\w'&.-])")
 ROADS = frozenset(_ROADS.lower().split())
-CUPS = re.compile(r"([cT])\.(?=\s+[a-z(])")
-ONE_BEFORE = re.compile(r"(?:/\d{1,2}|(?:^|\s)1)\s*$")
+CUPS = re.compile(r"([cT])\.(?=\s+(?:[a-z(]|[A-Z]{2})|\s*[),;])")
+ONE_BEFORE = re.compile(r"(?:(?<!\d[ -])(?<!\d)\d{1,2}/\d{1,2}|(?:^|[\s(])1)\s*$")
 SPOONS = {"c": "cup", "T": "tablespoon"}
-CENTURY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)[ -]c\.?(?=\s+(?:AD|BC|A\.D|B\.C|CE|BCE)\b|[,;)]|\s*$)")
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
-PART_OF = re.compile(r"(\d{1,3})/(\d{1,3})(?![\d/])")
-PARTS = re.compile(
-    r"\b(?:steps?|pages?|pg|parts?|questions?|slide|chapter|round|level|lesson|file|items?|batch|attempt|tracks?|laps?|holes?|days?|stops?|photos?)\s$",
-    re.I,
-)
-NTHS = re.compile(r"(\d{1,2})/(\d{1,2})(?:st|nd|rd|th)s?(?!\w)")
-ROUND = re.compile(r"(10{1,6})s(?=\s+of\b|\s+(?:more|and)\b|(?<=the \d00s)|(?<=the \d000s))")
-ROUNDS = {2: "tens", 3: "hundreds", 4: "thousands", 5: "tens of thousands", 6: "hundreds of thousands", 7: "millions"}
-LASTING = re.compile(r"(\d{1,3})\s?h(?:rs?)?\.?\s?([0-5]?\d)\s?(?:m(?:ins?)?\b|(?=\W|$))(?:\s?([0-5]?\d)\s?s(?:ecs?)?\b)?")
-AGO = re.compile(r"(\d{1,3})([dwmy])(?=\s(?:ago|old)\b)")
-AGO_NAMES = {"d": "day", "w": "week", "m": "minute", "y": "year"}
-MINUTES = re.compile(r"(\d{1,3})\s?m(?:in)?\s?([0-5]?\d)\s?s(?:ec)?\b")
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
 GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
 PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
-HIDDEN = re.compile(r"\.(?=(?:[a-z][a-z_]{2,30}|NET)(?!\w))")
-SECTIONS = re.compile(r"(§§|¶¶?)\s?(?=\d)")
-PERIODS = {"y": "year", "q": "quarter", "m": "month", "w": "week"}
-COMPARED = re.compile(r"([yqmwYQMW])/\1(?![\w/])")  # one with the same a year before
-NOON = re.compile(r"(noon|midnight)\s?[-–]\s?(?=\d|noon|midnight)", re.IGNORECASE)
-ZONE = re.compile(r"(UTC|GMT)\s?([-+−])(\d{1,2})(?::([0-5]\d))?(?!\w)")
 BOOKS = dict(pair.split(":") for pair in sorted(word_sets("words", "books")[0]))
 VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
-LETTER_BOOK = re.compile(r"([123]) (?=(?:Sam|Kings|Chron|Cor|Thess|Tim|Pet|John|Jn|Corinthians|Peter|Timothy|Samuel)\b\.? \d)")
-LOOK_BACK = 32  # characters
+LOOK_BACK, ROW_BACK = 32, 120  # characters
+_DATA = read("patterns")
+TRIGGERS = frozenset(_DATA["triggers"].split())  # words of plain form that rows begin with
+Row = tuple[re.Pattern[str], re.Pattern[str] | None, str, str]
+
+
+@cache
+def patterns() -> dict[str, list[Row]]:
+    """The rows by their first character, 0 for any digit; compiled when the first text asks, which takes 0.05 s."""
+    found: dict[str, list[Row]] = {}
+    for first, behind, pattern, *said in _DATA["rows"]:
+        row = (re.compile(pattern), re.compile(f"(?:{behind})$") if behind else None, said[0], said[-1])
+        for character in first:
+            found.setdefault(character, []).append(row)
+    return found
+
+
+def patterned(scan: Scan, position: int) -> int:
+    """The first row of the data that fits."""
+    character = scan.text[position]
+    if character == "." and not scan.text[position + 1 : position + 2].isalpha():  # of most sentences
+        return position
+    for pattern, behind, said, british in patterns().get("0" if character.isdecimal() else character, ()):
+        match = pattern.match(scan.text, position)
+        if match and (behind is None or behind.search(scan.text, max(0, position - ROW_BACK), position)):
+            pieces = [part(piece, match, scan) for piece in (british if scan.dialect == GB else said).split()]
+            return scan.say(" ".join(pieces), position, match.end())
+    return position
+
+
+def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
+    """One piece of a row's last column."""
+    noun, bar, number = piece.partition("|")
+    if number == "s":
+        return plural(part(noun, match, scan))
+    if bar:
+        return noun + "s" * (match[int(number)] != "1") if match[int(number)] else ""
+    if len(piece) != 2 or not piece[1].isdecimal():
+        return piece
+    sign, text = piece[0], match[int(piece[1])] or ""
+    if sign in "^+" or not text:
+        return "" if not text else ordinal(int(text), scan.dialect) if sign == "^" else plural(ordinal(int(text), scan.dialect))
+    if sign in ".#":
+        return decimal(text, scan.dialect) if sign == "." else cardinal(int(text), scan.dialect)
+    groups = re.findall(r"\d+", text)
+    if sign in "*=":
+        return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
+    if sign == "&":
+        return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one}" for one in group) for group in re.findall(r"\w+", text))
+    return {"~": f"~{text.upper()}", "%": (TURNS | MONTH_FORMS).get(text, text)}.get(sign, text)
 
 
 def is_wind(scan: Scan, position: int) -> bool:
@@ -103,26 +136,15 @@ def cups(scan: Scan, position: int) -> int:
     match = CUPS.match(scan.text, position)
     if not match or scan.previous_word() not in NUMERIC | {"third", "half", "halves", "cups"}:
         return position
-    many = scan.text[max(0, position - 4) : position].strip()[-1:].isdigit() and not ONE_BEFORE.search(
+    count = scan.text[max(0, position - 4) : position].strip()
+    many = (count[-1:].isdigit() or count[-1:].isnumeric() and count[-2:-1].isdigit()) and not ONE_BEFORE.search(
         scan.text[max(0, position - 8) : position]
     )
     return scan.say(SPOONS[match[1]] + "s" * many, position, match.end())
 
 
-def century(scan: Scan, position: int) -> int:
-    """the 1st c. AD, a 12th-c. church."""
-    match = CENTURY.match(scan.text, position)
-    if not match:
-        return position
-    end = match.end() - (scan.text[match.end() - 1] == "." and not scan.text[match.end() :].strip())
-    return scan.say(f"{ordinal(int(match[1]), scan.dialect)} century", position, end)
-
-
 def rating(scan: Scan, position: int) -> int:
-    """4.5/5, and 8/10 where something is rated: `out of`; step 2/5: `of`."""
-    part = PART_OF.match(scan.text, position)
-    if part and PARTS.search(scan.text[max(0, position - 12) : position]):
-        return scan.say(f"{cardinal(int(part[1]), scan.dialect)} of {cardinal(int(part[2]), scan.dialect)}", position, part.end())
+    """4.5/5, and 8/10 where something is rated: `out of`."""
     match = RATED.match(scan.text, position)
     if not match or float(match[1]) > int(match[2]):
         return position
@@ -130,43 +152,6 @@ def rating(scan: Scan, position: int) -> int:
     if "." not in match[1] and not full and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position]):
         return position
     return scan.say(f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}", position, match.end())
-
-
-def nths(scan: Scan, position: int) -> int:
-    """1/3rd, 2/3rds."""
-    match = NTHS.match(scan.text, position)
-    if not match:
-        return position
-    part = ordinal(int(match[2]), scan.dialect)
-    return scan.say(f"{cardinal(int(match[1]), scan.dialect)} {part if match[1] == '1' else plural(part)}", position, match.end())
-
-
-def rounded(scan: Scan, position: int) -> int:
-    """100s of people, 1000s of them."""
-    match = ROUND.match(scan.text, position)
-    if not match:
-        return position
-    return scan.say(ROUNDS[len(match[1])], position, match.end())
-
-
-def lasting(scan: Scan, position: int) -> int:
-    """2h 30m, 2h30, 1h 5m 10s, 4m 30s."""
-    ago = AGO.match(scan.text, position)
-    if ago:
-        number, name = int(ago[1]), AGO_NAMES[ago[2]]
-        return scan.say(f"{cardinal(number, scan.dialect)} {name}{'s' * (number != 1)}", position, ago.end())
-    match = LASTING.match(scan.text, position)
-    names: tuple[str, ...] = ("hour", "minute", "second")
-    numbers = match.groups() if match else ()
-    if not match:
-        match = MINUTES.match(scan.text, position)
-        if not match:
-            return position
-        numbers, names = match.groups(), ("minute", "second")
-    pairs = [(int(number), name) for number, name in zip(numbers, names, strict=True) if number]
-    return scan.say(
-        " ".join(f"{cardinal(number, scan.dialect)} {name}{'s' * (number != 1)}" for number, name in pairs), position, match.end()
-    )
 
 
 def party(scan: Scan, position: int) -> int:
@@ -183,7 +168,8 @@ def genus(scan: Scan, position: int) -> int:
     """E. coli, H. sapiens: a capital with a dot before a lower-case word is no sentence's end."""
     match = GENUS.match(scan.text, position)
     before = scan.previous_word()
-    if not match or match[2].capitalize() in STARTERS or before in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
+    starts = match is not None and match[2].capitalize() in STARTERS and not scan.previous()[:1].isupper()
+    if not match or starts or before in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
         return position
     return scan.letters(match[1], position, position + 2)
 
@@ -196,55 +182,8 @@ def port(scan: Scan, position: int) -> int:
     )
     if not match or not address:
         return position
-    from kokoro_ane.g2p.normalize.short_forms import number_piece
-
     scan.space_last()
     return scan.say(f"port {number_piece(match[1], scan.dialect)}", position, match.end())
-
-
-def hidden(scan: Scan, position: int) -> int:
-    """.gitignore, .bashrc: a dot and a name behind white space."""
-    match = HIDDEN.match(scan.text, position)
-    if not match or not (scan.space_before(position) or scan.text[position - 1] in "(\"'`"):
-        return position
-    return scan.say("dot", position, position + 1, True)
-
-
-def sections(scan: Scan, position: int) -> int:
-    """§§ 12-14, ¶ 3."""
-    match = SECTIONS.match(scan.text, position)
-    if not match:
-        return position
-    name = SYMBOL_NAMES["§"] if match[1][0] == "§" else "paragraph"
-    return scan.say(name + "s" * (len(match[1]) == 2), position, match.end(1))
-
-
-def compared(scan: Scan, position: int) -> int:
-    """y/y, q/q, m/m: year over year; on in British."""
-    match = COMPARED.match(scan.text, position)
-    if not match or scan.text[position - 1 : position].isalnum():
-        return position
-    period = PERIODS[match[1].lower()]
-    return scan.say(f"{period} {'on' if scan.dialect == GB else 'over'} {period}", position, match.end())
-
-
-def noon(scan: Scan, position: int) -> int:
-    """midnight-6 a.m.: `to`."""
-    match = NOON.match(scan.text, position)
-    if not match:
-        return position
-    scan.word(match[1], position, match.end(1), True)
-    return scan.say("to", match.end(1), match.end(), True)
-
-
-def zone(scan: Scan, position: int) -> int:
-    """UTC-5, GMT+1."""
-    match = ZONE.match(scan.text, position)
-    if not match:
-        return position
-    minutes = f" {cardinal(int(match[4]), scan.dialect)}" if match[4] else ""
-    sign = "plus" if match[2] == "+" else "minus"
-    return scan.say(f"~{match[1]} {sign} {cardinal(int(match[3]), scan.dialect)}{minutes}", position, match.end())
 
 
 def verse(scan: Scan, position: int) -> int:
@@ -256,17 +195,8 @@ def verse(scan: Scan, position: int) -> int:
     return scan.say(f"{BOOKS[match[1]]} {' '.join(numbers[:2])}" + (f" to {numbers[2]}" if len(numbers) > 2 else ""), position, match.end())
 
 
-def letter(scan: Scan, position: int) -> int:
-    """1 Cor. 13: First Corinthians."""
-    match = LETTER_BOOK.match(scan.text, position)
-    if not match:
-        return position
-    return scan.say(ordinal(int(match[1]), scan.dialect), position, match.end(1))
-
-
 PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])")
-CASTLING = re.compile(r"O-O(-O)?(?![\w-])")
 FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
 ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")
 ENUMERATED = re.compile(r"([A-HJ-Za-z])(?=\)\s)")
@@ -283,14 +213,6 @@ def chess(scan: Scan, position: int) -> int:
     end = {"+": " check", "#": " mate", "": ""}[sign]
     spoken = f"{PIECES[piece]}{own}{' takes' * bool(takes)} ~{file.upper()} {cardinal(int(row), scan.dialect)}{end}"
     return scan.say(spoken, position, match.end())
-
-
-def castling(scan: Scan, position: int) -> int:
-    """O-O and O-O-O."""
-    match = CASTLING.match(scan.text, position)
-    if not match:
-        return position
-    return scan.say("castles queenside" if match[1] else "castles kingside", position, match.end())
 
 
 def formula(scan: Scan, position: int) -> int:

@@ -13,12 +13,14 @@ from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, W
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import word_sets
 
-CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?![\d:]|h)")
+CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?!\d|:\d|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
-HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w'.])|a\s?[-–]\s?\d{1,2}(?::\d\d)?p(?![\w']))")  # 7p, 11a-2p
-HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.]))")
-AM_BEFORE = re.compile(rf"(?:\d[ap]\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$")  # 10p-2a, Fri 6a
+HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w']|\.\w)|a\s?[-–]\s?\d{1,2}(?::\d\d)?[ap](?![\w']))")  # 7p, 11a-2p
+HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.-]))")
+AM_BEFORE = re.compile(
+    rf"(?:\d[ap]\s?[-–]\s?|(?<![\d-])[1-9]\d?(?::\d\d)?\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
+)  # 10p-2a, Fri 6a
 AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
 RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
 TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
@@ -125,7 +127,7 @@ DAY_NEXT = re.compile(
     rf",?\s+(?:\d|[A-Z][a-z]{{2,8}}\.?\s+\d)|\s?(?:[/&,]|and|or|to|thru|through)\s?(?:{alternation(tuple(WEEKDAYS))})(?!\w)"
     r"|\s+(?:the \d|@|morning|afternoon|evening|night)"
 )
-DAY_ENDS = re.compile(r"[ \t]*(?:$|[\n\x1e,;!?)|@]|\.\s|[-–]\s)")
+DAY_ENDS = re.compile(r"[ \t]*(?:$|[\n\x1e,;!?)|@&]|\.\s|[-–]\s)")
 WEEKDAY = re.compile(rf"({alternation(tuple(WEEKDAYS))})(\.?)(?![\w'])")
 LOOK_BACK = 32  # characters
 
@@ -184,7 +186,7 @@ def year_after_slash(scan: Scan, position: int) -> int:
     if match:
         return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(int(match[2]), scan.dialect)}", position, match.end())
     match = YEAR_MONTH.match(scan.text, position)
-    if match and match[3] <= match[2]:
+    if match and match[3] <= match[2] and scan.text[position - 1 : position] != "#":
         return scan.say(f"{MONTHS[int(match[3]) - 1]} {year(int(match[1]), scan.dialect)}", position, match.end())
     match = SEASON.match(scan.text, position)
     if match and (int(match[1]) + 1) % 100 == int(match[2]):
@@ -248,6 +250,7 @@ def weekday(scan: Scan, position: int) -> int:
     no_day = scan.previous_word() in NO_DAY
     if match[1] in ("Sat", "Sun", "Wed", "Mon") and not (
         follows
+        or scan.text[position - 1 : position] == "/"
         or (scan.previous_word() and not no_day and DAY_ENDS.match(scan.text, match.end(1)))
         or (match[1] != "Wed" and DAY_CUE.search(scan.text, max(0, position - 24), position))
         or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())

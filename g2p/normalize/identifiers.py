@@ -24,7 +24,7 @@ PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))}
 SIGN = re.compile(r"#\s?$")
 SENT = re.compile(r"\b(te?xt|send|reply|sms|msg)\s+[\"“']?\w{1,12}[\"”']?\s+to\s+$", re.IGNORECASE)  # Text JOIN to 72345
 OFFER = re.compile(r"(?=\D*[AEIOUY])[A-Z]{4,12}\d{1,2}")  # SAVE20
-HIDDEN = re.compile(r"[*•xX]{2,16}[ -]?$")  # •••• 1234
+HIDDEN = re.compile(r"(?:[*•xX]{2,16}[ -]?|(?<=[\s(])(?:…|\.{3}))$")  # •••• 1234, (…3391)
 COMBINATION = re.compile(r"\b(?:combo|combination)\b", re.IGNORECASE)
 GROUPS = re.compile(r"\d{1,12}(?:[ -]\d{1,12}){1,7}(?![\w%$€£]|[.,:/]\d)")
 RUN = re.compile(r"\d{3,40}(?![\w%°$€£/]|[.,:]\d)")
@@ -144,6 +144,6 @@ def state(scan: Scan, position: int) -> int:
     if not match or scan.dialect == GB or not CITY.search(scan.text, max(0, position - 24), position):
         return position
     comma = scan.text[position - 2 : position - 1] == ","
-    if not match[2] and (match[1] in DOUBTFUL or not comma):
+    if (not match[2] or match[1] == "ID" and not comma) and (match[1] in DOUBTFUL or not comma):
         return position
     return scan.say(STATES[match[1]], position, match.end(1))

@@ -6,6 +6,7 @@ markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
 
 import re
 
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
 from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, WEEKDAYS, Scan, alternation
@@ -124,6 +125,7 @@ DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1
 WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)(/)?")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
+SMALL_NEXT = re.compile(r"\s+[a-z]")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
 INFINITE = re.compile(r"-(?:inf(?:inity)?\b|∞)", re.IGNORECASE)
 GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,;!?)\"”]|\s(?!(?:and|or|to)\s[\w-]{0,20}-))")
@@ -144,7 +146,8 @@ def after_number(scan: Scan, position: int) -> bool:
 
 def after_date(scan: Scan) -> bool:
     """Whether a month's name, with its day or its year or alone, was the last thing said."""
-    if scan.tokens and DATE_BEFORE.search(scan.text, max(0, scan.tokens[-1][2] - 24), scan.tokens[-1][2]):
+    last = scan.tokens[-1][2] if scan.tokens else 0
+    if last and (last == scan.dated or DATE_BEFORE.search(scan.text, max(0, last - 24), last)):
         return True
     return scan.previous() in MONTHS or (scan.previous(2) in MONTHS and scan.previous().endswith(("st", "nd", "rd", "th")))
 
@@ -258,7 +261,17 @@ def run(scan: Scan, position: int) -> int:
     match = RUN.match(scan.text, position)
     if not match:
         return position
-    text = match[0]
+    text, before = match[0], scan.previous()
+    small = text == "." and before.isalpha() and before.islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
+    known = scan.known
+    if (
+        small
+        and known
+        and scan.tokens[-1][2] == position
+        and len(before) > 2
+        and not any(map(known, (before, *(of for _, of in stems(before)))))
+    ):
+        return drop(scan, position, match.end())  # a short form that nobody knows
     found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
     return scan.mark(found, position, match.end())
 

@@ -16,7 +16,7 @@ SCALE_WORDS = alternation(tuple(name for name in SCALES if len(name) > 3))  # ov
 SCALE = rf"(?:(?P<joint>\r\n|[\s-])(?P<scale_word>{SCALE_WORDS})\b|[ ]?(?P<scale>{alternation(SCALES)})(?!\w))"
 PREFIXED = re.compile(
     rf"(?P<minus>[-−])?(?P<nation>{alternation(NATIONS)})?(?P<sign>[{''.join(SIGNS)}])\s?(?P<minus2>[-−])?(?P<number>{NUMBER})"
-    rf"(?:[ ]?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?"
+    rf"(?:[ ]?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?(?: (?P<own>CAD|AUD|NZD|USD)\b)?"
 )
 CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCALE}?(?!\w)")
 AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
@@ -25,6 +25,7 @@ ADJECTIVE = re.compile(r"-(?=[A-Za-z])")
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?!\w)")
 COMMA_AFTER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9})(?:,(?P<part>\d{2}))?\s?(?P<sign>€)(?!\w)")
 COMMA_BEFORE = re.compile(r"(?P<sign>€)\s?(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9}),(?P<part>\d{2})(?![\d,])")
+DEAL = re.compile(r"\s(?:deal|contract|extension|budget|lawsuit|settlement|bonus|grant|project|fund|loan|prize|jackpot|offer|bond)\b")
 PER = re.compile(r"/(?=[a-z]{1,12}\b)")
 
 
@@ -53,8 +54,8 @@ def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str 
         low = f"{low} to {decimal(upper, scan.dialect)}"
     if scale:
         return f"{low} {SCALES[scale]} {names[0] if single else many(names[0])}"
-    if upper or single:
-        return f"{low} {names[0] if single else many(names[0])}"
+    if upper or (single and number.endswith(".00") or "." not in number and single):
+        return f"{low.removesuffix(' point zero zero')} {names[0] if single else many(names[0])}"
     return exact(number, names, scan.dialect)
 
 
@@ -66,8 +67,9 @@ def amount(scan: Scan, position: int) -> int:
     if match:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = OWN.get(match["nation"] or "") or SIGNS[match["sign"]]
-        names = (f"{nation} {unit}".strip(), part)
+        names = (CODES[match["own"]] if match["own"] else f"{nation} {unit}".strip(), part)
         single = attributive(scan, match.end()) or match["joint"] == "-" or ADJECTIVE.match(scan.text, match.end()) is not None
+        single = single or DEAL.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""
         scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())
         return per(scan, match.end())

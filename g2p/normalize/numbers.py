@@ -32,7 +32,7 @@ TWO_PART = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.x)?(?![\w]|\.\d)")
 SCORE_PAIR = re.compile(r"(\d{1,3})[-–](\d{1,3})(?![\w-])")
 SCORE_AFTER = re.compile(r",?\s+(?:win|victory|defeat|loss|draw|lead|score|scoreline|thriller|rout|aggregate|up|down|to|against|over|on)\b")
 STREET_AFTER = re.compile(
-    r"\s(?:[NSEW]\.? )?(?:(?:[A-Z][a-z]{1,20}|\d{1,3}(?:st|nd|rd|th)) ){1,3}"
+    r"\s(?:[NSEW]{1,2}\.? )?(?:(?:[A-Z][a-z]{1,20}|\d{1,3}(?:st|nd|rd|th)) ){1,3}"
     r"(?:St|Street|Ave|Avenue|Rd|Road|Blvd|Boulevard|Dr|Drive|Ln|Lane|Ct|Court|Way)\b"
 )
 PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")
@@ -47,10 +47,19 @@ SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright",
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
-SHORT_SCALE = re.compile(r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s(?:[a-z]+s|mi|km)\b)(k)|(?<=\.\d)([MB])(?!\w)|([MB])(?=\s[a-z]{3,}s\b)")
-SCALE_NAMES = {"bn": "billion", "mn": "million", "tn": "trillion", "trn": "trillion", "k": "thousand", "M": "million", "B": "billion"}
+SHORT_SCALE = re.compile(r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s(?:[a-z]+s|mi|km)\b)(k)|(?<=\.\d)([MBK])(?!\w)|([MBK])(?=\s[a-z]{3,}s\b)")
+SCALE_NAMES = {
+    "bn": "billion",
+    "mn": "million",
+    "tn": "trillion",
+    "trn": "trillion",
+    "k": "thousand",
+    "K": "thousand",
+    "M": "million",
+    "B": "billion",
+}
 TIMES_MORE = re.compile(
-    r"x(?=/[a-z]|\s(?:daily|weekly|more|less|better|worse|the|as|an?|per|every|each|that|[a-z]{2,12}er)\b)"
+    r"x(?=/[a-z]|\s(?:daily|weekly|more|less|better|worse|the|as|an?|per|every|each|that|in|on|this|[a-z]{2,12}er)\b|[,.;!?]\s)"
 )  # 3x faster
 TO_NOW = re.compile(rf"[-–](?:present|today|now|noon|midnight|(?:{alternation(MONTH_FORMS)})(?!-\d))\b")
 HYPHEN_WORD = re.compile(r"-(?=[A-Za-z])")
@@ -186,7 +195,7 @@ def hanging(scan: Scan, end: int) -> int:
     """What hangs on a number: 4K, 3D, 10x; the hyphen of 10-year-old; 4 x 6, 1920×1080."""
     by = TIMES_SIGN.match(scan.text, end)
     if by:
-        product = (by["sign"] == "×" or by["gap"]) and EQUALS_NEAR.match(scan.text, end) is not None
+        product = scan.text[by.end()] in "$£€" or (by["sign"] == "×" or by["gap"]) and EQUALS_NEAR.match(scan.text, end) is not None
         return scan.say("times" if product else "by", by.start("sign"), by.end("sign"), True)
     if TIMES_MORE.match(scan.text, end):
         scan.space_last()

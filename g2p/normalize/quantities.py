@@ -33,20 +33,19 @@ VULGAR = {
 FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/]|[.,]\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
 DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000}
-FIXED = {"24/7": "twenty-four seven", "9/11": "nine eleven", "50/50": "fifty-fifty", "7/7": "seven seven", "20/20": "twenty twenty"}
-SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE])([-+−]?\d{{1,4}})\)?(?!\w)")
+SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE](?=[-+−]|\d{{1,2}}\b))([-+−]?\d{{1,4}})\)?(?!\w)")
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
 INCHES = re.compile(r"(?P<gap>)(?P<unit>in)(?![\w^°'.])")  # joined
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 DOTTED_UNITS = frozenset(("fl. oz", *WORDS["dotted"]))
-DOT_INSIDE = re.compile(r"\.(?=\s*(?:[a-z(\d,;:)/]|[A-Z]{2}))")
+DOT_INSIDE = re.compile(r"\.(?=\s*(?:[a-z(\d,;:)/]|[A-Z]{2}|[NSEW]\b))")
 DOT_WITHIN = re.compile(r"\.(?=\s+\w|\))")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
-PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x|[a-z]{3,})\b))")
+PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x|[a-z]{3,})\b|\s*(?:$|[,;)])))")
 FEET_BEFORE = re.compile(r"\d\s?(?:ft\.?|feet|foot)\s?\d{1,2}(?:\.\d+|½)?$")  # 6ft 2in
 STONE_POUNDS = re.compile(r"(\d{1,2})\s?st\.?(?=\s?\d{1,2}(?:\.\d|½)?\s?lbs?\b)")
 STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
@@ -60,17 +59,20 @@ PER_NAMES = {name: name for name in WORDS["per"]} | {"d": "day", "wk": "week", "
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
 NUMBERED = frozenset(WORDS["numbered"])  # nouns whose numbers take letters
-JOINED = re.compile(r"\d(?:mm|cm|km|kg|mg|g|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|oz|lb|ft|in|ml|mL)$")
+JOINED = re.compile(r"\d(?:mm|cm|km|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|ft|in|hr|min|yr|mo|wk|sec)$")
 BEHIND_MEASURES = frozenset(WORDS["behind"])
-ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b")
+ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}")
 COUNTS = frozenset(WORDS["counts"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words or letters too
 
 
 SIDE_LETTER, SIDE_NAMES = re.compile(r"\s?([WDHL])(?![\w'])"), {"W": "wide", "D": "deep", "H": "high", "L": "long"}  # 48"W x 24"D
-BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b")
+BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b|\s*(?:$|[,;)])")
 OF_THINGS = frozenset(WORDS["of_things"])
-THING_NEXT = re.compile(rf"(?:[ ][A-Z]{{2,5}}\b|\.?\)?[ -](?:{alternation(WORDS['things'])})s?\b)")
+THING_NEXT = re.compile(
+    rf"(?:[ ](?!(?:I[MV]|PO|S[CQ]|PRN|[BTQ]ID)\b)[A-Z]{{2,5}}\b|"
+    rf"(?i:\.?\)?[ -](?:(?!of|in|for|and|or|with|to|per|on|at)[a-z]+ )?(?:{alternation(WORDS['things'])})s?\b))"
+)
 SPAN_NEXT = re.compile(rf"\.?[ -](?:{alternation(WORDS['spans'])})\b")
 
 
@@ -87,7 +89,7 @@ def is_adjective(scan: Scan, unit: re.Match[str]) -> bool:
     """A unit before what it measures: a two terabyte SSD, a five minute read."""
     if unit["unit"] in ("min", "hr", "yr", "mi", "day", "mo", "wk"):
         return SPAN_NEXT.match(scan.text, unit.end()) is not None
-    return unit["unit"] in OF_THINGS and THING_NEXT.match(scan.text, unit.end()) is not None
+    return unit["unit"].split(" ")[-1] in OF_THINGS and THING_NEXT.match(scan.text, unit.end()) is not None
 
 
 def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
@@ -101,8 +103,6 @@ def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
 def fraction(scan: Scan, position: int) -> int:
     """1/2, 3 3/4, ½, 2½; 120/80 is `over`; 24/7 and 9/11 as people say them; after a product's name none."""
     match = None if scan.text[position - 1 : position] == "/" else FRACTION.match(scan.text, position)  # 4/5/6
-    if match and match[0] in FIXED:
-        return scan.say(FIXED[match[0]], position, match.end())
     if match and (scan.previous() in VERSIONED or "0" in (match[2][0], match[3][0])):
         return position
     if match and not match[1] and int(match[2]) >= int(match[3]):
@@ -288,10 +288,10 @@ def per_name(unit: str, dialect: str) -> str:
 
 RATES = tuple(name for name in UNITS if re.fullmatch(r"[A-Za-z]+/[a-z]+", name))
 RATE = re.compile(rf"(?:{alternation(RATES)})(?![\w/^'])")
-MEASURES = frozenset(("kg", "km", "cm", "mm", "mg", "mL", "ml", "kWh", "lb", "lbs", "oz"))
+MEASURES = frozenset(WORDS["alone"])
 MEASURE = re.compile(rf"(?:{alternation(MEASURES)})(?![\w/^'])")
-ONE_BEFORE = frozenset(("per", "each"))
-MANY_BEFORE = frozenset(("in", "into"))
+ONE_BEFORE = frozenset(("per", "each", "half"))
+MANY_BEFORE = frozenset(("in", "into", "plus"))
 SIDE = re.compile(r"[NSEW](?![\w'])")
 ANGLE_BEFORE = re.compile(r"(?:°|\d['\"′″])\s?$")
 
@@ -315,10 +315,3 @@ def side(scan: Scan, position: int) -> int:
     if not match or not ANGLE_BEFORE.search(scan.text, max(0, position - 4), position):
         return position
     return scan.say(WAYS[match[0]], position, match.end(), True)
-
-
-def about(scan: Scan, position: int) -> int:
-    """≈3 with nothing on its left is no equation."""
-    if scan.previous_word():
-        return position
-    return scan.say("approximately", position, position + 1, True)

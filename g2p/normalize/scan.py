@@ -27,7 +27,7 @@ from kokoro_ane.g2p.normalize.state import MONTH_FORMS, MONTHS, RESPELLED, WEEKD
 
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(
-    rf"[^\S{BREAK}]*+((?![aA]\)\s)(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+    rf"[^\S{BREAK}]*+((?![aA]\)\s|.[b-df-hj-np-tv-xz]{{3}}(?<=[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]...))(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
 )
 SPACES = re.compile(rf"[^\S{BREAK}]*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
@@ -41,21 +41,22 @@ TRIGGERS = (
     | (frozenset(MONTH_FORMS) | WEEKDAYS) - FULL_NAMES
     | frozenset(RESPELLED)
     | frozenset(constructs.BOOKS)
+    | constructs.TRIGGERS
     | quantities.MEASURES
     | frozenset(("UTC", "GMT"))
 )
 
 LETTER: tuple[Handler, ...] = (
-    short_forms.dollar_letter, compounds.times, compounds.episode, compounds.weekly, identifiers.mixed, identifiers.state,
-    constructs.local_host, constructs.enumerated, constructs.chess, constructs.castling, constructs.formula, compounds.chat,
-    constructs.compared, quantities.unit, quantities.side, constructs.noon, constructs.zone, constructs.verse, constructs.direction,
+    constructs.patterned, short_forms.dollar_letter, compounds.weekly, identifiers.mixed, identifiers.state, constructs.local_host,
+    constructs.enumerated, constructs.chess, constructs.formula, compounds.chat, quantities.unit, quantities.side, constructs.verse,
+    constructs.direction,
     constructs.cups, constructs.party, constructs.genus, web.address, web.path, compounds.word_range, short_forms.abbreviation,
     dates.month, dates.weekday, numbers.roman, compounds.sharp, compounds.initial, money.amount, compounds.word,
 )  # fmt: skip
 DIGIT: tuple[Handler, ...] = (
-    web.address, web.path, compounds.chat_number, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
-    quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, calendar_days.run_together, constructs.letter,
-    constructs.lasting, constructs.century, constructs.nths, constructs.rating, constructs.rounded, dates.clock, quantities.fraction,
+    constructs.patterned, web.address, web.path, compounds.chat_number, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
+    quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, calendar_days.run_together,
+    constructs.rating, dates.clock, quantities.fraction,
     dates.decade, quantities.feet, dates.day, quantities.stone, quantities.nth, money.with_comma, money.amount_after,
     quantities.thousands, quantities.with_comma, numbers.number,
 )  # fmt: skip
@@ -63,23 +64,22 @@ SIGN: dict[str, tuple[Handler, ...]] = {
     **dict.fromkeys("$£¥₹₩₽₿−", (money.amount,)),
     **dict.fromkeys("[]!*_`|=", (marks.markup,)),
     ">": (tags.closing, marks.markup, marks.menu),
-    **dict.fromkeys("§¶", (constructs.sections,)),
+    **dict.fromkeys("§¶≈⌘⌥⇧⌃", (constructs.patterned,)),
     **dict.fromkeys(quantities.VULGAR, (quantities.fraction,)),
     "€": (money.with_comma, money.amount),
-    "-": (marks.markup, money.amount),
+    "-": (constructs.patterned, marks.markup, money.amount),
     "+": (numbers.phone, marks.markup),
     "(": (marks.plural, numbers.phone),
     "'": (dates.decade,),
-    "#": (marks.markup, web.hashtag),
+    "#": (marks.markup, constructs.patterned, web.hashtag),
     "@": (web.hashtag,),
-    "/": (quantities.per_unit, web.path),
+    "/": (constructs.patterned, quantities.per_unit, web.path),
     "~": (web.path, marks.markup),
     ":": (marks.emoticon, constructs.port),
     **dict.fromkeys(";^", (marks.emoticon,)),
-    ".": (web.path, constructs.hidden, web.extension, numbers.number),
+    ".": (web.path, constructs.patterned, web.extension, numbers.number),
     "<": (marks.emoticon, tags.tag),
     BREAK: (marks.line_break,),
-    "≈": (quantities.about,),
 }
 IS_LETTER = re.compile(f"[{LATIN}]")
 

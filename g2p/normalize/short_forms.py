@@ -18,6 +18,7 @@ from kokoro_ane.g2p.normalize.state import (
     RESPELLED,
     SHORT,
     SPELLED,
+    SQUEEZED,
     STARTERS,
     WEB_LETTERS,
     WEEKDAYS,
@@ -31,7 +32,8 @@ DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
 DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozenset(ABBREVIATIONS["without_dot"])
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
-KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS})
+LABELS = ABBREVIATIONS["label"]  # before a colon or slash
+KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
@@ -46,6 +48,8 @@ LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
 YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
 ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
+ADDRESS_BEFORE = re.compile(r"\b\d[\w-]*\s(?:[NSEW]{1,2}\.?\s)?(?:[A-Z][a-z]+\s){1,2}[A-Z][a-z]{1,3}\.?$")  # 12 Elm St.
+LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
 
 
@@ -71,7 +75,8 @@ def place_or_title(scan: Scan, text: str, end: int) -> str:
     before = scan.previous()
     named = before[:1].isupper() or before.endswith(("st", "nd", "rd", "th", "first", "second", "third"))
     title = "saint" if text == "St" else TITLES.get(text, "")
-    if text in PLACES and named and (not title or not NAME_NEXT.match(scan.text, end) or scan.previous() in TITLES.values()):
+    street = scan.previous() in TITLES.values() or ADDRESS_BEFORE.search(scan.text, max(0, end - 40), end)
+    if text in PLACES and named and (not title or street or not NAME_NEXT.match(scan.text, end)):
         return PLACES[text]
     if NAME_NEXT.match(scan.text, end) and title:
         return title
@@ -86,6 +91,8 @@ def single_word(scan: Scan, position: int) -> int:
     text, dot, end = match[1], match[2], match.end()
     if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
         return scan.say("versus", position, end)
+    if text in LABELS and LABEL_NEXT.match(scan.text, end):
+        return scan.say(LABELS[text], position, end)
     if text in NUMBERS and dot and NUMBER_NEXT.match(scan.text, end):
         return scan.say(NUMBERS[text], position, end)
     if (text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end)) or (
@@ -193,6 +200,15 @@ def acronym(text: str, shouted: bool) -> str:
         common = stem.lower() in SHORT and stem.lower() not in AMBIGUOUS
         return text if common else f"~{text}"
     return f"~{text}" if not VOWEL.search(stem) or ODD.search(stem) else text
+
+
+def unsqueezed(text: str) -> str:
+    """The word that is written so without its vowels (pwdr), perhaps with one of two equal letters; empty where there is none."""
+    for word in SQUEEZED.split():
+        short = word[0] + re.sub("[aeiou]", "", word[1:])
+        if text.lower() in (short, re.sub(r"(.)\1", r"\1", short)):
+            return word
+    return ""
 
 
 def lower_piece(text: str) -> str:

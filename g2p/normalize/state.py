@@ -7,6 +7,7 @@ Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION s
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +121,7 @@ YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
 PREFIXES = frozenset(_ACRONYMS["prefixes"].split())
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"] | {word: f"~{word.upper()}" for word in _ACRONYMS["small"].split()}
+SQUEEZED: str = _ACRONYMS["squeezed"]  # words that people write without their vowels
 
 LETTERED = frozenset(NAMES["lettered"].split())
 STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
@@ -140,6 +142,4 @@ SPACED_UNITS: dict[str, str] = _UNITS["spaced"]  # only with white space between
 
 def alternation(words: "frozenset[str] | dict[str, Any] | tuple[str, ...]") -> str:
     """A regex alternation of literal words, longest first."""
-    import re
-
     return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))

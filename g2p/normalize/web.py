@@ -9,6 +9,7 @@ The scheme (https://) is left out and counted.
 
 import re
 
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import digits
 from kokoro_ane.g2p.normalize.short_forms import LOWER, UPPER, acronym, lower_piece, number_piece
@@ -18,6 +19,7 @@ from kokoro_ane.g2p.normalize.state import (
     EXTENSIONS,
     KEEP,
     RESPELLED,
+    SHORT,
     WEB,
     WEB_LETTERS,
     WEB_WORDS,
@@ -37,14 +39,16 @@ SCHEME_MARK = re.compile(r"(?:mailto:|[a-z]{2,5}://)", re.IGNORECASE)
 PART = re.compile(rf"[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]+|\d+|[^\w\s]|_|[^\W\d_]", re.ASCII)
 UNIX = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/[\w.@+-]{1,100}){1,40}/?", re.ASCII)
 WINDOWS = re.compile(r"[A-Za-z]:\\(?:[\w.()-]{1,64}(?: [\w.()-]{1,64}){0,3}\\){0,20}[^\s\"<>|]{0,100}")
+_ENDINGS = alternation(EXTENSIONS | {name.upper() for name in EXTENSIONS if len(name) > 2})
 FILE = re.compile(
-    rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({alternation(EXTENSIONS)})(?![\w@]|\.\w)", re.ASCII
+    rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({_ENDINGS})(?![\w@]|\.\w)",
+    re.ASCII,
 )
 EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
 HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
 IS_LATIN = re.compile(f"[{LATIN}]")
 HANDLE = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})")
-NUMBER_SIGN = re.compile(r"#(?=\d|[A-Z]{1,4}-?\d{2})")
+NUMBER_SIGN = re.compile(r"#(?=\d|[A-Z]{1,4}-?\d{2}|[A-Z]{1,4}\d[A-Z])")
 AFTER_WORD = re.compile(r"#(?=:?\s?[A-Z]*\d)")  # Conf# QX7T2L, Acct#: 4482
 
 
@@ -60,6 +64,27 @@ def word_of(text: str, scan: Scan) -> str:
     if text in RESPELLED or (text.isupper() and len(text) > 1):
         return acronym(text, False)
     return f"~{text.upper()}" if low in WEB_LETTERS or len(low) < 3 else lower_piece(text)
+
+
+def words_in(text: str, scan: Scan) -> list[str]:
+    """Three listed words or more, the fewest, that a run of letters is written from (photooftheday); else the run itself."""
+    best: list[list[str]] = [[] for _ in range(len(text) + 1)]
+    for end in range(2, len(text) + 1 if scan.known is not None and text.isascii() and text.isalpha() and len(text) > 5 else 0):
+        for start in range(max(0, end - 14), end - 1):
+            piece, before = text[start:end], best[start]
+            listed = piece.lower() in SHORT if end - start < 4 else scan.known is not None and scan.known(piece)
+            if (before or not start) and listed and (not best[end] or len(before) + 1 < len(best[end])):
+                best[end] = [*before, piece]
+    known = scan.known
+    inflected = known is not None and any(known(stem) for _, stem in stems(text))
+    return best[-1] if len(best[-1]) > 2 and not inflected else [text]
+
+
+def say_words(scan: Scan, text: str, start: int, space: bool | None) -> None:
+    """A run of letters word by word."""
+    pieces = words_in(text, scan)
+    for number, piece in enumerate(pieces):
+        start = scan.word(piece, start, start + len(piece), space if number == len(pieces) - 1 else True)
 
 
 def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
@@ -82,6 +107,8 @@ def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
         elif text.isdecimal() or IS_LATIN.match(text):
             if text in ("v", "V") and scan.text[last : last + 1].isdigit():
                 scan.say("version", position, last, space)
+            elif word_of(text, scan) == text:
+                say_words(scan, text, position, space)
             else:
                 scan.say(word_of(text, scan), position, last, space)
         elif text in MARKS:
@@ -106,7 +133,7 @@ def host_end(scan: Scan, position: int) -> int:
         return position
     name = match[0]
     plain = name.rstrip(".,;:!?)").lower().endswith("." + match[1].lower())
-    if plain and match[1] not in BARE_DOMAINS and not name.lower().startswith("www.") and name.count(".") < 2:
+    if plain and match[1].lower() not in BARE_DOMAINS and not name.lower().startswith("www.") and name.count(".") < 2:
         return position
     return trimmed(scan, position, match.end())
 
@@ -163,7 +190,7 @@ def say_name(scan: Scan, start: int, end: int) -> None:
         elif text in "_.-":
             scan.silent(part.start(), part.end())
         else:
-            scan.word(text, part.start(), part.end(), space)
+            say_words(scan, text, part.start(), space)
 
 
 def hashtag(scan: Scan, position: int) -> int:
