@@ -28,11 +28,11 @@ JUDGED = (ROOT / "core/data/heldout.txt").read_text(encoding="utf-8").split("\n"
 TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED])
 
 
-def in_swift(script: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
+def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
     """What a shell says where Swift is."""
     library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
     given = os.environ | {"KOKORO_BUNDLE": str(bundle), "KOKORO_ONNXRUNTIME": str(library), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([ROOT / "swift/toolchain.sh", "run", "sh", "-c", script, "sh", *more], env=given, capture_output=True, check=False)
+    done = subprocess.run([ROOT / "swift/toolchain.sh", "run", "sh", "-c", code, "sh", *more], env=given, capture_output=True, check=False)
     if done.returncode == 3:
         pytest.skip(done.stderr.decode().splitlines()[-1])
     return done
