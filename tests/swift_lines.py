@@ -16,11 +16,8 @@ def lines(language: str, count: int, seed: int = 0) -> list[str]:
     pieces = [row[3] for row in rows("normalize_cases") if row[2] == language]
     pieces += [line.text for line in read_lines() if line.dialect == language] + list(MARKED[:-1])
     own = {"es": "spanish", "it": "italian"}.get(language)
-    if own:
-        words = re.findall(r"[^\W\d_]{2,}", (DATA / f"{own}.json").read_text(encoding="utf-8"))
-    else:
-        words = [row[2] for row in rows("names")]
-        pieces += [row[-1] for path in sorted(FOLDER.glob("heteronyms_*.tsv")) for row in rows(path.stem)[1:]]
+    pieces += [row[-1] for path in sorted(FOLDER.glob("heteronyms_*.tsv")) for row in rows(path.stem)[1:] if not own]
+    words = re.findall(r"[^\W\d_]{2,}", (DATA / f"{own}.json").read_text(encoding="utf-8")) if own else [row[2] for row in rows("names")]
     while len(found) < count:
         kind = rng.random()
         if kind < 0.7:

@@ -28,12 +28,11 @@ JUDGED = (ROOT / "core/data/heldout.txt").read_text(encoding="utf-8").split("\n"
 TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED])
 
 
-def in_swift(script: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
+def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
     """What a shell says where Swift is."""
     library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
     given = os.environ | {"KOKORO_BUNDLE": str(bundle), "KOKORO_ONNXRUNTIME": str(library), "OMP_NUM_THREADS": "1"}
-    command = [ROOT / "swift" / "toolchain.sh", "run", "sh", "-c", script, "sh", *more]
-    done = subprocess.run(command, env=given, capture_output=True, check=False)
+    done = subprocess.run([ROOT / "swift/toolchain.sh", "run", "sh", "-c", code, "sh", *more], env=given, capture_output=True, check=False)
     if done.returncode == 3:
         pytest.skip(done.stderr.decode().splitlines()[-1])
     return done
@@ -87,7 +86,6 @@ def test_lines_are_read_as_python_reads_them(language: str, count: int, tmp_path
     read = 'swift run -c release kokoro-speak "$KOKORO_BUNDLE" --read "$KOKORO_BUNDLE/lines" --language $1 -o /tmp/read >&2; cat /tmp/read'
     done, g2p = in_swift(read, tmp_path, language), G2P.load(language)
     wanted = [[{key: one for key, one in chunk.items() if one is not None} for chunk in spoken_chunks(g2p, text)] for text in texts]
-    found = map(json.loads, done.stdout.decode().splitlines())
-    wrong = [pair for pair in zip(texts, wanted, found, strict=True) if pair[1] != pair[2]]
+    wrong = [pair for pair in zip(texts, wanted, map(json.loads, done.stdout.decode().splitlines()), strict=True) if pair[1] != pair[2]]
     print(*wrong, done.stderr.decode().splitlines()[-1], f"{language}: {count - len(wrong)} of {count} lines equal", sep="\n")
     assert len(wrong) <= count // 1000
