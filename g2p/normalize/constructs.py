@@ -30,6 +30,7 @@ TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
+NAMED = TURNS | MONTH_FORMS
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
@@ -40,6 +41,7 @@ WAY_AFTER = re.compile(r"(NE|NW|SE|SW|[NSEW])(\.?)(?![\w'&.-])")
 ROADS = frozenset(_ROADS.lower().split())
 CUPS = re.compile(r"([cT])\.(?=\s+(?:[a-z(]|[A-Z]{2})|\s*[),;])")
 ONE_BEFORE = re.compile(r"(?:(?<!\d[ -])(?<!\d)\d{1,2}/\d{1,2}|(?:^|[\s(])1)\s*$")
+MANY_BEFORE = re.compile(r"\d[¼½¾⅓⅔⅛⅜⅝⅞]?\s*$")
 SPOONS = {"c": "cup", "T": "tablespoon"}
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
 RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
@@ -97,7 +99,7 @@ def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
         return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
     if sign == "&":
         return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one}" for one in group) for group in re.findall(r"\w+", text))
-    return {"~": f"~{text.upper()}", "%": (TURNS | MONTH_FORMS).get(text, text)}.get(sign, text)
+    return {"~": f"~{text.upper()}", "%": NAMED.get(text, text)}.get(sign, text)
 
 
 def is_wind(scan: Scan, position: int) -> bool:
@@ -136,10 +138,8 @@ def cups(scan: Scan, position: int) -> int:
     match = CUPS.match(scan.text, position)
     if not match or scan.previous_word() not in NUMERIC | {"third", "half", "halves", "cups"}:
         return position
-    count = scan.text[max(0, position - 4) : position].strip()
-    many = (count[-1:].isdigit() or count[-1:].isnumeric() and count[-2:-1].isdigit()) and not ONE_BEFORE.search(
-        scan.text[max(0, position - 8) : position]
-    )
+    before = scan.text[max(0, position - 8) : position]
+    many = MANY_BEFORE.search(before) is not None and not ONE_BEFORE.search(before)
     return scan.say(SPOONS[match[1]] + "s" * many, position, match.end())
 
 
