@@ -24,7 +24,8 @@ FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
 MAGIC, FORMAT = b"KRUL", 2
 LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
-NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE, REMEMBERS = range(19)
+(NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE,
+ REMEMBERS) = range(19)  # fmt: skip
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
  R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
 
