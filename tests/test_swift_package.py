@@ -65,7 +65,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout: 
     play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
     table = torch.from_numpy(
         decoded((bundle / f"voices/{voice}.style").read_bytes())[:, None]
-    )  # the very rows: F0 follows their last places
+    )
     wanted = list(chain.speak(TEXT, table, SpeechOptions(speed=1.1, seed=5, fade_ticks=True), play=play))
     pieces, pcm, report = kokoro_speak(bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5")
     assert layout == "padded" or len(pieces) > 1.3 * len(wanted)  # windows: the later ones of a sentence have no durations
