@@ -13,6 +13,7 @@ import re
 import struct
 import types
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import accumulate
 from pathlib import Path
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -28,7 +29,6 @@ EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
  REMEMBERS) = range(19)  # fmt: skip
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
  R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
-
 ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
        "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
 WORD = [(_constants.CATEGORY, _constants.CATEGORY_WORD)]
@@ -220,9 +220,7 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> l
     except Unsupported as problem:
         raise InputError(f"the rules cannot be written: {problem}") from None
     head = listed([string(name) + number(place) for name, place in places.items()])
-    starts = [0]
-    for one in pool.content:
-        starts.append(starts[-1] + len(one))
+    starts = [0, *accumulate(map(len, pool.content))]
     table = struct.pack(f"<{len(starts)}I", *starts)
     path.write_bytes(MAGIC + struct.pack("<II", FORMAT, len(pool.content)) + table + head + b"".join(pool.content))
     return pool.unsupported

@@ -52,7 +52,7 @@ def decoded(content: bytes) -> np.ndarray:
     if rest or count < 0:
         raise InputError(f"{len(content)} bytes are no voice of a bundle: bundle again")
     mean, directions, lengths = np.split(np.frombuffer(content, "<f4"), [WIDTH, WIDTH * (1 + count)])
-    return mean + lengths.reshape(ROWS, count) @ directions.reshape(count, WIDTH)
+    return (mean + lengths.reshape(ROWS, count).astype(np.float64) @ directions.reshape(count, WIDTH)).astype(np.float32)
 
 
 def _rms(rows: np.ndarray) -> np.ndarray:

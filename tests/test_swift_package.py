@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.checks import snr_db
@@ -18,6 +19,7 @@ from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import TextReader
 from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
+from kokoro_ane.pipeline.voice_file import decoded
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.swift_lines import lines
@@ -61,7 +63,10 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout: 
     opened, voice = open_runtime("onnx", Request(checkpoint, build, "fp32", layout)), checkpoint.voices[0]
     chain = Pipeline(TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
     play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
-    wanted = list(chain.speak(TEXT, checkpoint.voice(voice), SpeechOptions(speed=1.1, seed=5, fade_ticks=True), play=play))
+    table = torch.from_numpy(
+        decoded((bundle / f"voices/{voice}.style").read_bytes())[:, None]
+    )
+    wanted = list(chain.speak(TEXT, table, SpeechOptions(speed=1.1, seed=5, fade_ticks=True), play=play))
     pieces, pcm, report = kokoro_speak(bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5")
     assert layout == "padded" or len(pieces) > 1.3 * len(wanted)  # windows: the later ones of a sentence have no durations
     windows, pieces = pieces, [piece for place, piece in enumerate(pieces) if piece[3] or place + 1 == len(pieces)]

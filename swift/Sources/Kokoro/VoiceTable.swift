@@ -25,17 +25,17 @@ public struct VoiceTable: Sendable {
     /// [256], for an utterance of so many phonemes.
     public func row(phonemes: Int) throws(KokoroError) -> [Float] {
         let row = try VoiceStyle.rowIndex(phonemes: phonemes), width = Self.width
-        var mean = [Float](repeating: 0, count: width)
+        var mean = [Double](repeating: 0, count: width)  // as Python: the melody follows a float's last places
         for (table, weight) in parts {
             let directions = (table.count / 4 - width) / (Contract.voiceRows + width)
             table.withUnsafeBytes { bytes in
-                func value(_ place: Int) -> Float { Float(bitPattern: UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4 * place, as: UInt32.self))) }
+                func value(_ place: Int) -> Double { Double(Float(bitPattern: UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4 * place, as: UInt32.self)))) }
                 for place in 0...directions {
                     let length = place == 0 ? 1 : value((1 + directions) * width + row * directions + place - 1)
-                    for column in 0..<width { mean[column] += weight * length * value(place * width + column) }
+                    for column in 0..<width { mean[column] += Double(weight) * length * value(place * width + column) }
                 }
             }
         }
-        return mean
+        return mean.map { Float($0) }
     }
 }
