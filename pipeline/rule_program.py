@@ -22,11 +22,10 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, signed, string
 
 FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
-MAGIC, FORMAT = b"KRUL", 2
+MAGIC, FORMAT, REMEMBERS = b"KRUL", 2, 18  # the last: a kind of constant
 LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
-(NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE,
- REMEMBERS) = range(19)  # fmt: skip
+NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE = range(18)
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
  R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
 ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",

@@ -63,9 +63,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout: 
     opened, voice = open_runtime("onnx", Request(checkpoint, build, "fp32", layout)), checkpoint.voices[0]
     chain = Pipeline(TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab)
     play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
-    table = torch.from_numpy(
-        decoded((bundle / f"voices/{voice}.style").read_bytes())[:, None]
-    )
+    table = torch.from_numpy(decoded((bundle / f"voices/{voice}.style").read_bytes())[:, None])
     wanted = list(chain.speak(TEXT, table, SpeechOptions(speed=1.1, seed=5, fade_ticks=True), play=play))
     pieces, pcm, report = kokoro_speak(bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5")
     assert layout == "padded" or len(pieces) > 1.3 * len(wanted)  # windows: the later ones of a sentence have no durations
