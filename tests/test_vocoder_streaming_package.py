@@ -24,10 +24,10 @@ from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
-from kokoro_ane.quantize.compress import build_compressed, stage_of
+from kokoro_ane.quantize.compress import build_compressed, fits, stage_of
 from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.layer_plan import Coverage, in_streaming, plan_for, program_layers
-from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.quantize.layer_plan import Coverage, LayerPlan, in_streaming, plan_for, program_layers
+from kokoro_ane.quantize.methods import METHODS, SCHEMES
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.statistics_shift import corrected, exact, measured, statistics_of
@@ -175,7 +175,7 @@ def test_a_level_under_anothers_name_is_refused(built: Built, tmp_path: Path) ->
         require_genuine(renamed, "streaming-w8", built[0])
 
 
-def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built) -> None:
+def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_of(built[0], manifest_of(built, "fp16"))
     program = Program(manifest_of(built, "fp16").package_path, function=WINDOW)
     layers = program_layers(program, stage.layers_of(WINDOW))
@@ -190,6 +190,9 @@ def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built) 
         {"generator.ups.0": "w8a8", "generator.noise_convs.0": "fp16", "generator.noise_convs.1": "p4"}, {"pooled.up", "styles"}
     )
     assert decoder == {"pooled.up": "w8", "styles": "w8"}  # weights only: what is pooled is read in float
+    monkeypatch.setattr("kokoro_ane.quantize.compress.fits_of", lambda _checkpoint, _vocoder, paths: {path: path for path in paths})
+    pooled = LayerPlan(replace(layers[0], name="pooled.up"), SCHEMES["p6_gptq"].weights, int8_input=False)
+    assert fits([pooled], stage) == {"pooled.up": "generator.ups.0"}  # the vocoder's layer with the same weights and inputs
     with pytest.raises(CheckFailed, match="weights are not stored as planned"):
         Coverage.of(plan, layers, program).require()
 
