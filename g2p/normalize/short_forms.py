@@ -7,6 +7,7 @@ A dot that also ends the sentence is said as one.
 """
 
 import re
+from functools import lru_cache
 
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import below_hundred, cardinal, digits, plural
@@ -202,6 +203,7 @@ def acronym(text: str, shouted: bool) -> str:
     return f"~{text}" if not VOWEL.search(stem) or ODD.search(stem) else text
 
 
+@lru_cache(maxsize=4096)  # a word is asked for twice, of 1,752
 def unsqueezed(text: str) -> str:
     """The word that is written so without its vowels (pwdr), perhaps with one of two equal letters; empty where there is none."""
     for word in SQUEEZED.split():

@@ -40,10 +40,7 @@ PART = re.compile(rf"[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]+|\d+|[^\w\s]|_|
 UNIX = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/[\w.@+-]{1,100}){1,40}/?", re.ASCII)
 WINDOWS = re.compile(r"[A-Za-z]:\\(?:[\w.()-]{1,64}(?: [\w.()-]{1,64}){0,3}\\){0,20}[^\s\"<>|]{0,100}")
 _ENDINGS = alternation(EXTENSIONS | {name.upper() for name in EXTENSIONS if len(name) > 2})
-FILE = re.compile(
-    rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({_ENDINGS})(?![\w@]|\.\w)",
-    re.ASCII,
-)
+FILE = re.compile(rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({_ENDINGS})(?![\w@]|\.\w)", re.ASCII)
 EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
 HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
 IS_LATIN = re.compile(f"[{LATIN}]")
@@ -68,16 +65,17 @@ def word_of(text: str, scan: Scan) -> str:
 
 def words_in(text: str, scan: Scan) -> list[str]:
     """Three listed words or more, the fewest, that a run of letters is written from (photooftheday); else the run itself."""
+    known = scan.known
+    if known is None or len(text) <= 5 or not (text.isascii() and text.isalpha()) or any(known(stem) for _, stem in stems(text)):
+        return [text]
     best: list[list[str]] = [[] for _ in range(len(text) + 1)]
-    for end in range(2, len(text) + 1 if scan.known is not None and text.isascii() and text.isalpha() and len(text) > 5 else 0):
+    for end in range(2, len(text) + 1):
         for start in range(max(0, end - 14), end - 1):
             piece, before = text[start:end], best[start]
-            listed = piece.lower() in SHORT if end - start < 4 else scan.known is not None and scan.known(piece)
+            listed = piece.lower() in SHORT if end - start < 4 else known(piece)
             if (before or not start) and listed and (not best[end] or len(before) + 1 < len(best[end])):
                 best[end] = [*before, piece]
-    known = scan.known
-    inflected = known is not None and any(known(stem) for _, stem in stems(text))
-    return best[-1] if len(best[-1]) > 2 and not inflected else [text]
+    return best[-1] if len(best[-1]) > 2 else [text]
 
 
 def say_words(scan: Scan, text: str, start: int, space: bool | None) -> None:
