@@ -191,7 +191,7 @@ def _onnx(path: Path) -> PackageFacts:
         stored[onnx.TensorProto.DataType.Name(tensor.data_type).lower()] += len(tensor.raw_data)
     return PackageFacts(
         bytes=package_bytes(path),
-        int8_macs_share=int8_macs_share(models[0]) if len(models) == 1 else 0.0,  # a folder's functions have no integer products
+        int8_macs_share=int8_macs_share(models),
         stored_bytes=dict(sorted(stored.items())),
         operations=counted(path),
         minimum_ios=f"ONNX opset {models[0].opset_import[0].version}",

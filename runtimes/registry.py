@@ -59,7 +59,7 @@ def hashes_of(manifests: "Iterable[Manifest]") -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Runtime:
-    """`levels`, `layouts`: those it has, its own choice first; `padded_only`: levels of no other layout; `platform`: the only one.
+    """`levels`, `layouts`: those it has, its own choice first; `platform`: the only one.
 
     `module`: where open_chain stands, behind a colon the name of a FileRuntime. `needs`: modules that must be there; `install`: the one
     command that installs them. `files`: suffix of what it opens, "" for nothing; it then has `open_manifests(encoders, vocoder)` and
@@ -70,7 +70,6 @@ class Runtime:
     module: str
     levels: tuple[str, ...] = LEVELS
     layouts: tuple[str, ...] = LAYOUTS
-    padded_only: tuple[str, ...] = ()
     platform: str | None = None
     needs: tuple[str, ...] = ("torch",)
     install: str = "make venv"
@@ -97,7 +96,6 @@ RUNTIMES = MappingProxyType(
             "kokoro_ane.runtimes.files:ONNX",
             levels=("fp32", "w8", "w8a8"),
             layouts=(PADDED, STREAMING),
-            padded_only=("w8a8",),
             needs=("onnxruntime",),
             install='pip install "kokoro-ane[onnx]"',
             files=".onnx",
@@ -219,9 +217,6 @@ def check_names(name: str, method: str, layout: str) -> None:
         raise InputError(f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)}; use --runtime mlprogram")
     if layout not in runtime.layouts:
         raise InputError(f"--layout {layout} is a package: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime mlprogram")
-    if layout != PADDED and method in runtime.padded_only:
-        have = ", ".join(level for level in runtime.levels if level not in runtime.padded_only)
-        raise InputError(f"--method {method} of {runtime.title} is of the {PADDED} layout: --layout {layout} has {have}")
 
 
 def _require_known(what: str, name: str, known: Collection[str]) -> None:

@@ -18,6 +18,7 @@ from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.layers import Conv
 from kokoro_ane.vocoder.eager import Place
 from kokoro_ane.vocoder.scaled_conv import ColumnScale, ScaledConv, TimeVaryingScale
+from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
 
 if TYPE_CHECKING:
     import onnx
@@ -71,14 +72,14 @@ class IntegerConv(nn.Module):
     reciprocal: Tensor
     bias: Tensor | None
 
-    def __init__(self, conv: Conv, size: float, place: Place) -> None:
+    def __init__(self, conv: Conv | FoldedConv, size: float, place: Place) -> None:
         super().__init__()
         weight, step = conv.weight.detach().double(), size / INT8  # [out, in, 1, k]
         steps = weight.abs().amax(dim=(1, 2, 3)).clamp(min=1e-12) / INT8  # [out]
         self.register_buffer("weight", (torch.round(weight / steps.view(-1, 1, 1, 1)) + HALF).to(torch.uint8))
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
         self.register_buffer("output_steps", (steps * step * place.outer).float())
-        prepared = conv if isinstance(conv, ScaledConv) else None
+        prepared = conv if isinstance(conv, ScaledConv | FoldedConv) else None
         self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
         channels = torch.ones(weight.shape[1], dtype=torch.float64)  # what the channels are multiplied by before they are rounded
         channels = channels if prepared is None or prepared.reciprocal is None else prepared.reciprocal.double().flatten()
@@ -87,7 +88,7 @@ class IntegerConv(nn.Module):
         self.register_buffer("input_steps", (step / channels).float())
         self.register_buffer("input_zeros", torch.zeros(len(channels), dtype=torch.int8))
         self.register_buffer("bias", None if conv.bias is None or place.centred else conv.bias.detach() * place.outer)
-        self.stride, self.padding, self.dilation = conv.stride[1], int(conv.padding[1]), conv.dilation[1]
+        self.stride, self.padding, self.dilation = int(conv.stride[1]), int(conv.padding[1]), int(conv.dilation[1])
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, 1, S] -> [1, out, 1, S / stride]."""

@@ -192,8 +192,14 @@ def _bodies(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":
                 yield from _bodies(attribute.g)
 
 
-def int8_macs_share(model: "onnx.ModelProto") -> float:
-    """Of the convolutions', transposed ones included. Inputs are float32; a length that is open is COLUMNS."""
+def int8_macs_share(models: "Iterable[onnx.ModelProto]") -> float:
+    """Of the convolutions' of all functions, transposed ones included. Inputs are float32; a length that is open is COLUMNS."""
+    macs = np.sum([_macs(model) for model in models], axis=0)
+    return round(float(macs[0] / max(macs[1], 1)), DIGITS)
+
+
+def _macs(model: "onnx.ModelProto") -> tuple[int, int]:
+    """In integers, and all."""
     weights = {tensor.name: int(np.prod(tensor.dims)) for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type in UNPACKING and node.input[0] in weights:
@@ -202,7 +208,7 @@ def int8_macs_share(model: "onnx.ModelProto") -> float:
     for node, columns in _columns(model):
         macs = weights.get(node.input[1], 0) * columns
         total, whole = total + macs, whole + macs * (node.op_type in INTEGER)
-    return round(whole / max(total, 1), DIGITS)
+    return whole, total
 
 
 def _columns(model: "onnx.ModelProto") -> "list[tuple[onnx.NodeProto, int]]":

@@ -17,7 +17,7 @@ import numpy as np
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import FEATURES, PADDED, STREAMED, STYLE, WAVEFORM
+from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, Manifest, describe_package, folder_of_ours, tool_versions
@@ -28,9 +28,11 @@ from kokoro_ane.quantize.measure import Int8Inputs
 from kokoro_ane.quantize.methods import LinearWeights, Method
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.exported import PortableVocoder, exported
-from kokoro_ane.runtimes.exported_streaming import any_length
+from kokoro_ane.runtimes.exported_streaming import PortableStreamingStage, any_length
+from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
 from kokoro_ane.runtimes.onnx.onnx_file import (
+    INTEGER,
     INTEGERS,
     NAME,
     SUFFIX,
@@ -40,35 +42,52 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
     files_in,
     function_file,
     int8_macs_share,
+    operations,
     save_together,
     write,
 )
 from kokoro_ane.runtimes.portable import PRECISION
 from kokoro_ane.runtimes.registry import check_names
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import places
+from kokoro_ane.vocoder.eager import Place, places
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
+from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
+from kokoro_ane.vocoder.streaming.streaming_stage import FUNCTIONS
 
 if TYPE_CHECKING:
     import onnx
 
 
-def integer_vocoder(method: Method, checkpoint: Checkpoint) -> PortableVocoder:
-    """What is exported. Raises InputError for a method without int8 inputs."""
+def integer_inputs(method: Method, checkpoint: Checkpoint) -> tuple[Vocoder, dict[str, float]]:
+    """The prepared vocoder, and the range of what each convolution on integers reads, by its path in it. InputError for a method without
+    int8 inputs."""
     plain, settings = Vocoder.of(checkpoint), method.int8_activations()
     ready = Int8Inputs.of(plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings)
     chosen = frozenset(place.path for place in places(plain).values() if settings.takes(place.path))
-    return with_integers(ready.vocoder(plain, chosen), ready.ranges, chosen, checkpoint.config.hidden_dim)
+    return ready.vocoder(plain, chosen), {path: ready.ranges[path] for path in chosen}
 
 
-def with_integers(prepared: Vocoder, ranges: Mapping[str, float], chosen: frozenset[str], hidden_dim: int) -> PortableVocoder:
-    """The prepared vocoder's graph, the chosen convolutions on integers. `ranges`: of what each reads, prepared."""
+def integer_functions(method: Method, checkpoint: Checkpoint) -> PortableStreamingStage:
+    """The streaming layout's functions, with the same convolutions on integers."""
+    prepared, ranges = integer_inputs(method, checkpoint)
+    stage = PortableStreamingStage.of(checkpoint, ONNX, prepared)
+    for function, module in stage.modules.items():
+        root = module.get_submodule("vocoder") if function == DECODER else module
+        for name, conv in list(root.named_modules()):
+            path = name.removesuffix(".conv")
+            if path in ranges and isinstance(conv, Conv | FoldedConv) and not (function == DECODER and path.startswith("generator.")):
+                replace_module(root, name, IntegerConv(conv, ranges[path], Place(path)))
+    return stage
+
+
+def with_integers(prepared: Vocoder, ranges: Mapping[str, float], hidden_dim: int) -> PortableVocoder:
+    """The prepared vocoder's graph, the convolutions with `ranges` on integers."""
     portable = PortableVocoder(prepared, hidden_dim)
     for name, place in places(prepared).items():
-        if place.path in chosen:
+        if place.path in ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path
             replace_module(portable.eager, name, IntegerConv(conv, ranges[place.path], place))
@@ -176,7 +195,7 @@ def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside:
     assert isinstance(method.weights, LinearWeights)
     integers = 0
     if method.activations is not None:
-        vocoder = integer_vocoder(method, checkpoint)
+        vocoder = with_integers(*integer_inputs(method, checkpoint), checkpoint.config.hidden_dim)
         integers = sum(isinstance(module, IntegerConv) for module in vocoder.modules())
         write(exported(vocoder, checkpoint.config), aside)
         source = aside
@@ -187,19 +206,27 @@ def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside:
             in_blocks(model, name)
         onnx.helper.set_model_props(model, {INTEGERS: str(integers)})
     onnx.save(model, aside)
-    return _done(method, [model], len(weights), integers) | {"int8_macs_share": int8_macs_share(model)}
+    return _done(method, [model], len(weights), integers) | {"int8_macs_share": int8_macs_share([model])}
 
 
-def compressed_folder(method: Method, _: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
+def compressed_folder(method: Method, checkpoint: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
     """The same of the streaming layout's functions. Where Snake's 1 / alpha spreads too far it stands before the product already."""
     import onnx
 
     assert isinstance(method.weights, LinearWeights)  # build_file has asked
+    aside.mkdir()
+    if method.activations is not None:
+        stage, source = integer_functions(method, checkpoint), aside
+        for name in FUNCTIONS:
+            write(stage.function(name), function_file(aside, name))
     models = {path.stem: onnx.load(path) for path in files_in(source)}
     count = sum(len(compress(model, method.weights, {})) for model in models.values())
-    aside.mkdir()
-    save_together(models, aside)
-    return _done(method, models.values(), count, 0) | {"int8_macs_share": 0.0}
+    integers = sum(operations(model).get(*INTEGER, 0) for model in models.values())
+    for model in models.values() if integers else ():
+        onnx.helper.set_model_props(model, {INTEGERS: "1"})
+    done = _done(method, models.values(), count, integers) | {"int8_macs_share": int8_macs_share(models.values())}
+    save_together(models, aside)  # takes the weights out of the models
+    return done
 
 
 def _done(method: Method, models: "Iterable[onnx.ModelProto]", compressed: int, integers: int) -> dict[str, Any]:
