@@ -172,9 +172,8 @@ def grown(aligned: Mapping[str, Chunks], foreign: frozenset[str], asked: int) ->
     for (kind, letter), seen in sorted(rows.items()):
         codes, answers = np.array([codes for codes, _ in seen], dtype=np.uint8), np.array([answer for _, answer in seen])
         roots[kind, letter] = forest.grow(codes, answers, *((vote, TRUST) if kind == WHICH else (commonest, 1e-6)))
-    text = "\n".join("".join(chunk) for chunk in chunks)
     nodes = {"where": np.array(forest.where, np.uint8), "what": np.array(forest.what, np.uint8), "no": np.array(forest.no, np.int32)}
-    return nodes | {"roots": roots, "chunks": np.frombuffer(text.encode(), np.uint8)}
+    return nodes | {"roots": roots, "chunks": np.frombuffer("\n".join(map("".join, chunks)).encode(), np.uint8)}
 
 
 def bare(reading: str, stressed: Callable[[str], str]) -> str:

@@ -95,7 +95,7 @@ LETTER_LANGUAGES: Mapping[Language, LetterLanguage] = {
     ),
     "pt": LetterLanguage(
         "portuguese", "pt-br", portuguese.PORTUGUESE, portuguese.PortugueseNormalizer, portuguese.stressed, portuguese.joined,
-        portuguese.probed, portuguese.ELIDED, partial(portuguese.PLURAL.sub, ""), 2 * SPAN + BEFORE + ACCENTS, 0.95,
+        portuguese.probed, portuguese.ELIDED, partial(portuguese.PLURAL.sub, ""), 2 * SPAN + BEFORE + ACCENTS, 0.96,
     ),
 }  # fmt: skip
 

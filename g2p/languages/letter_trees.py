@@ -31,7 +31,8 @@ RARE, NOTHING = 1, 0  # codes of an answer before: beyond the frequent ones, or 
 def window(row: list[int], place: int, before: list[int]) -> list[int]:
     """Codes that are asked about. `row`: letters with SPAN zeros around; `before`: answers so far, the last one last."""
     codes = [code + 2 if code + 3 < len(LETTERS) else RARE for code in before[: -BEFORE - 1 : -1]]
-    marks = [next(filter(ACCENTED.__contains__, side), NOTHING) for side in (row[place + SPAN + 1 :], row[: place + SPAN])]
+    sides = () if ACCENTED.isdisjoint(row) else (row[place + SPAN + 1 :], row[: place + SPAN])
+    marks = [next(filter(ACCENTED.__contains__, side), NOTHING) for side in sides] or [NOTHING] * ACCENTS
     return row[place : place + SPAN] + row[place + SPAN + 1 : place + 2 * SPAN + 1] + codes + [NOTHING] * (BEFORE - len(codes)) + marks
 
 
@@ -76,7 +77,7 @@ class LetterTrees:
         node = self.roots[kind][row[place + SPAN]]
         if node < 0:
             return 0
-        codes = window(row, place, before)
+        codes = [] if self.where[node] == LEAF else window(row, place, before)
         while self.where[node] != LEAF:
             node += 1 if codes[self.where[node]] in SETS[self.what[node]] else self.no[node]
         return self.no[node]
