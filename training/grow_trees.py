@@ -24,7 +24,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
-from kokoro_ane.g2p.languages.letter_trees import BEFORE, FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, padded, window
+from kokoro_ane.g2p.languages.letter_trees import FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, padded, window
 from kokoro_ane.g2p.word_lists import DATA
 
 HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000  # the last: words whose form inside a phrase is asked for
@@ -56,9 +56,8 @@ def readings(language: LetterLanguage, words: Sequence[str]) -> tuple[dict[str, 
 
 def held_out(words: Sequence[str], seed: int) -> list[str]:
     """Those that no tree is grown on."""
-    return sorted((word for word in words[:COMMON] if len(word) > 1), key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[
-        :HELD_OUT
-    ]
+    common = [word for word in words[:COMMON] if len(word) > 1]
+    return sorted(common, key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[:HELD_OUT]
 
 
 class Alignment:
@@ -158,8 +157,8 @@ def vote(answers: np.ndarray) -> int:
     return round(VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (own + SHARE * 9)))) + 3))
 
 
-def grown(aligned: Mapping[str, Chunks], foreign: frozenset[str]) -> dict[str, np.ndarray]:
-    """The arrays of LetterTrees."""
+def grown(aligned: Mapping[str, Chunks], foreign: frozenset[str], asked: int) -> dict[str, np.ndarray]:
+    """The arrays of LetterTrees. `asked`: places of a window."""
     counts = Counter(chunk for chunks in aligned.values() for chunk in chunks)
     chunks = [(), *(chunk for chunk, _ in counts.most_common() if chunk)]
     code = {chunk: place for place, chunk in enumerate(chunks)}
@@ -167,15 +166,14 @@ def grown(aligned: Mapping[str, Chunks], foreign: frozenset[str]) -> dict[str, n
     for word, own in aligned.items():
         row, said, kind = padded(word), [code[chunk] for chunk in own], FOREIGN if word in foreign else OWN
         for place, answer in enumerate(said):
-            rows[kind, row[place + SPAN]].append((window(row, place, said[:place]), answer))
-            rows[WHICH, row[place + SPAN]].append((window(row, place, [])[:-BEFORE], int(kind == FOREIGN)))
+            rows[kind, row[place + SPAN]].append((window(row, place, said[:place])[:asked], answer))
+            rows[WHICH, row[place + SPAN]].append((window(row, place, [])[: 2 * SPAN], int(kind == FOREIGN)))
     forest, roots = Forest(), np.full((3, len(LETTERS)), -1, dtype=np.int32)
     for (kind, letter), seen in sorted(rows.items()):
         codes, answers = np.array([codes for codes, _ in seen], dtype=np.uint8), np.array([answer for _, answer in seen])
         roots[kind, letter] = forest.grow(codes, answers, *((vote, TRUST) if kind == WHICH else (commonest, 1e-6)))
-    text = "\n".join("".join(chunk) for chunk in chunks)
     nodes = {"where": np.array(forest.where, np.uint8), "what": np.array(forest.what, np.uint8), "no": np.array(forest.no, np.int32)}
-    return nodes | {"roots": roots, "chunks": np.frombuffer(text.encode(), np.uint8)}
+    return nodes | {"roots": roots, "chunks": np.frombuffer("\n".join(map("".join, chunks)).encode(), np.uint8)}
 
 
 def bare(reading: str, stressed: Callable[[str], str]) -> str:
@@ -186,7 +184,7 @@ def bare(reading: str, stressed: Callable[[str], str]) -> str:
     return (plain if stressed(plain) == end else end) + latent
 
 
-def train(language: LetterLanguage, words: Sequence[str], unseen: Sequence[str]) -> dict[str, Any]:
+def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]) -> dict[str, Any]:
     """Write the trees and the list; the figures of the last line."""
     said, foreign = readings(language, words)
     sounds = {
@@ -195,16 +193,19 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: Sequence[str])
         if len(word) > 1 and said[word] and " " not in said[word] and ID.keys() >= set(word)
     }
     align = Alignment({word: own for word, own in sounds.items() if word not in foreign})
-    aligned = {word: align(word, own) for word, own in sounds.items() if word not in set(unseen)}
-    arrays = grown({word: chunks for word, chunks in aligned.items() if chunks}, foreign)
+    aligned: dict[str, Chunks] = {}  # by stem: the commonest word's
+    for word, chunks in ((word, align(word, own)) for word, own in sounds.items() if word not in unseen):
+        stem = language.stem(word)
+        if chunks and "".join(map("".join, chunks[len(stem) :])) == word[len(stem) :]:
+            aligned.setdefault(stem, chunks[: len(stem)])
+    arrays = grown(aligned, foreign, language.asked)
     with staged(DATA / f"{language.name}.npz") as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     ask, compounds = espeak_of(language.espeak), language.compounds
     kept = [word for word in words if said[word] and " " not in said[word] and language.ruled(word) != said[word]]
     lines = [f"{word}\t{said[word]}\n" for word in kept] + [f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds]
-    content = gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0)
     with staged(DATA / f"{language.name}.txt.gz") as aside:
-        aside.write_bytes(content)
+        aside.write_bytes(gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0))
     return {"words": len(words), "nodes": len(arrays["no"]), "listed": len(lines), "foreign": len(foreign)}
 
 
@@ -216,8 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the words that no tree sees")
     arguments = parser.parse_args(argv)
     words = frequent_words(arguments.language)
-    figures = train(LETTER_LANGUAGES[arguments.language], words, held_out(words, arguments.seed))
-    print(json.dumps({"language": arguments.language, "seed": arguments.seed} | figures))
+    print(json.dumps(vars(arguments) | train(LETTER_LANGUAGES[arguments.language], words, frozenset(held_out(words, arguments.seed)))))
     return EXIT_GOOD
 
 

@@ -8,13 +8,13 @@ A reading may have two forms, END/INSIDE of a phrase; what else its neighbours c
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from kokoro_ane.g2p.alphabet import KNOWN, PRIMARY, SECONDARY
 from kokoro_ane.g2p.languages import french, portuguese
 from kokoro_ane.g2p.languages.grammar import Grammar, read_words
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
-from kokoro_ane.g2p.languages.letter_trees import LetterTrees
+from kokoro_ane.g2p.languages.letter_trees import ACCENTS, BEFORE, SPAN, LetterTrees
 from kokoro_ane.g2p.languages.rule_reader import Language as Rules
 from kokoro_ane.g2p.languages.rule_reader import RuleReader
 from kokoro_ane.g2p.result import Language
@@ -35,6 +35,8 @@ class LetterLanguage:
     joined: Callable[[str, str, str], str]
     probed: Callable[[str, Callable[[str], str], bool], str]  # reading of a word by what espeak-ng says
     elided: Mapping[str, str]  # what stands before an apostrophe
+    stem: Callable[[str], str]  # what of a word the trees read; the rest is said as written
+    asked: int  # places of a window that the trees ask about
     confidence: float
 
     @property
@@ -59,15 +61,16 @@ class LetterLanguage:
         word = word.strip("'-")
         if word in self.listed:
             return self.listed[word]
-        found = re.match(r"([^'-]+)(['-]+)(.+)", word)
-        if found is None:
-            return self.ruled(word) if word else ""
-        return self.together(found[1], found[2][0], found[3])
+        if found := re.match(r"([^'-]+)(['-]+)(.+)", word):
+            return self.together(found[1], found[2][0], found[3])
+        return self.ruled(word) if word else ""
 
     def ruled(self, word: str) -> str:
         """Reading of a word that no list has: the trees', in Portuguese letter by letter where it has no vowel."""
-        spelled = self.name == "portuguese" and len(word) > 1 and VOWEL.search(word) is None
-        return self.spelled(word) if spelled else self.stressed(tidy(self.trees(word)))
+        if self.name == "portuguese" and len(word) > 1 and VOWEL.search(word) is None:
+            return self.spelled(word)
+        heard = self.trees(stem := self.stem(word))
+        return self.stressed(tidy(heard and heard + word[len(stem) :]))
 
     def together(self, head: str, mark: str, tail: str) -> str:
         """l'ami, dit-il: the first part inside the word, then each form of the rest."""
@@ -81,18 +84,18 @@ class LetterLanguage:
 
     def spelled(self, letters: str) -> str:
         """Letter by letter, as one word: the last name bears the stress."""
-        names = [self.sounds(letter).partition("/")[0].strip("-ZTNPR") for letter in letters]
-        last = names.pop() if names else ""
+        *names, last = [self.sounds(letter).partition("/")[0].strip("-ZTNPR") for letter in letters] or [""]
         return "".join(name.replace(PRIMARY, SECONDARY) for name in names) + last
 
 
 LETTER_LANGUAGES: Mapping[Language, LetterLanguage] = {
     "fr": LetterLanguage(
-        "french", "fr-fr", french.FRENCH, french.FrenchNormalizer, french.stressed, french.joined, french.probed, french.ELIDED, 0.97
+        "french", "fr-fr", french.FRENCH, french.FrenchNormalizer, french.stressed, french.joined, french.probed, french.ELIDED, str,
+        2 * SPAN + BEFORE, 0.97,
     ),
     "pt": LetterLanguage(
         "portuguese", "pt-br", portuguese.PORTUGUESE, portuguese.PortugueseNormalizer, portuguese.stressed, portuguese.joined,
-        portuguese.probed, portuguese.ELIDED, 0.95
+        portuguese.probed, portuguese.ELIDED, partial(portuguese.PLURAL.sub, ""), 2 * SPAN + BEFORE + ACCENTS, 0.96,
     ),
 }  # fmt: skip
 
@@ -112,13 +115,8 @@ class LetterReader(RuleReader):
         return self._sounds(word)
 
 
-def unchanged(phonemes: str, mark: str) -> str:
-    """The stress inside a phrase stands in the reading."""
-    return phonemes
-
-
 def letter_stages(code: Language, words: Mapping[str, str]) -> tuple[Normalizer, RuleReader, RuleReader]:
-    """Normalizer, and what reads words and sentences. `words`: the user's own."""
+    """Normalizer, and what reads words and sentences. `words`: the user's own. The stress inside a phrase stands in the reading."""
     own = LETTER_LANGUAGES[code]
-    reader = LetterReader(Rules(own.grammar, own.sounds, own.spelled, unchanged, own.joined, own.confidence), words)
+    reader = LetterReader(Rules(own.grammar, own.sounds, own.spelled, lambda phonemes, _: phonemes, own.joined, own.confidence), words)
     return own.normalizer(own.grammar), reader, reader

@@ -2,9 +2,9 @@
 
     LetterTrees.load("french")("maisons")     # "mɛzɔ̃Z": Z is said before a vowel only
 
-A question is "does the letter at this place belong to this set", or the same of what the two letters before were said as. A first set of
-trees votes whether the word is a foreign one, which has trees of its own. `python -m training.grow_trees` grows them on what espeak-ng
-says of the commonest words; the words that they read wrong are a list beside them.
+A question is "does the letter at this place belong to this set", or the same of what the two letters before were said as, and of the first
+accent written after and before. A first set of trees votes whether the word is a foreign one, which has trees of its own. `python -m
+training.grow_trees` grows them on what espeak-ng says of the commonest words; the words that they read wrong are a list beside them.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ GROUPS = (
 )  # fmt: skip
 ID = {letter: place for place, letter in enumerate(LETTERS)}
 SETS = tuple(frozenset((place,)) for place in range(len(LETTERS))) + tuple(frozenset(map(ID.__getitem__, group)) for group in GROUPS)
-SPAN, BEFORE = 7, 2  # letters on either side, and answers before, that can be asked about
+SPAN, BEFORE, ACCENTS = 7, 2, 2  # letters on either side, answers before, and accents after and before, that can be asked about
+ACCENTED = frozenset(map(ID.__getitem__, "áéíóúâêôãõ"))
 LEAF = 255
 OWN, FOREIGN, WHICH = range(3)  # sets of trees
 DOUBT = 30  # votes that a foreign word has at least
@@ -30,7 +31,9 @@ RARE, NOTHING = 1, 0  # codes of an answer before: beyond the frequent ones, or 
 def window(row: list[int], place: int, before: list[int]) -> list[int]:
     """Codes that are asked about. `row`: letters with SPAN zeros around; `before`: answers so far, the last one last."""
     codes = [code + 2 if code + 3 < len(LETTERS) else RARE for code in before[: -BEFORE - 1 : -1]]
-    return row[place : place + SPAN] + row[place + SPAN + 1 : place + 2 * SPAN + 1] + codes + [NOTHING] * (BEFORE - len(codes))
+    sides = () if ACCENTED.isdisjoint(row) else (row[place + SPAN + 1 :], row[: place + SPAN])
+    marks = [next(filter(ACCENTED.__contains__, side), NOTHING) for side in sides] or [NOTHING] * ACCENTS
+    return row[place : place + SPAN] + row[place + SPAN + 1 : place + 2 * SPAN + 1] + codes + [NOTHING] * (BEFORE - len(codes)) + marks
 
 
 def padded(word: str) -> list[int]:
@@ -64,8 +67,7 @@ class LetterTrees:
         if not ID.keys() >= set(word):
             return ""
         row = padded(word)
-        votes = sum(self._answer(WHICH, row, place, []) for place in range(len(word)))
-        kind = FOREIGN if votes > DOUBT else OWN
+        kind = FOREIGN if sum(self._answer(WHICH, row, place, []) for place in range(len(word))) > DOUBT else OWN
         said: list[int] = []
         for place in range(len(word)):
             said.append(self._answer(kind, row, place, said))
@@ -75,7 +77,7 @@ class LetterTrees:
         node = self.roots[kind][row[place + SPAN]]
         if node < 0:
             return 0
-        codes = window(row, place, before)
+        codes = [] if self.where[node] == LEAF else window(row, place, before)
         while self.where[node] != LEAF:
             node += 1 if codes[self.where[node]] in SETS[self.what[node]] else self.no[node]
         return self.no[node]

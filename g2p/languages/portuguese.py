@@ -17,8 +17,10 @@ SIZES = ((10**12, "trilhão", "trilhões"), (10**9, "bilhão", "bilhões"), (10*
 FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
 MASCULINE = word_set("dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama")
 FEMININES = word_set(PT["feminine"])
-_VOWELS = "aeiouyæɐɛɔAIOWYãõũĩẽ"
-NUCLEUS = re.compile(f"[{_VOWELS}]|(?<![{_VOWELS}ʊɪə\u0303])[ʊɪ]")
+_VOWELS = "aeiouyæɐɛɔãõũĩẽ"
+NUCLEUS = re.compile(f"[{_VOWELS}AIOWY]|(?<![{_VOWELS}ʊɪə\u0303])[ʊɪ]")
+PLURAL = re.compile(r"(?<=..[aeo])(?<!mo)(?<!oso)(?<!posto)s$")  # said as the singular and s; "famosos" is not, "falamos" is none
+ELIDED = {"d": "d", "l": "l", "m": "m", "n": "n", "s": "s"}
 VOICED, SOUNDED = frozenset("bdɡvzʒmnlrɾɲʎʤjwx"), frozenset("aeiouyæɐəɛɪɔʊAIOWYãõũĩẽ")
 
 
@@ -112,9 +114,11 @@ def joined(reading: str, before: str, after: str) -> str:
 def stressed(sounds: str) -> str:
     """The trees' primary stress, else the last syllable but one of three; secondary on the first, third, fifth syllable before it.
 
-    A syllable right before the primary has one only as the first of the word, and where another follows the primary.
+    A syllable right before the primary has one only as the first of the word, and where another follows the primary; "sobre-" has none.
     """
     plain = sounds.replace(SECONDARY, "")
+    if plain.startswith("sobɾe"):
+        return plain[:5] + stressed(plain[5:])
     bare = plain.replace(PRIMARY, "")
     nuclei = [match.start() for match in NUCLEUS.finditer(bare)]
     place = plain.find(PRIMARY)
@@ -124,8 +128,7 @@ def stressed(sounds: str) -> str:
         return sounds
     main, last = nuclei.index(place), len(nuclei) - 1
     marks = {nucleus: SECONDARY for number, nucleus in enumerate(nuclei[: max(0, main - 1)]) if number % 2 == 0}
-    marks |= {nuclei[0]: SECONDARY} if 0 < main < last else {}
-    marks |= {place: PRIMARY}
+    marks |= ({nuclei[0]: SECONDARY} if 0 < main < last else {}) | {place: PRIMARY}
     return "".join(marks.get(number, "") + sound for number, sound in enumerate(bare))
 
 
@@ -134,6 +137,3 @@ def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
     end = ask(word).removeprefix("@")
     inside = ask(f"casas {word} pato").replace("@", "").split(" ")[1:-1] if common else [end]
     return end if len(inside) != 1 or inside[0] == end else f"{end}/{inside[0]}"
-
-
-ELIDED = {"d": "d", "l": "l", "m": "m", "n": "n", "s": "s"}
