@@ -61,14 +61,9 @@ def is_day(scan: Scan, match: "re.Match[str]") -> bool:
     cue = BEFORE.search(text, low, position)
     if cue and (cue[1].lower() in STRONG or not fraction):
         return True
-    if cue:
-        return not CHANGE & {token[0].lower() for token in scan.tokens[-6:]} and cue[1].lower() in (
-            "by",
-            "from",
-            "before",
-            "after",
-            "between",
-        )
+    if cue or scan.dated:
+        changed = CHANGE & {token[0].lower() for token in scan.tokens[-6:]}
+        return not changed and (scan.dated > 0 or (cue is not None and cue[1].lower() in ("by", "from", "before", "after", "between")))
     other = NEXT.match(text, match.end())
     if not other or not ordered(int(other[2]), int(other[3]), "/", scan.dialect) or MEASURED.match(text, other.end()):
         return False

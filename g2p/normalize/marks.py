@@ -125,7 +125,7 @@ DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1
 WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)(/)?")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
-SMALL_NEXT = re.compile(r"\s+[a-z]")
+SMALL_NEXT = re.compile(r"\s+[a-z&]")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
 INFINITE = re.compile(r"-(?:inf(?:inity)?\b|∞)", re.IGNORECASE)
 GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,;!?)\"”]|\s(?!(?:and|or|to)\s[\w-]{0,20}-))")
@@ -262,7 +262,7 @@ def run(scan: Scan, position: int) -> int:
     if not match:
         return position
     text, before = match[0], scan.previous()
-    small = text == "." and before.isalpha() and before.islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
+    small = text == "." and before.isalpha() and before[1:].islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
     known = scan.known
     if (
         small
