@@ -11,7 +11,7 @@ import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, digits
 from kokoro_ane.g2p.normalize.quantities import has_unit
-from kokoro_ane.g2p.normalize.short_forms import number_piece
+from kokoro_ane.g2p.normalize.short_forms import ODD, number_piece
 from kokoro_ane.g2p.normalize.state import COUNTED_NOUNS, DIAL, NO_NOUNS, NO_PLURALS, Scan, alternation, read
 from kokoro_ane.g2p.result import GB
 
@@ -134,7 +134,7 @@ def piece_of(piece: str) -> str:
     """Digits one by one, short letters as letters, a longer run as the word it probably is."""
     if piece.isdigit():
         return digits(piece)
-    is_word = len(piece) > 3 and re.search("[aeiouAEIOU]", piece) is not None
+    is_word = len(piece) > 3 and re.search("[aeiouAEIOU]", piece) is not None and not ODD.search(piece.upper())
     return piece.lower() if is_word else f"~{piece.upper()}"
 
 
