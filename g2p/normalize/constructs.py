@@ -98,7 +98,7 @@ def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
     if sign in "*=":
         return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
     if sign == "&":
-        return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one}" for one in group) for group in re.findall(r"\w+", text))
+        return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one.upper()}" for one in group) for group in re.findall(r"\w+", text))
     return {"~": f"~{text.upper()}", "%": NAMED.get(text, text)}.get(sign, text)
 
 
