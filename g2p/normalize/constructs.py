@@ -15,7 +15,7 @@ from functools import cache
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
 from kokoro_ane.g2p.normalize.short_forms import number_piece
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, Scan, read
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, WEEKDAY_NAMES, Scan, read
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -25,12 +25,12 @@ WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?
 ROAD_BEFORE = re.compile(
     r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit|U\.S\.)\s?)\d{1,3}[A-Z]?\s$"
 )
-SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)")
+SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow|deltoid|lung|breast|thigh|calf|forearm|heel|thumb|jaw|kidney)\b)")
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
-NAMED = TURNS | MONTH_FORMS
+NAMED = TURNS | MONTH_FORMS | WEEKDAY_NAMES
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
