@@ -61,9 +61,9 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     key = re.split("[-–/]", word.lower())[-1]
     if key in TITLES:
         return False
-    if key in BEFORE_NUMBER:
+    if key in BEFORE_NUMBER or (key in SHORTENED and first.isdigit()):
         return not (first.isdigit() or first == "#") and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
-    if key in OPEN or (key in SHORTENED and first.isdigit()) or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w|[b-df-hj-np-tv-xz]{2,6}", word):
+    if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w|[b-df-hj-np-tv-xz]{2,6}", word):
         return (first + rest).lower() in STARTERS
     if key.isdigit():  # the number of a list item
         before = text[last : match.start() - len(word)].rstrip(" \t")

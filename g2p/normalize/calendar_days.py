@@ -19,7 +19,8 @@ CHANGE = frozenset(DATA["change"].split())
 BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
 DAY_BEFORE = re.compile(
     rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|seen|EO[DB]|COB|flight|night,?"
-    r"|[Ww]?[Hh](?:ow|at) about|[Cc]an (?:you|we) do|free|[Aa]s of|(?:\d{1,3}th|day|anniv\w*|party|wedding|game|recital|test|exam|appt|reunion|surgery|flight|trip|deadline) (?:is|was)))\s+$"
+    r"|[Ww]?[Hh](?:ow|at) about|[Cc]an (?:you|we) do|free|[Aa]s of"
+    r"|(?:\d{1,3}th|day|anniv\w*|party|wedding|game|recital|test|exam|appt|reunion|surgery|flight|trip|deadline) (?:is|was)))\s+$"
 )
 HOUR_AFTER = re.compile(
     r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)|\s+\d{1,2}[-–]\d{1,2}\b|\s+(?:works?\b|at the latest|or (?:earlier|later|sooner))"

@@ -25,7 +25,7 @@ WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?
 ROAD_BEFORE = re.compile(
     r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit|U\.S\.)\s?)\d{1,3}[A-Z]?\s$"
 )
-SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow|deltoid|lung|breast|thigh|calf|forearm|heel|thumb|jaw|kidney)\b)")
+SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)")
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
@@ -98,7 +98,7 @@ def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
     if sign in "*=":
         return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
     if sign == "&":
-        return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one.upper()}" for one in group) for group in re.findall(r"\w+", text))
+        return " , ".join(" ".join(digits(c) if c.isdecimal() else f"~{c}" for c in group) for group in re.findall(r"\w+", text.upper()))
     return {"~": f"~{text.upper()}", "%": NAMED.get(text, text)}.get(sign, text)
 
 
