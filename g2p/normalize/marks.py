@@ -132,7 +132,7 @@ GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,
 AND_LETTER = re.compile(r"&([A-Z](?:'?s)?)(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
-HASH_IS = re.compile(r"\s#\s(?:is|was|for)\b")
+HASH_IS = re.compile(r"\s#\s(?:is|was|for|changed|to|in|from|on|so|pls|please|and)\b")
 PART, WHOLE = re.compile(r"(?:\d,\d{3}|\d\.\d) ?$"), re.compile(r" ?\d{1,3}(?:,\d{3})+| ?\d+ ?[GMT]B\b")  # 8,214 / 10,000
 
 
