@@ -18,6 +18,7 @@ from typing import Literal
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.normalize.short_forms import SHORTENED
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
 from kokoro_ane.g2p.word_lists import word_sets
@@ -60,9 +61,9 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     key = re.split("[-–/]", word.lower())[-1]
     if key in TITLES:
         return False
-    if key in BEFORE_NUMBER:
+    if key in BEFORE_NUMBER or (key in SHORTENED and first.isdigit()):
         return not (first.isdigit() or first == "#") and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
-    if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w", word):
+    if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w|[b-df-hj-np-tv-xz]{2,6}", word):
         return (first + rest).lower() in STARTERS
     if key.isdigit():  # the number of a list item
         before = text[last : match.start() - len(word)].rstrip(" \t")

@@ -55,8 +55,8 @@ def rows(name: str) -> list[list[str]]:
 
 def read_lines() -> Iterator[Line]:
     """All lines of the files."""
-    for group, dialect, text, reading in (row for name in FILES for row in rows(name)):
-        yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading)
+    for group, dialect, text, reading, *word in (row for name in FILES for row in rows(name)):
+        yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading, *word)
     yield from (Line("fragment unseen", "us", text, sound, word) for word, sound, text in rows("typed_unseen_fragments"))
     yield from (Line("phrase unseen", "us", text, accepted, word) for word, accepted, text in rows("typed_unseen_name_phrases"))
     yield from (

@@ -19,7 +19,8 @@ CHANGE = frozenset(DATA["change"].split())
 BEFORE = re.compile(rf"(?:^|[^\w'/-])({alternation(tuple(DATA['before'].split()))})(?:\s*[:.,(]\s*|\s+)(?:the\s+)?$", re.IGNORECASE)
 DAY_BEFORE = re.compile(
     rf"\b(?:(?:{alternation(tuple(WEEKDAYS))})\.?,?|(?:(?:week|wk) of|w/[ec]|day is|see (?:yo)?u|ya|seen|EO[DB]|COB|flight|night,?"
-    r"|[Ww]?[Hh](?:ow|at) about|[Cc]an (?:you|we) do|free|[Aa]s of))\s+$"
+    r"|[Ww]?[Hh](?:ow|at) about|[Cc]an (?:you|we) do|free|[Aa]s of"
+    r"|(?:\d{1,3}th|day|anniv\w*|party|wedding|game|recital|test|exam|appt|reunion|surgery|flight|trip|deadline) (?:is|was)))\s+$"
 )
 HOUR_AFTER = re.compile(
     r"\s*(?:@|at\b|,)?\s*\d{1,2}(?::\d\d|\s?[ap]\.?m\b)|\s+\d{1,2}[-–]\d{1,2}\b|\s+(?:works?\b|at the latest|or (?:earlier|later|sooner))"
@@ -55,20 +56,16 @@ def is_day(scan: Scan, match: "re.Match[str]") -> bool:
         return True
     top, bottom = int(match[1]), int(match[2])
     rare = top > bottom or (bottom > 12 and bottom not in PARTS) or (bottom in RARE and top != bottom)
-    if "0" in (match[1][0], match[2][0]) or rare and not SCORED.search(text, low, position):
+    apart = bottom > 8 and text[position - 1 : position] == "(" and text[match.end() : match.end() + 1] == ")"
+    if "0" in (match[1][0], match[2][0]) or apart or rare and not SCORED.search(text, low, position):
         return True
     fraction = top < bottom and bottom in COMMON
     cue = BEFORE.search(text, low, position)
     if cue and (cue[1].lower() in STRONG or not fraction):
         return True
-    if cue:
-        return not CHANGE & {token[0].lower() for token in scan.tokens[-6:]} and cue[1].lower() in (
-            "by",
-            "from",
-            "before",
-            "after",
-            "between",
-        )
+    if cue or scan.dated:
+        changed = CHANGE & {token[0].lower() for token in scan.tokens[-6:]}
+        return not changed and (scan.dated > 0 or (cue is not None and cue[1].lower() in ("by", "from", "before", "after", "between")))
     other = NEXT.match(text, match.end())
     if not other or not ordered(int(other[2]), int(other[3]), "/", scan.dialect) or MEASURED.match(text, other.end()):
         return False

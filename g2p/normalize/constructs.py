@@ -15,7 +15,7 @@ from functools import cache
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
 from kokoro_ane.g2p.normalize.short_forms import number_piece
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, Scan, read
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, WEEKDAY_NAMES, Scan, read
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -30,7 +30,7 @@ TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
-NAMED = TURNS | MONTH_FORMS
+NAMED = TURNS | MONTH_FORMS | WEEKDAY_NAMES
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
@@ -98,7 +98,7 @@ def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
     if sign in "*=":
         return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
     if sign == "&":
-        return " , ".join(" ".join(digits(one) if one.isdecimal() else f"~{one}" for one in group) for group in re.findall(r"\w+", text))
+        return " , ".join(" ".join(digits(c) if c.isdecimal() else f"~{c}" for c in group) for group in re.findall(r"\w+", text.upper()))
     return {"~": f"~{text.upper()}", "%": NAMED.get(text, text)}.get(sign, text)
 
 

@@ -98,7 +98,7 @@ DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d/%]|[.,:]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
 # 04-Jul-1999, 5 Nov 24
 NAMED = re.compile(rf"(\d{{1,2}})(?:[-/]({FORMS})[-/](\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.? (\d{{2}})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))")
-DATED = re.compile(r"\b(?:dated?|dob|born|before|by|due|on|until|exp(?:ires|iry)?)[:.]?\s*$", re.IGNORECASE)
+DATED = re.compile(r"\b(?:dated?|dob|born|married|signed|filed|since|before|by|due|on|until|exp(?:ires|iry)?)[:.]?\s*$", re.IGNORECASE)
 MONTH_YEAR = re.compile(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\d/])")
 YEAR_MONTH = re.compile(r"(20(\d\d))-(0[1-9]|1[0-2])(?![\w-]|\.\d)")  # 2025-03; 2003-05 are years
 SEASON = re.compile(r"((?:19|20)\d\d)/(\d\d)(?![\d/])")  # 2020/21

@@ -11,7 +11,7 @@ import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, digits
 from kokoro_ane.g2p.normalize.quantities import has_unit
-from kokoro_ane.g2p.normalize.short_forms import number_piece
+from kokoro_ane.g2p.normalize.short_forms import ODD, number_piece
 from kokoro_ane.g2p.normalize.state import COUNTED_NOUNS, DIAL, NO_NOUNS, NO_PLURALS, Scan, alternation, read
 from kokoro_ane.g2p.result import GB
 
@@ -19,7 +19,7 @@ DATA = read("identifiers")
 STATES, DOUBTFUL = DATA["states"], frozenset(DATA["doubtful_states"].split())
 _JOINTS = alternation(tuple(DATA["joints"].split()))
 _BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)#?"
-CUE = re.compile(rf"(?<![\w'])({alternation(tuple(DATA['after'].split()))}){_BETWEEN}$", re.IGNORECASE)
+CUE = re.compile(rf"(?<![\w'])({alternation(tuple(DATA['after'].split()))}){_BETWEEN}(?:(?-i:[A-Z]{{1,4}})[ -])?$", re.IGNORECASE)
 PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number))?(?:\s|\s?#\s?)$", re.IGNORECASE)
 SIGN = re.compile(r"#\s?$")
 SENT = re.compile(r"\b(te?xt|send|reply|sms|msg)\s+[\"“']?\w{1,12}[\"”']?\s+to\s+$", re.IGNORECASE)  # Text JOIN to 72345
@@ -134,7 +134,7 @@ def piece_of(piece: str) -> str:
     """Digits one by one, short letters as letters, a longer run as the word it probably is."""
     if piece.isdigit():
         return digits(piece)
-    is_word = len(piece) > 3 and re.search("[aeiouyAEIOUY]", piece) is not None
+    is_word = len(piece) > 3 and re.search("[aeiouAEIOU]", piece) is not None and not ODD.search(piece.upper())
     return piece.lower() if is_word else f"~{piece.upper()}"
 
 

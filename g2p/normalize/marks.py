@@ -125,14 +125,14 @@ DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1
 WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)(/)?")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
-SMALL_NEXT = re.compile(r"\s+[a-z]")
+SMALL_NEXT = re.compile(r"\s+[a-z&@]")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
 INFINITE = re.compile(r"-(?:inf(?:inity)?\b|∞)", re.IGNORECASE)
 GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,;!?)\"”]|\s(?!(?:and|or|to)\s[\w-]{0,20}-))")
 AND_LETTER = re.compile(r"&([A-Z](?:'?s)?)(?![\w'.])")
 ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
 WORD = re.compile(rf"[{LATIN}]++")
-HASH_IS = re.compile(r"\s#\s(?:is|was|for)\b")
+HASH_IS = re.compile(r"\s#\s(?:is|was|for|changed|to|in|from|on|so|pls|please|and)\b")
 PART, WHOLE = re.compile(r"(?:\d,\d{3}|\d\.\d) ?$"), re.compile(r" ?\d{1,3}(?:,\d{3})+| ?\d+ ?[GMT]B\b")  # 8,214 / 10,000
 
 
@@ -262,16 +262,12 @@ def run(scan: Scan, position: int) -> int:
     if not match:
         return position
     text, before = match[0], scan.previous()
-    small = text == "." and before.isalpha() and before.islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
-    known = scan.known
-    if (
-        small
-        and known
-        and scan.tokens[-1][2] == position
-        and len(before) > 2
-        and not any(map(known, (before, *(of for _, of in stems(before)))))
-    ):
-        return drop(scan, position, match.end())  # a short form that nobody knows
+    small = text == "." and before.isalpha() and before[1:].islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
+    known, alone = scan.known, len(scan.tokens) < 2 or scan.tokens[-1][1] != scan.tokens[-2][1]
+    if small and known and scan.tokens[-1][2] == position and len(before) > 2:
+        written = scan.text[scan.tokens[-1][1] : position].lower()  # hrs. and gd., and what nobody knows
+        if (alone and written not in (before.lower(), "")) or not any(map(known, (before, *(of for _, of in stems(before))))):
+            return drop(scan, position, match.end())
     found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
     return scan.mark(found, position, match.end())
 

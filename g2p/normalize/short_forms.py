@@ -9,11 +9,13 @@ A dot that also ends the sentence is said as one.
 import re
 from functools import lru_cache
 
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import below_hundred, cardinal, digits, plural
 from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
     AMBIGUOUS,
+    CUT,
     MONTHS,
     READ,
     RESPELLED,
@@ -34,14 +36,16 @@ DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozens
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
-KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
+LISTED = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
+SHORTENED = {word[:size]: word for word in reversed(CUT.split()) for size in range(3, len(word) - 1) if word[size - 1] not in "aeiou"}
+KNOWN = LISTED | SHORTENED.keys() | {form.capitalize() for form in SHORTENED}
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?![\w/])")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
-NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,3}\d|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
+NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,8}\d|[a-z]\d{3}|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
 SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
@@ -94,11 +98,8 @@ def single_word(scan: Scan, position: int) -> int:
         return scan.say("versus", position, end)
     if text in LABELS and LABEL_NEXT.match(scan.text, end):
         return scan.say(LABELS[text], position, end)
-    if text in NUMBERS and dot and NUMBER_NEXT.match(scan.text, end):
-        return scan.say(NUMBERS[text], position, end)
-    if (text in ("p", "pp") and NUMBER_NEXT.match(scan.text, end)) or (
-        text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end)
-    ):
+    number = (dot or text in ("p", "pp")) and NUMBER_NEXT.match(scan.text, end)
+    if text in NUMBERS and (number or (text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end))):
         return scan.say(NUMBERS[text], position, end)
     if text in LETTERED_PLACES and LETTER_OR_NUMBER.match(scan.text, end):
         return scan.say(PLACES.get(text) or NUMBERS.get(text) or OTHERS[text], position, end)
@@ -112,6 +113,10 @@ def single_word(scan: Scan, position: int) -> int:
     if text in TITLES or text in PLACES:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
         return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
+    strange = text not in LISTED and scan.known is not None and not any(map(scan.known, (text, *(of for _, of in stems(text)))))
+    cut = SHORTENED.get(text.lower(), "") if strange else ""
+    if cut and (dot or (len(text) > 3 and text.islower())):
+        return finish(scan, cut, position, end, False)
     if not dot and text not in DOTLESS:
         return position
     if text in ENDINGS:
@@ -163,7 +168,8 @@ VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
 # Beginnings and endings that no English word has: such capitals are spelled.
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
-    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)"
+    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)|^(?=.{4,5}$).*(?:[BCFGHJKMPQSTVXZ]D|[BDFGHJKMPQTVWXZ]C|[BCDFHJKLMPQSTVXZ]G"
+    r"|[BCDFGHJKNPQSTVXZ]B|[BCDGHJKNQSTVWXZ]F|[BCDFJKNPQTVXZ]M|[BCDFJKPQSTVZ]N|[BCDFGHJKNQTVZ]P|[BCDFGJLMNQSTVWXZ]R|[BDFGHJKMPQTVXZ]K)$"
 )
 CAPITALS_NEXT = re.compile(r"[^\w\n]{1,3}([A-Z]{2,20})(?![\w])")
 
