@@ -27,7 +27,8 @@ PAUSES = frozenset(".,;:!?—…")
 _ENGLISH, _SPANISH, _ITALIAN = "zero|oh|one|two|three|four|five|six|seven|eight|nine", "cero|uno|dos|tres|cuatro|cinco", "due|tre|quattro"
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
 FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
-FILES, LATER = ("typed", "typed_last", "typed_newest", "typed_unseen", "typed_batches"), ("last", "newest", "unseen")
+LATER = ("last", "newest", "unseen", "final")
+FILES = ("typed", *(f"typed_{later}" for later in LATER), "typed_batches")
 UNHEARD = str.maketrans("", "", "ˌ")
 
 
@@ -57,8 +58,9 @@ def read_lines() -> Iterator[Line]:
     """All lines of the files."""
     for group, dialect, text, reading, *word in (row for name in FILES for row in rows(name)):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading, *word)
-    yield from (Line("fragment unseen", "us", text, sound, word) for word, sound, text in rows("typed_unseen_fragments"))
-    yield from (Line("phrase unseen", "us", text, accepted, word) for word, accepted, text in rows("typed_unseen_name_phrases"))
+    for later in LATER[2:]:
+        yield from (Line(f"fragment {later}", "us", text, sound, word) for word, sound, text in rows(f"typed_{later}_fragments"))
+        yield from (Line(f"phrase {later}", "us", text, accepted, word) for word, accepted, text in rows(f"typed_{later}_name_phrases"))
     yield from (
         Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
         for place, (word, sound, text) in enumerate(rows("typed_fragments"))
@@ -70,7 +72,7 @@ def read_lines() -> Iterator[Line]:
 
 
 def judged_hash(later: str = "") -> str:
-    """SHA-256 of the judged lines, which stay as they were written; `later`: last, newest or unseen, of that file."""
+    """SHA-256 of the judged lines, which stay as they were written; `later`: one of LATER, of that file."""
     lines = (line for line in read_lines() if line.judged and ({*line.group.split()} & {*LATER} or {""}) == {later})
     return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 

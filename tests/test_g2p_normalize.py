@@ -202,6 +202,7 @@ def test_what_people_type_is_read_by_class() -> None:
     assert judged_hash() == "5b000d804ebec28c308b5d4ba1d7814be80954e9c931e9cdcc0554bd4d898bc9"
     assert judged_hash("last") == "14b705b961f7b1793779e90109680f297715b98351270ee2c2617494e2e6f682"
     assert judged_hash("unseen") == "2cd7e03dee97cb60eaa61db067cbbb8dc4b546e122436c3766bf103daf32c7b8"
+    assert judged_hash("final") == "3de1f1a821fc05d760552abf4252093fbb0741e9e9fdf9fa9457b37dfedcb14f"
     assert judged_hash("newest") == "14f8eb45ad8ffa078ec86a4e6655b77ef2e584d049dbd5e6d45d42f236962b90"
 
 
