@@ -18,7 +18,7 @@ from typing import Literal
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_ane.g2p.normalize.short_forms import SHORTENED
+from kokoro_ane.g2p.normalize.state import CUT
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
 from kokoro_ane.g2p.word_lists import word_sets
@@ -61,7 +61,7 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     key = re.split("[-–/]", word.lower())[-1]
     if key in TITLES:
         return False
-    if key in BEFORE_NUMBER or (key in SHORTENED and first.isdigit()):
+    if key in BEFORE_NUMBER or (first.isdigit() and len(key) > 2 and f" {key}" in CUT and f" {key} " not in CUT):
         return not (first.isdigit() or first == "#") and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
     if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w|[b-df-hj-np-tv-xz]{2,6}", word):
         return (first + rest).lower() in STARTERS

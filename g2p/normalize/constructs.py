@@ -30,7 +30,7 @@ TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
-NAMED = TURNS | MONTH_FORMS | WEEKDAY_NAMES
+NAMED: dict[str, str] = TURNS | MONTH_FORMS | WEEKDAY_NAMES
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )

@@ -27,7 +27,7 @@ from kokoro_ane.g2p.normalize.state import MONTH_FORMS, MONTHS, RESPELLED, WEEKD
 
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(
-    rf"[^\S{BREAK}]*+((?![aA]\)\s|.[b-df-hj-np-tv-xz]{{3}}(?<=[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]...))(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+    rf"[^\S{BREAK}]*+((?![aA]\)\s|[A-Za-z][a-z]{{2,6}}(?<![aeiou])\.(?:\s+[a-z\d&–-]|[,;:)]|\s*$)|.[b-df-hj-np-tv-xz]{{3}}(?<=[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]...))(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
 )
 SPACES = re.compile(rf"[^\S{BREAK}]*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")

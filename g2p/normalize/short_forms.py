@@ -36,9 +36,7 @@ DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozens
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
-LISTED = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
-SHORTENED = {word[:size]: word for word in reversed(CUT.split()) for size in range(3, len(word) - 1) if word[size - 1] not in "aeiou"}
-KNOWN = LISTED | SHORTENED.keys() | {form.capitalize() for form in SHORTENED}
+KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
@@ -91,7 +89,7 @@ def place_or_title(scan: Scan, text: str, end: int) -> str:
 def single_word(scan: Scan, position: int) -> int:
     """One word with or without its dot."""
     match = WORD.match(scan.text, position)
-    if not match or match[1] not in KNOWN:
+    if not match or (match[1] not in KNOWN and not match[2]):
         return position
     text, dot, end = match[1], match[2], match.end()
     if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
@@ -113,10 +111,10 @@ def single_word(scan: Scan, position: int) -> int:
     if text in TITLES or text in PLACES:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
         return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
-    strange = text not in LISTED and scan.known is not None and not any(map(scan.known, (text, *(of for _, of in stems(text)))))
-    cut = SHORTENED.get(text.lower(), "") if strange else ""
-    if cut and (dot or (len(text) > 3 and text.islower())):
-        return finish(scan, cut, position, end, False)
+    if dot and text not in KNOWN and scan.known is not None and len(text) > 2 and text[-1] not in "aeiou":
+        strange, at = not any(map(scan.known, (text, *(of for _, of in stems(text))))), CUT.find(f" {text.lower()}")
+        whole = CUT[at + 1 :].split(" ", 1)[0] if strange and at >= 0 else ""  # emerg., accum.
+        return finish(scan, whole, position, end, False) if len(whole) > len(text) + 1 else position
     if not dot and text not in DOTLESS:
         return position
     if text in ENDINGS:

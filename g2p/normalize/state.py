@@ -121,7 +121,7 @@ YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
 PREFIXES = frozenset(_ACRONYMS["prefixes"].split())
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"] | {word: f"~{word.upper()}" for word in _ACRONYMS["small"].split()}
-SQUEEZED, CUT = (str(_ACRONYMS[key]) for key in ("squeezed", "cut"))  # words that people write without vowels; by their beginning
+SQUEEZED, CUT = (f" {_ACRONYMS[key]} " for key in ("squeezed", "cut"))  # words that people write without vowels; by their beginning
 
 LETTERED = frozenset(NAMES["lettered"].split())
 STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
