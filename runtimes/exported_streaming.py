@@ -102,8 +102,7 @@ class PortableStreamingStage(PortableStage):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, runtime: FileRuntime, balanced: Vocoder | None = None) -> "PortableStreamingStage":
-        """Checked with four and a half seconds of a calibration sentence. `balanced`: the vocoder prepared for integers. InputError where
-        no statistics are fitted."""
+        """Checked with 4.5 s of a calibration sentence. `balanced`: prepared for integers. InputError where no statistics are fitted."""
         speech, apart = check_speech(checkpoint, CHECK_FRAMES), balanced is not None
         twin = StreamingStage(checkpoint, predictor_of(checkpoint), any_length(), PRECISION, speech, balanced=balanced, apart=apart)
         twin.modules[DECODER].get_submodule("hidden.statistics").__class__ = ExactStatistics

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kokoro_ane.cli import main as command
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, UTTERANCE, WINDOW
@@ -32,7 +31,8 @@ from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.statistics_shift import corrected, exact, measured, statistics_of
 from kokoro_ane.runtimes.files import ONNX
-from kokoro_ane.runtimes.onnx.onnx_file import are_exact
+from kokoro_ane.runtimes.onnx import onnx_levels
+from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, are_exact, files_in
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
@@ -111,8 +111,7 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
     assert structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"] and structure[WINDOW]["count"] <= 400
     assert structure[DECODER]["wide_fp32"] == [] and list(manifest.functions) == [DECODER, UTTERANCE, WINDOW]
     facts = PackageFacts.read(manifest.package_path, 80)
-    apart = sum(sum(PackageFacts.read(manifest.package_path, frames).stored_bytes.values()) for frames in (80,))
-    assert apart < 1.02 * facts.bytes and facts.minimum_ios == "iOS18"
+    assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes and facts.minimum_ios == "iOS18"
     facts.require_told(manifest)
     long = PackageFacts.read(manifest.package_path, 280)
     assert long.forecast["m4"]["ms"] > 0 and long.forecast["m4"]["ms"] != facts.forecast["m4"]["ms"]  # windows, not the utterance
@@ -167,23 +166,18 @@ def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: Vocode
     assert snr_db(*(package_of(built, "fp16", layout).render(speech) for layout in MADE)) > 45
 
 
-def test_a_level_under_anothers_name_is_refused(built: Built, tmp_path: Path) -> None:
+def test_a_level_under_anothers_name_is_refused(built: Built) -> None:
     """By its stored kinds, those of every function."""
-    out = Path(shutil.copytree(built[1], tmp_path / "build"))
-    fp16 = replace(manifest_of(built, "fp16"), method="w8")
-    renamed = fp16.save(out / "KokoroVocoder-tiny-streaming-w8.json")
     with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
-        require_genuine(renamed, "streaming-w8", built[0])
+        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8", built[0])
 
 
 def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_of(built[0], manifest_of(built, "fp16"))
     program = Program(manifest_of(built, "fp16").package_path, function=WINDOW)
     layers = program_layers(program, stage.layers_of(WINDOW))
-    levels = {layer.name: "w8" for layer in layers if not layer.is_tail} | {
-        "decode.0.norm1.fc": "p6",
-        "generator.resblocks.0.adain1.0.fc": "p6",
-    }
+    levels = {layer.name: "w8" for layer in layers if not layer.is_tail}
+    levels |= {"decode.0.norm1.fc": "p6", "generator.resblocks.0.adain1.0.fc": "p6"}
     recipe = Recipe("tiny", built[0].sha256, {"size": 0.5}, {"size": 0.5}, levels)
     plan = plan_for(METHODS["mixed"], layers, recipe.levels, streaming=True)
     assert {entry.layer.name for entry in plan} == {layer.name for layer in layers if not layer.is_tail}
@@ -198,18 +192,15 @@ def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(built: Built, 
         Coverage.of(plan, layers, program).require()
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
+def test_what_the_layout_cannot_be(built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["vocoder", "--checkpoint", str(built[0].folder), "--layout", STREAMING, "--out", str(tmp_path / "b")]
+    for flags, said in (
         (["--target", "iOS17"], "three functions need iOS 18"),
         (["--buckets", "40,80"], "the streaming layout needs one from 128, its longest window, to 180"),
-    ],
-)
-def test_what_the_layout_cannot_be(built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
-    given = ["vocoder", "--checkpoint", str(built[0].folder), "--layout", STREAMING, "--out", str(tmp_path / "b")]
-    assert build([*given, *flags]) == 2
-    problem = capsys.readouterr().err.strip()
-    assert said in problem and problem.count("\n") == 0 and not (tmp_path / "b").exists()
+    ):
+        assert build([*given, *flags]) == 2
+        problem = capsys.readouterr().err.strip()
+        assert said in problem and problem.count("\n") == 0 and not (tmp_path / "b").exists()
 
 
 def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> None:
@@ -220,12 +211,11 @@ def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> Non
 
 def test_another_predictor_or_a_voice_that_took_no_part(built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, out = built
-    told = norm_statistics.predictor_of(checkpoint)
     manifest = manifest_of(built, "fp16")
     manifest.inputs[DECODER]["style"]["statistics_sha256"] = "0" * 64
     with pytest.raises(InputError, match=r"has predicted statistics 000000000000, tiny now has .* again"):
         stage_of(checkpoint, manifest)
-    assert told.voices == checkpoint.voices and package_of(built, "fp16").voices == checkpoint.voices
+    assert norm_statistics.predictor_of(checkpoint).voices == checkpoint.voices and package_of(built, "fp16").voices == checkpoint.voices
     edited = manifest_of(built, "fp16")
     edited.inputs[DECODER]["style"]["voices"] = list(checkpoint.voices[:1])
     folder = Path(shutil.copytree(out, tmp_path / "build"))
@@ -238,8 +228,7 @@ def test_another_predictor_or_a_voice_that_took_no_part(built: Built, tmp_path: 
 def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: VocoderInputs) -> None:
     spectrum = unpacked_spectrum(pack_utterance(speech, 280))
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy()) and not spectrum[..., 120 * 180 + 1 :].any()
-    names = {gate.name for gate in gates_for("fp16")} - {gate.name for gate in gates_for("fp16", STREAMING)}
-    assert names == {"snr_db mean"}
+    assert {gate.name for gate in gates_for("fp16")} - {gate.name for gate in gates_for("fp16", STREAMING)} == {"snr_db mean"}
 
 
 @pytest.fixture(scope="module")
@@ -272,14 +261,13 @@ def test_onnx_runtime_renders_what_the_package_renders(built: Built, files: Path
         short = excerpt(speech, 0, frames)
         assert snr_db(render_reference(Vocoder.of(checkpoint), short), fp32.render(short)) >= 100
     assert 15 < snr_db(whole, w8.render(long)) < 80
-    stored = facts_of(manifest.package_path, 80).stored_bytes["float"]
-    assert (manifest.package_path / "weights.bin").stat().st_size < 0.9 * stored  # window and utterance share theirs; 0.83 seen
+    stored = facts_of(manifest.package_path, 80).stored_bytes["float"]  # window and utterance share theirs; 0.83 seen
+    assert (manifest.package_path / "weights.bin").stat().st_size < 0.9 * stored
     require_genuine(manifest, "streaming-fp32", checkpoint)
     with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
         require_genuine(replace(manifest, method="w8"), "streaming-w8", checkpoint)
     facts = facts_of(w8.manifest.package_path, 80)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
-
     if are_exact():
         w8a8 = ONNX.open_vocoder(files / "KokoroVocoder-tiny-onnx-streaming-w8a8.json")
         assert 10 < snr_db(whole, w8a8.render(long)) < 60
@@ -287,6 +275,18 @@ def test_onnx_runtime_renders_what_the_package_renders(built: Built, files: Path
         facts.require_told(w8a8.manifest)
         assert facts.int8_macs_share > 0.5 and facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
         require_genuine(w8a8.manifest, "streaming-w8a8", checkpoint)
+
+
+def test_integers_in_windows_on_any_processor(built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As files, and in PyTorch, whose sums are exact; a processor that loses bits opens none of them."""
+    stage, long = onnx_levels.integer_functions(quick("w8a8"), built[0]), check_speech(built[0], 220)
+    monkeypatch.setattr(onnx_levels, "integer_functions", lambda *_: stage)
+    done = onnx_levels.compressed_folder(quick("w8a8"), built[0], tmp_path, tmp_path / "w8a8.onnx")
+    assert done["int8_macs_share"] > 0.5 and done["int8_inputs"] > 40
+    whole = stage.twin.in_torch().render(long)
+    stage.twin.modules.update(stage.modules)
+    assert 10 < snr_db(whole, stage.twin.in_torch().render(long)) < 60
+    assert all(INTEGERS.encode() in path.read_bytes() for path in files_in(tmp_path / "w8a8.onnx"))  # so that its processor is asked
 
 
 def test_onnx_streaming_speaks_in_windows_and_is_bundled(built: Built, files: Path, tmp_path: Path, capsysbinary: Any) -> None:
@@ -302,5 +302,5 @@ def test_onnx_streaming_speaks_in_windows_and_is_bundled(built: Built, files: Pa
 
 
 def test_what_other_runtimes_have_not(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["build", "vocoder", "--runtime", "tvm", "--layout", STREAMING, "--checkpoint", str(built[0].folder)]) == 2
-    assert "TVM has only padded" in capsys.readouterr().err
+    flags = ["vocoder", "--runtime", "tvm", "--layout", STREAMING, "--checkpoint", str(built[0].folder)]
+    assert build(flags) == 2 and "TVM has only padded" in capsys.readouterr().err

@@ -6,7 +6,6 @@ markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
 
 import re
 
-from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
 from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, WEEKDAYS, Scan, alternation
@@ -263,10 +262,10 @@ def run(scan: Scan, position: int) -> int:
         return position
     text, before = match[0], scan.previous()
     small = text == "." and before.isalpha() and before[1:].islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
-    known, alone = scan.known, len(scan.tokens) < 2 or scan.tokens[-1][1] != scan.tokens[-2][1]
-    if small and known and scan.tokens[-1][2] == position and len(before) > 2:
+    alone = len(scan.tokens) < 2 or scan.tokens[-1][1] != scan.tokens[-2][1]
+    if small and scan.known and scan.tokens[-1][2] == position and len(before) > 2:
         written = scan.text[scan.tokens[-1][1] : position].lower()  # hrs. and gd., and what nobody knows
-        if (alone and written not in (before.lower(), "")) or not any(map(known, (before, *(of for _, of in stems(before))))):
+        if (alone and written not in (before.lower(), "")) or scan.unlisted(before):
             return drop(scan, position, match.end())
     found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
     return scan.mark(found, position, match.end())

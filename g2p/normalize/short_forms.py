@@ -9,7 +9,6 @@ A dot that also ends the sentence is said as one.
 import re
 from functools import lru_cache
 
-from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.number_words import below_hundred, cardinal, digits, plural
 from kokoro_ane.g2p.normalize.state import (
@@ -112,8 +111,8 @@ def single_word(scan: Scan, position: int) -> int:
         spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
         return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
     if dot and text not in KNOWN and scan.known is not None and len(text) > 2 and text[-1] not in "aeiou":
-        strange, at = not any(map(scan.known, (text, *(of for _, of in stems(text))))), CUT.find(f" {text.lower()}")
-        whole = CUT[at + 1 :].split(" ", 1)[0] if strange and at >= 0 else ""  # emerg., accum.
+        at = CUT.find(f" {text.lower()}")
+        whole = CUT[at + 1 :].split(" ", 1)[0] if at >= 0 and scan.unlisted(text) else ""  # emerg., accum.
         return finish(scan, whole, position, end, False) if len(whole) > len(text) + 1 else position
     if not dot and text not in DOTLESS:
         return position

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind
 
 # text, start, end, kind, whether white space follows (None: look at the text)
@@ -88,6 +89,10 @@ class Scan:
         """Lower case of the last token where it is a word, else empty."""
         return self.tokens[-1][0].lower() if self.tokens and self.tokens[-1][3] != "punctuation" else ""
 
+    def unlisted(self, word: str) -> bool:
+        """Whether there is a lexicon that lists neither the word nor a stem of it."""
+        return self.known is not None and not any(map(self.known, (word, *(stem for _, stem in stems(word)))))
+
     def space_before(self, position: int) -> bool:
         """Whether the text starts there or white space stands before it."""
         return position == 0 or self.text[position - 1].isspace()
@@ -95,7 +100,6 @@ class Scan:
 
 # A handler looks at scan.text from a position, writes tokens or drops, and answers where it stopped; the same position: not mine.
 Handler = Callable[[Scan, int], int]
-
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "normalize"
 

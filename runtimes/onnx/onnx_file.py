@@ -192,6 +192,14 @@ def _bodies(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":
                 yield from _bodies(attribute.g)
 
 
+def marked(model: "onnx.ModelProto") -> int:
+    """How many products of integers the model has; where there are any, its metadata says so from now on."""
+    count = sum(operations(model).get(kind, 0) for kind in INTEGER)
+    if count:
+        model.metadata_props.add(key=INTEGERS, value=str(count))
+    return count
+
+
 def int8_macs_share(models: "Iterable[onnx.ModelProto]") -> float:
     """Of the convolutions' of all functions, transposed ones included. Inputs are float32; a length that is open is COLUMNS."""
     macs = np.sum([_macs(model) for model in models], axis=0)

@@ -7,7 +7,7 @@ multiplication that puts it back: quantized with it, a row holds channels of ver
 folds both when it opens the file. conv_post and the inverse STFT stay in float.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,6 @@ from kokoro_ane.runtimes.exported_streaming import PortableStreamingStage, any_l
 from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
 from kokoro_ane.runtimes.onnx.onnx_file import (
-    INTEGER,
-    INTEGERS,
     NAME,
     SUFFIX,
     TOOLS,
@@ -42,7 +40,7 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
     files_in,
     function_file,
     int8_macs_share,
-    operations,
+    marked,
     save_together,
     write,
 )
@@ -62,8 +60,7 @@ if TYPE_CHECKING:
 
 
 def integer_inputs(method: Method, checkpoint: Checkpoint) -> tuple[Vocoder, dict[str, float]]:
-    """The prepared vocoder, and the range of what each convolution on integers reads, by its path in it. InputError for a method without
-    int8 inputs."""
+    """The prepared vocoder, and the range of what each of its convolutions on integers reads. InputError for float inputs."""
     plain, settings = Vocoder.of(checkpoint), method.int8_activations()
     ready = Int8Inputs.of(plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings)
     chosen = frozenset(place.path for place in places(plain).values() if settings.takes(place.path))
@@ -174,7 +171,6 @@ def build_file(method: Method, checkpoint: Checkpoint, build: Path, layout: str 
     """
     if not isinstance(method.weights, LinearWeights):
         raise InputError(f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)")
-
     check_names(NAME, method.name, layout)
     request = Request(checkpoint, build, PRECISION, layout, files=NAME)
     parent, path = request.found(request.vocoder), replace(request, method=method.name).vocoder
@@ -193,20 +189,19 @@ def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside:
     import onnx
 
     assert isinstance(method.weights, LinearWeights)
-    integers = 0
+    long: list[str] = []
     if method.activations is not None:
         vocoder = with_integers(*integer_inputs(method, checkpoint), checkpoint.config.hidden_dim)
-        integers = sum(isinstance(module, IntegerConv) for module in vocoder.modules())
+        long = long_convolutions(vocoder)
         write(exported(vocoder, checkpoint.config), aside)
         source = aside
     model = onnx.load(source)
     weights = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
-    if integers:
-        for name in long_convolutions(vocoder):
-            in_blocks(model, name)
-        onnx.helper.set_model_props(model, {INTEGERS: str(integers)})
+    for name in long:
+        in_blocks(model, name)
+    done = _done(method, [model], len(weights))
     onnx.save(model, aside)
-    return _done(method, [model], len(weights), integers) | {"int8_macs_share": int8_macs_share([model])}
+    return done
 
 
 def compressed_folder(method: Method, checkpoint: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
@@ -221,21 +216,19 @@ def compressed_folder(method: Method, checkpoint: Checkpoint, source: Path, asid
             write(stage.function(name), function_file(aside, name))
     models = {path.stem: onnx.load(path) for path in files_in(source)}
     count = sum(len(compress(model, method.weights, {})) for model in models.values())
-    integers = sum(operations(model).get(*INTEGER, 0) for model in models.values())
-    for model in models.values() if integers else ():
-        onnx.helper.set_model_props(model, {INTEGERS: "1"})
-    done = _done(method, models.values(), count, integers) | {"int8_macs_share": int8_macs_share(models.values())}
+    done = _done(method, models.values(), count)
     save_together(models, aside)  # takes the weights out of the models
     return done
 
 
-def _done(method: Method, models: "Iterable[onnx.ModelProto]", compressed: int, integers: int) -> dict[str, Any]:
-    """For the manifest."""
+def _done(method: Method, models: "Collection[onnx.ModelProto]", compressed: int) -> dict[str, Any]:
+    """For the manifest; models with products of integers are marked."""
+    integers = sum(map(marked, models))
     kept = sum(node.op_type in PRODUCTS for model in models for node in model.graph.node) - compressed
     assert isinstance(method.weights, LinearWeights)  # build_file has asked
     done = {"weights": asdict(method.weights), "activations": asdict(method.activations) if method.activations else None}
     counted = {"compressed_ops": compressed + integers, "kept_ops": kept, "int8_inputs": integers}
-    return done | {"recipe": None, "unfit_for_engine": None} | counted
+    return done | {"recipe": None, "unfit_for_engine": None} | counted | {"int8_macs_share": int8_macs_share(models)}
 
 
 def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
