@@ -30,7 +30,8 @@ NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, 
  R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
 ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
        "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
-WORD = [(_constants.CATEGORY, _constants.CATEGORY_WORD)]
+ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL  # what decides which characters a node matches
+WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
 
 
 class Pool:
@@ -173,10 +174,11 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
     if name == "LITERAL" and not flags & re.IGNORECASE:
         return bytes((R_LITERAL,)) + number(argument)
     if name in ("LITERAL", "NOT_LITERAL", "IN", "ANY"):
-        return bytes((R_SET,)) + number(pool.place(characters(operation, argument, state, flags)))
+        one = tuple(argument) if name == "IN" else argument
+        return bytes((R_SET,)) + number(pool.place(characters(operation, one, state.flags & ALPHABET, flags & BREADTH)))
     if name == "AT":
         line = "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
-        return bytes((R_AT, ATS.index(str(argument) + line))) + number(pool.place(characters(_constants.IN, WORD, state, 0)))
+        return bytes((R_AT, ATS.index(str(argument) + line))) + number(pool.place(characters(_constants.IN, WORD, state.flags & ALPHABET, 0)))
     if name == "BRANCH":
         return bytes((R_BRANCH,)) + listed([sequence(one, flags, pool) for one in argument[1]])
     if name == "SUBPATTERN":
@@ -197,17 +199,14 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
     raise Unsupported(f"{name} in a pattern")
 
 
-_SETS: dict[Any, tuple[int, ...]] = {}
-
-
-def characters(operation: Any, argument: Any, state: Any, flags: int) -> tuple[int, ...]:
-    """First and last of each range that a node of one character matches."""
-    key = repr((operation, argument, flags & (re.IGNORECASE | re.DOTALL), state.flags & re.ASCII))
-    if key not in _SETS:
-        one = _parser.SubPattern(state, [(operation, argument)])
-        found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)
-        _SETS[key] = tuple(border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1))
-    return _SETS[key]
+@functools.cache
+def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tuple[int, ...]:
+    """First and last of each range that a node of one character matches; `argument`: a set as a tuple; `alphabet`: flags of its pattern."""
+    state = _parser.State()
+    state.flags = alphabet
+    one = _parser.SubPattern(state, [(operation, list(argument) if operation is _constants.IN else argument)])
+    found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)
+    return tuple(border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1))
 
 
 def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> list[str]:
