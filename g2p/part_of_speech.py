@@ -43,9 +43,9 @@ LETTERS = {
     "in": "I", "of": "I", "to": "T", "cc": "C", "wdt": "W", "wp": "W", "wrb": "W", "cd": "0", "ex": "X", "pos": "'",
 }  # fmt: skip
 PRONOUNS = (
-    dict.fromkeys(word_set("my your his her its our their whose"), "S")
-    | dict.fromkeys(word_set("i he she we they you it"), "P")
-    | dict.fromkeys(word_set("me him us them myself himself herself itself themselves yourself ourselves"), "O")
+    dict.fromkeys(["my", "your", "his", "her", "its", "our", "their", "whose"], "S")
+    | dict.fromkeys(["i", "he", "she", "we", "they", "you", "it"], "P")
+    | dict.fromkeys(["me", "him", "us", "them", "myself", "himself", "herself", "itself", "themselves", "yourself", "ourselves"], "O")
 )
 CONTRACTIONS = (("n't", "M"), ("'ll", "PM"), ("'d", "PM"), ("'ve", "Pv"), ("'re", "Pv"), ("'m", "Pv"), ("'s", "n'"), ("s'", "N'"))
 ENDINGS = tuple(

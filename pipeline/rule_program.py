@@ -178,7 +178,8 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
         return bytes((R_SET,)) + number(pool.place(characters(operation, one, state.flags & ALPHABET, flags & BREADTH)))
     if name == "AT":
         line = "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
-        return bytes((R_AT, ATS.index(str(argument) + line))) + number(pool.place(characters(_constants.IN, WORD, state.flags & ALPHABET, 0)))
+        word = pool.place(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
+        return bytes((R_AT, ATS.index(str(argument) + line))) + number(word)
     if name == "BRANCH":
         return bytes((R_BRANCH,)) + listed([sequence(one, flags, pool) for one in argument[1]])
     if name == "SUBPATTERN":
