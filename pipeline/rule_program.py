@@ -205,7 +205,7 @@ def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tupl
     """First and last of each range that a node of one character matches; `argument`: a set as a tuple; `alphabet`: flags of its pattern."""
     state = _parser.State()
     state.flags = alphabet
-    one = _parser.SubPattern(state, [(operation, list(argument) if operation is _constants.IN else argument)])
+    one = _parser.SubPattern(state, [(operation, argument)])
     found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)
     return tuple(border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1))
 

@@ -1,7 +1,6 @@
 """Assembly and bundle: everything of one checkpoint, every hash checked, what may not be released says so."""
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -33,8 +32,6 @@ from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_ane.pipeline.word_table import packed_words, rows_of
 
 NAME = "bundle-tiny-fp16"
-WRITE = f"""import pathlib, sys; from {write_rules.__module__} import write_rules; from kokoro_ane.pipeline.text_tables import rule_roots
-from kokoro_ane.g2p import G2P; write_rules(pathlib.Path(sys.argv[1]), *rule_roots(G2P.load("us")))"""
 
 
 @pytest.fixture(scope="module")
@@ -121,24 +118,27 @@ def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
         assert np.array_equal(found[f"network.{name}"] * found.get(f"network.{name}.scale", np.float32(1)), wanted), name
     tagger, features = Tagger.load(), found["tagger.features"]
     assert (np.diff(features.astype(np.int64)) > 0).all()
-    assert all(
-        np.array_equal(found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]]) for row in range(0, 24000, 500)
-    )
+    for row in range(0, 24000, 500):
+        assert np.array_equal(found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]])
     texts = [line.split("\t") for line in (bundled / "text" / "us.texts.tsv").read_text(encoding="utf-8").splitlines()]
     assert ["zorbify", "zˈɔɹbəfˌI"] in texts and len(texts) > 1000 and all(len(row) == 2 for row in texts)
 
 
 def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
-    told = write_rules(tmp_path / "one", {"cut": segments, "own": read_user_lexicon}, {})
-    assert [one.split(" in ")[0] for one in told] == ["read_user_lexicon: Try"]
+    """And the same rules are the same bytes."""
+    found = [write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {}) for name in ("one", "other")]
+    assert found[0] == found[1] and [told.split(" in ")[0] for told in found[0]] == ["read_user_lexicon: Try"]
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with pytest.raises(InputError, match="a PosixPath"):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
 
 
 @pytest.mark.slow
 def test_rules_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    names = "from kokoro_ane.pipeline.text_tables import G2P, Path, rule_roots, write_rules"
     for seed in ("1", "2"):  # the order of sets
-        subprocess.run([sys.executable, "-c", WRITE, tmp_path / seed], env=os.environ | {"PYTHONHASHSEED": seed}, check=True)
+        code = f"{names}; write_rules(Path({str(tmp_path / seed)!r}), *rule_roots(G2P.load('us')))"
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, check=True)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
