@@ -36,7 +36,7 @@ def local_spectrum_db(trial: Trial) -> float:
     def distance(windows: Windows) -> np.ndarray:
         return np.sqrt(np.square(decibels((windows.mel + floor) / (reference + floor))).mean(axis=1))
 
-    return _excess(distance(trial.test_windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
+    return _excess(distance(trial.windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
 
 
 def local_level_db(trial: Trial) -> float:
@@ -47,12 +47,12 @@ def local_level_db(trial: Trial) -> float:
     def distance(windows: Windows) -> np.ndarray:
         return np.abs(decibels((windows.level + floor) / (reference + floor)))
 
-    return _excess(distance(trial.test_windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
+    return _excess(distance(trial.windows), [distance(seed) for seed in trial.baseline.seed_windows], ALLOWED_DB)
 
 
 def gain_variation_db(trial: Trial) -> float:
     """Standard deviation, over windows within 25 dB of the reference's loudest, of the level difference to it: a steady gain is 0."""
-    reference, test = trial.baseline.windows.level, trial.test_windows.level
+    reference, test = trial.baseline.windows.level, trial.windows.level
     floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
     heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
     return float(np.std(decibels((test[heard] + floor) / (reference[heard] + floor))))
@@ -111,7 +111,7 @@ def local_pitch_cents(trial: Trial) -> float:
         cents = np.abs(1200 * np.log2(track.hz / baseline.pitch.hz))
         return running_mean(np.where(_lost(baseline.pitch, track), GROSS_CENTS, cents), length) * counts
 
-    return _excess(distance(trial.test_pitch), [distance(seed) for seed in baseline.seed_pitches], ALLOWED_CENTS)
+    return _excess(distance(trial.pitch), [distance(seed) for seed in baseline.seed_pitches], ALLOWED_CENTS)
 
 
 def _lost(reference: PitchTrack, track: PitchTrack) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The signals one measurement is made on, checked once, with the frames and spectra that several metrics share.
 
     trial = Trial(reference, test)
-    trial.baseline.spectrum, trial.test_spectrum  # [active frames, bins]
+    trial.baseline.spectrum, trial.spectrum  # [active frames, bins]
 
 Frames are 25 ms long, 5 ms apart, lie wholly inside the signal and are compared at equal positions: durations and noise are injected, so
 nothing is ever time-warped. A frame is active when the reference's power in it is within 40 dB of its loudest frame; the test has no say.
@@ -226,17 +226,17 @@ class Trial:
         return -self.test if self.alignment[1] < 0 else self.test
 
     @cached_property
-    def test_spectrum(self) -> np.ndarray:
+    def spectrum(self) -> np.ndarray:
         """Floored power spectrum of the test at the reference's active frames [active, 513]."""
         return self.baseline.floored(self.test)
 
     @cached_property
-    def test_cepstrum(self) -> np.ndarray:
+    def cepstrum(self) -> np.ndarray:
         """Mel-cepstrum of the test at the same frames [active, 25]."""
-        return mel_cepstrum(self.test_spectrum)
+        return mel_cepstrum(self.spectrum)
 
     @cached_property
-    def test_pitch(self) -> PitchTrack:
+    def pitch(self) -> PitchTrack:
         """F0 of the test, by the same tracker."""
         return track_pitch(self.upright)
 
@@ -251,7 +251,7 @@ class Trial:
         return Heard(self.upright)
 
     @cached_property
-    def test_windows(self) -> Windows:
+    def windows(self) -> Windows:
         """The test in 60 ms windows."""
         return windows_of(self.test)
 
@@ -285,13 +285,13 @@ class Retimed(Trial):
         return self.test
 
     @cached_property
-    def test_spectrum(self) -> np.ndarray:
+    def spectrum(self) -> np.ndarray:
         """At the places of the reference's active frames [active, 513]."""
         starts = self.places(FRAME_LENGTH, FRAME_HOP)[self.baseline.active]
         return power_spectrum(self.test, starts) + self.baseline.power_floor
 
     @cached_property
-    def test_pitch(self) -> PitchTrack:
+    def pitch(self) -> PitchTrack:
         """At the places of the reference's frames."""
         track = track_pitch(self.test)
         at = np.minimum(np.rint(self.places(PITCH_FRAME, PITCH_HOP) / PITCH_HOP).astype(np.int64), len(track.hz) - 1)

@@ -37,7 +37,7 @@ ALIKE, GAINED = 0.995, 0.002  # correlation from which a stretch is the referenc
 
 def mcd_db(trial: Trial) -> float:
     """Mean over active frames of 10 sqrt(2) / ln 10 * |c - c'| over c1..c24."""
-    return _distance_db(trial.baseline.cepstrum, trial.test_cepstrum)
+    return _distance_db(trial.baseline.cepstrum, trial.cepstrum)
 
 
 def _distance_db(one: np.ndarray, other: np.ndarray) -> float:
@@ -53,7 +53,7 @@ def mcd_increase_db(trial: Trial) -> float:
     own, seeds = trial.baseline.cepstrum, trial.baseline.seed_cepstra
     if not seeds:
         raise InputError("this metric needs the reference under other noise seeds: Trial(reference, test, other_seeds)")
-    return float(np.mean([_distance_db(seed, trial.test_cepstrum) - _distance_db(seed, own) for seed in seeds]))
+    return float(np.mean([_distance_db(seed, trial.cepstrum) - _distance_db(seed, own) for seed in seeds]))
 
 
 def literature_mcd_db(trial: Trial, coefficients: int) -> float:
@@ -76,7 +76,7 @@ def literature_cepstra(signal: np.ndarray) -> np.ndarray:
 
 def log_spectral_distance_db(trial: Trial) -> float:
     """Mean over active frames of the root mean square over 513 bins of the difference of floored log power spectra."""
-    difference = decibels(trial.test_spectrum) - decibels(trial.baseline.spectrum)
+    difference = decibels(trial.spectrum) - decibels(trial.baseline.spectrum)
     return float(np.sqrt(np.square(difference).mean(axis=1)).mean())
 
 
@@ -91,7 +91,7 @@ def band_db(trial: Trial, low_hz: float, high_hz: float) -> float:
 
 def f0_rmse_cents(trial: Trial) -> float:
     """Root mean square of 1200 log2(f_t / f_r) over frames voiced in both and no octave apart; 0 when there is none."""
-    reference, test = trial.baseline.pitch, trial.test_pitch
+    reference, test = trial.baseline.pitch, trial.pitch
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
         return 0.0
@@ -100,17 +100,17 @@ def f0_rmse_cents(trial: Trial) -> float:
 
 def voicing_error_percent(trial: Trial) -> float:
     """Share of the reference's loud frames in which voicing clearly differs, or both are voiced more than 20 % apart (F0 frame error)."""
-    reference, test = trial.baseline.pitch, trial.test_pitch
+    reference, test = trial.baseline.pitch, trial.pitch
     flipped = (reference.voiced != test.voiced) & (np.abs(reference.strength - test.strength) > CLEAR_STRENGTH)
     return float(100 * np.mean((flipped | (_both_voiced(trial) & _gross(trial)))[reference.loud]))
 
 
 def _both_voiced(trial: Trial) -> np.ndarray:
-    return trial.baseline.pitch.voiced & trial.test_pitch.voiced
+    return trial.baseline.pitch.voiced & trial.pitch.voiced
 
 
 def _gross(trial: Trial) -> np.ndarray:
-    return np.abs(trial.test_pitch.hz - trial.baseline.pitch.hz) > GROSS_SHARE * trial.baseline.pitch.hz
+    return np.abs(trial.pitch.hz - trial.baseline.pitch.hz) > GROSS_SHARE * trial.baseline.pitch.hz
 
 
 def tone_of(trial: Trial) -> Tone:
