@@ -38,6 +38,11 @@ VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 SMALLEST_G2P = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 
 
+def left_behind(folder: Path) -> list[str]:
+    """Names of what stands in a folder; nothing where there is none."""
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
 def speaking_config() -> dict[str, Any]:  # the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
     return tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
 

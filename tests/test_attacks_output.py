@@ -19,6 +19,7 @@ from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import PREFIX, check_output, recover, staged, staged_together, strangers, write_json
 from kokoro_ane.pipeline.build import main as build
+from tests.builds import left_behind
 
 
 def of_ours(folder: Path) -> str | None:
@@ -37,14 +38,10 @@ def write_anew(path: Path) -> None:
         our_folder(aside, "new")
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 class TestFolders:
     def test_ours_is_replaced(self, tmp_path: Path) -> None:
         write_anew(our_folder(tmp_path / "v"))
-        assert (tmp_path / "v" / "data").read_text() == "new" and names(tmp_path) == ["v"]
+        assert (tmp_path / "v" / "data").read_text() == "new" and left_behind(tmp_path) == ["v"]
 
     def test_an_empty_one_is_filled(self, tmp_path: Path) -> None:
         (tmp_path / "v").mkdir()
@@ -66,7 +63,7 @@ class TestFolders:
             our_folder(aside)
             (tmp_path / "v").mkdir()
             (tmp_path / "v" / "thesis.tex").write_text("years")
-        assert names(tmp_path / "v") == ["thesis.tex"] and names(tmp_path) == ["v"]
+        assert left_behind(tmp_path / "v") == ["thesis.tex"] and left_behind(tmp_path) == ["v"]
 
     def test_what_came_right_after_the_look_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Between the check and the note of what stood there, it was taken for what had been checked, and removed."""
@@ -82,7 +79,7 @@ class TestFolders:
         monkeypatch.setattr(staging, "check_implied", looked)
         with pytest.raises(InputError, match="is not replaced"), staged(tmp_path / "v", of_ours) as aside:
             our_folder(aside)
-        assert names(tmp_path / "v") == ["thesis.tex"] and names(tmp_path) == ["v"]
+        assert left_behind(tmp_path / "v") == ["thesis.tex"] and left_behind(tmp_path) == ["v"]
 
     def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "f").write_text("x")
@@ -90,7 +87,7 @@ class TestFolders:
         with pytest.raises(InputError, match="is a folder: name a file in it"):
             write_json(our_folder(tmp_path / "v"), {})
         pytest.raises(InputError, write_json, tmp_path / "f" / "x.json", {}).match("is a file, not a folder")
-        assert names(tmp_path) == ["f", "v"]
+        assert left_behind(tmp_path) == ["f", "v"]
 
 
 class TestPlaces:
@@ -107,7 +104,7 @@ class TestPlaces:
         os.mkfifo(tmp_path / "fifo")
         with pytest.raises(InputError) as told:
             write_json(tmp_path / place, {})
-        assert len(str(told.value).splitlines()) == 1 and names(tmp_path) == ["fifo", "loop"]
+        assert len(str(told.value).splitlines()) == 1 and left_behind(tmp_path) == ["fifo", "loop"]
 
     @pytest.mark.parametrize("place", ["/dev/null", "/proc/x.json", "/dev/full"])
     def test_devices_and_pseudo_file_systems(self, place: str) -> None:
@@ -196,7 +193,7 @@ def test_a_living_owner_is_left_alone(tmp_path: Path) -> None:
     with staged(tmp_path / "a.json") as aside:
         aside.write_text("{}")
         write_json(tmp_path / "b.json", {})
-    assert names(tmp_path) == ["a.json", "b.json"]
+    assert left_behind(tmp_path) == ["a.json", "b.json"]
 
 
 ROOM_BYTES = {"full": 0, "nearly full": 100_000}  # the second passes the check before the work

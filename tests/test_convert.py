@@ -32,7 +32,7 @@ from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
-from tests.builds import SMALLEST_G2P
+from tests.builds import SMALLEST_G2P, left_behind
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
@@ -44,10 +44,6 @@ pytestmark = pytest.mark.usefixtures("quick_conversion")
 def speech(tiny_checkpoint: Checkpoint) -> VocoderInputs:
     vocoder, text = Vocoder.of(tiny_checkpoint), text_encoder(tiny_checkpoint)
     return excerpt(vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0), start=30, frames=26)
-
-
-def left_behind(out: Path) -> list[str]:
-    return sorted(path.name for path in out.iterdir()) if out.exists() else []
 
 
 class TestVocoder:

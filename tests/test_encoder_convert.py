@@ -25,6 +25,7 @@ from kokoro_ane.encoder.functions import PARTS, DurationFunction, Encoder, Proso
 from kokoro_ane.encoder.lstm import PrefixLSTM
 from kokoro_ane.pipeline.build import main
 from mlprogram import Program
+from tests.builds import left_behind
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"
@@ -40,10 +41,6 @@ def some_ids(tiny_checkpoint: Checkpoint, count: int) -> list[int]:
 
 def build(tiny_checkpoint: Checkpoint, out: Path, *flags: str) -> int:
     return main(["encoder", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(out), *BUCKETS, *flags])
-
-
-def left_behind(out: Path) -> list[str]:
-    return sorted(path.name for path in out.iterdir()) if out.exists() else []
 
 
 class TestBuild:

@@ -17,6 +17,7 @@ from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.languages.letter_reader import letter_stages
 from kokoro_ane.g2p.languages.letter_trees import LetterTrees
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
+from tests.g2p_espeak import of_sentences
 from training.grow_trees import Alignment, grown, held_out
 
 
@@ -46,6 +47,11 @@ def test_portuguese_words_meet_as_in_espeak() -> None:
     assert said("R$ 2,50 às 14h30").phonemes == said("dois reais e cinquenta centavos às quatorze horas e trinta minutos").phonemes
     assert [portuguese.PLURAL.sub("", word) for word in ("guetos", "famosos", "falamos", "mês")] == ["gueto", "famosos", "falamos", "mês"]
     assert said("a 2ª vez, D. Pedro II").phonemes == said("a segunda vez, dona Pedro segundo").phonemes
+
+
+@pytest.mark.parametrize(("code", "least"), [("es", 99.8), ("it", 97.0), ("fr", 98.9), ("pt", 98.8)])
+def test_sentences_as_espeak_says_them(code: str, least: float) -> None:
+    assert all(figures["equal"] >= least for figures in of_sentences(code, "_sealed").values())
 
 
 @pytest.mark.parametrize(
