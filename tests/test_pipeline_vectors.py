@@ -174,10 +174,8 @@ class TestValidator:
     def test_control_shifted_durations_are_found(self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
         whole = DurationProjection.forward
         monkeypatch.setattr(DurationProjection, "forward", lambda self, x, speed: whole(self, x, speed) + torch.tensor(1.0))
-        assert (
-            validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
-            and "the first bad stage is durations" in capsys.readouterr().out
-        )
+        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+        assert "the first bad stage is durations" in capsys.readouterr().out
 
     @pytest.mark.parametrize(("flags", "message"), [(["--phonemes", ""], "nothing to say"),
         (["--phonemes", "a" * 511], "511 phonemes: at most 510"), (["--phonemes", "ab1"], "'1' (U+0031) at 2"),

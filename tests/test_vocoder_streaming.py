@@ -211,10 +211,8 @@ def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "s.npz"
-    assert (
-        fit(["--checkpoint", "demo", "--count", "20", "--landmarks", "8", "--rank", "4", "--data", str(tmp_path / "d"), "--out", str(out)])
-        == 0
-    )
+    sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
+    assert fit(["--checkpoint", "demo", *sizes, "--data", data, "--out", str(out)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["error"] < report["error_of_the_average"] and load_predictor(out, open_checkpoint("demo")).voices
     assert fit(["--checkpoint", "demo", "--count", "3"]) == 2
