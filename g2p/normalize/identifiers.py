@@ -18,7 +18,7 @@ from kokoro_ane.g2p.result import GB
 DATA = read("identifiers")
 STATES, DOUBTFUL = DATA["states"], frozenset(DATA["doubtful_states"].split())
 _JOINTS = alternation(tuple(DATA["joints"].split()))
-_BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)#?"
+_BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)[#*]?"
 CUE = re.compile(rf"(?<![\w'])({alternation(tuple(DATA['after'].split()))}){_BETWEEN}(?:(?-i:[A-Z]{{1,4}})[ -])?$", re.IGNORECASE)
 PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number))?(?:\s|\s?#\s?)$", re.IGNORECASE)
 SIGN = re.compile(r"#\s?$")

@@ -131,7 +131,7 @@ def reads_as_year(scan: Scan, value: int, end: int) -> bool:
         return False
     if before in YEAR_BEFORE and value >= 1000:
         return True
-    return 1100 <= value < 2100 or scan.previous() in PAIRED
+    return 1010 <= value < 2100 or scan.previous() in PAIRED
 
 
 def after_letters(scan: Scan, end: int) -> bool:
