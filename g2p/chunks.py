@@ -30,7 +30,7 @@ _CUTS = (re.compile(r"[;:—,](?=\s)"), re.compile(r"\s"))
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
-_NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w']*)")
+_NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said: g2p/data/normalize/abbreviations.json.)

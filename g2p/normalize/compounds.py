@@ -236,7 +236,7 @@ def parts(scan: Scan, position: int, end: int) -> None:
     """A run of several kinds, part by part; hyphens and underscores are not spoken."""
     previous = position
     snake = "_" in scan.text[position:end]
-    constant = snake and scan.text[position:end].isupper()
+    coded = snake or any(map(str.isdigit, scan.text[position:end]))
     for match in re.finditer(r"[^_-]++", scan.text[position:end]):
         first, last = position + match.start(), position + match.end()
         if first > position:
@@ -246,10 +246,10 @@ def parts(scan: Scan, position: int, end: int) -> None:
         if not snake and last < end and text.isupper() and text.lower() in PREFIXES and text not in SPELLED:
             scan.word(text.lower(), first, last, True)  # NON-GMO
             continue
-        if capitals(scan, first, last, constant):
+        if capitals(scan, first, last, snake and scan.text[position:end].isupper()):
             continue
         if text in KEEP or PLAIN_WORD.fullmatch(text) or ELISION.fullmatch(text):
-            if snake and text in WEB_LETTERS:
+            if coded and text in WEB_LETTERS:
                 scan.letters(text.upper(), first, last, True if last < end else None)
             elif len(text) == 1:
                 scan.say(text if text in "a" and last - position > 2 else f"~{text.upper()}", first, last, True if last < end else None)

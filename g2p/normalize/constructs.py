@@ -15,7 +15,7 @@ from functools import cache
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
 from kokoro_ane.g2p.normalize.short_forms import number_piece
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, NUMERIC, STARTERS, WEEKDAY_NAMES, Scan, read
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, NUMERIC, STARTERS, WEEKDAY_NAMES, Scan, read
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -30,7 +30,8 @@ TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
 WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 TURNS = WAYS | {"L": "left", "R": "right"}
-NAMED: dict[str, str] = TURNS | MONTH_FORMS | WEEKDAY_NAMES
+_TYPED = {form.lower(): name for form, name in WEEKDAY_NAMES.items()} | {str(number): name for number, name in enumerate(MONTHS, 1)}
+NAMED: dict[str, str] = TURNS | MONTH_FORMS | WEEKDAY_NAMES | _TYPED
 _ROADS = (
     "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
 )
@@ -167,9 +168,8 @@ def party(scan: Scan, position: int) -> int:
 def genus(scan: Scan, position: int) -> int:
     """E. coli, H. sapiens: a capital with a dot before a lower-case word is no sentence's end."""
     match = GENUS.match(scan.text, position)
-    before = scan.previous_word()
     starts = match is not None and match[2].capitalize() in STARTERS and not scan.previous()[:1].isupper()
-    if not match or starts or before in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
+    if not match or starts or scan.previous_word() in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
         return position
     return scan.letters(match[1], position, position + 2)
 

@@ -9,7 +9,7 @@ Named months are spoken where they stand, so only the day beside one is special:
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, WEEKDAYS, Scan, alternation
+from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, VERSIONED, WEEKDAYS, Scan, alternation
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -17,7 +17,7 @@ CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
 HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w']|\.\w)|a\s?[-–]\s?\d{1,2}(?::\d\d)?[ap](?![\w']))")  # 7p, 11a-2p
-HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'.-]))")
+HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'-]|\.\w))")
 AM_BEFORE = re.compile(
     rf"(?:\d[ap]\s?[-–]\s?|(?<![\d-])[1-9]\d?(?::\d\d)?\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
 )  # 10p-2a, Fri 6a
@@ -167,8 +167,9 @@ def numeric_date(scan: Scan, position: int) -> int:
         return say_date(scan, (full_year(short), MONTHS.index(MONTH_FORMS[name]) + 1, int(match[1])), position, match.end())
     match = SLASHED.match(scan.text, position)
     told = DATED.search(scan.text, max(0, position - LOOK_BACK), position)
-    if match and (told or not (match[2] in ".-" and len(match[4]) == 2)):
-        pair = ordered(int(match[1]), int(match[3]), match[2], scan.dialect)
+    recent = match and match[2] == "." and "23" < match[4] < "36" and scan.previous() not in VERSIONED  # 6.7.26
+    if match and (told or recent or match[2] == "/" or len(match[4]) > 2):
+        pair = ordered(int(match[1]), int(match[3]), "/" if recent and match[1][0] != "0" else match[2], scan.dialect)
         if pair:
             return ranged(scan, say_date(scan, (full_year(match[4]), *pair), position, match.end()), SLASHED)
     return year_after_slash(scan, position)

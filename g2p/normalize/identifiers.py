@@ -18,13 +18,13 @@ from kokoro_ane.g2p.result import GB
 DATA = read("identifiers")
 STATES, DOUBTFUL = DATA["states"], frozenset(DATA["doubtful_states"].split())
 _JOINTS = alternation(tuple(DATA["joints"].split()))
-_BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)#?"
+_BETWEEN = rf"(?:'s)?(?:(?:\s*[:#.=*•]{{1,8}}\s*|\s+)(?:{_JOINTS})\b){{0,4}}(?:\s*[:#.=*•]{{1,16}}\s*|\s+)[#*]?"
 CUE = re.compile(rf"(?<![\w'])({alternation(tuple(DATA['after'].split()))}){_BETWEEN}(?:(?-i:[A-Z]{{1,4}})[ -])?$", re.IGNORECASE)
 PAIRED = re.compile(rf"(?<![\w'])(?:{alternation(tuple(DATA['paired'].split()))})\.?(?:\s+(?:no\.|number))?(?:\s|\s?#\s?)$", re.IGNORECASE)
 SIGN = re.compile(r"#\s?$")
 SENT = re.compile(r"\b(te?xt|send|reply|sms|msg)\s+[\"“']?\w{1,12}[\"”']?\s+to\s+$", re.IGNORECASE)  # Text JOIN to 72345
 OFFER = re.compile(r"(?=\D*[AEIOUY])[A-Z]{4,12}\d{1,2}")  # SAVE20
-HIDDEN = re.compile(r"(?:[*•xX]{2,16}[ -]?|(?<=[\s(])(?:…|\.{3}))$")  # •••• 1234, (…3391)
+HIDDEN = re.compile(r"(?:[*•xX]{2,16}[ -]?|(?<=[\s(A-Z#])(?:…|\.{3}))$")  # •••• 1234, (…3391)
 COMBINATION = re.compile(r"\b(?:combo|combination)\b", re.IGNORECASE)
 GROUPS = re.compile(r"\d{1,12}(?:[ -]\d{1,12}){1,7}(?![\w%$€£]|[.,:/]\d)")
 RUN = re.compile(r"\d{3,40}(?![\w%°$€£/]|[.,:]\d)")
@@ -121,21 +121,20 @@ def mixed(scan: Scan, position: int) -> int:
     if not match or scan.text[position - 1 : position].isalnum() and position:
         return position
     text = match[0]
-    if FORMULA.fullmatch(text) or OFFER.fullmatch(text):
+    if FORMULA.fullmatch(text) or (OFFER.fullmatch(text) and not scan.unlisted(text.rstrip("0123456789").lower())):
         return position
     loud = not any(map(str.islower, text))
     if not ((loud and len(text) > 5 and len(SWITCH.findall(text)) > 2) or (is_cued(scan, position) and (loud or text.islower()))):
         return position
-    said = [piece_of(piece) for piece in PIECE.findall(text)]
+    said = [piece_of(piece, scan) for piece in PIECE.findall(text)]
     return scan.say(" ".join(said), position, match.end())
 
 
-def piece_of(piece: str) -> str:
+def piece_of(piece: str, scan: Scan) -> str:
     """Digits one by one, short letters as letters, a longer run as the word it probably is."""
     if piece.isdigit():
         return digits(piece)
-    is_word = len(piece) > 3 and re.search("[aeiouAEIOU]", piece) is not None and not ODD.search(piece.upper())
-    return piece.lower() if is_word else f"~{piece.upper()}"
+    return piece.lower() if len(piece) > 3 and not ODD.search(piece.upper()) and not scan.unlisted(piece.lower()) else f"~{piece.upper()}"
 
 
 def state(scan: Scan, position: int) -> int:

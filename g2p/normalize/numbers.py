@@ -81,7 +81,9 @@ def dotted(scan: Scan, position: int) -> int:
 
 def version_part(text: str, dialect: Dialect) -> str:
     """11 -> eleven, 04 -> zero four, 1234 -> one two three four."""
-    return digits(text) if (text[0] == "0" and len(text) > 1) or len(text) > 3 else cardinal(int(text), dialect)
+    hundreds = len(text) == 3 and text[0] != "0"
+    spelled = len(text) == 4 and text[:2] != "20"
+    return cardinal(int(text), dialect) if hundreds else digits(text) if spelled else number_piece(text, dialect)
 
 
 def pair(scan: Scan, position: int) -> int:
@@ -131,7 +133,7 @@ def reads_as_year(scan: Scan, value: int, end: int) -> bool:
         return False
     if before in YEAR_BEFORE and value >= 1000:
         return True
-    return 1100 <= value < 2100 or scan.previous() in PAIRED
+    return 1010 <= value < 2100 or scan.previous() in PAIRED
 
 
 def after_letters(scan: Scan, end: int) -> bool:

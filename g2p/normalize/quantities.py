@@ -36,7 +36,7 @@ DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000
 SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE](?=[-+−]|\d{{1,2}}\b))([-+−]?\d{{1,4}})\)?(?!\w)")
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
-SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.])")
+SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.]|/[a-z])")
 INCHES = re.compile(r"(?P<gap>)(?P<unit>in)(?![\w^°'.])")  # joined
 DEGREES = re.compile(r"(?P<gap>)(?P<unit>[CF])(?!\w)")  # 21C after `of`, `at`, ...
 DOTTED_UNITS = frozenset(("fl. oz", *WORDS["dotted"]))
@@ -121,14 +121,14 @@ def fraction(scan: Scan, position: int) -> int:
     if front:
         words = f"{cardinal(int(front), scan.dialect)} and {'a half' if pair == (1, 2) else words}"
     scan.say(words, position, match.end(), True)
-    return unit_after(scan, match.end(), many=bool(front)) if front else fraction_unit(scan, match.end())
+    return fraction_unit(scan, match.end(), many=bool(front))
 
 
-def fraction_unit(scan: Scan, position: int) -> int:
+def fraction_unit(scan: Scan, position: int, many: bool) -> int:
     """½ lb, 3/4 in.: the unit of a bare fraction is singular."""
     if scan.text[position : position + 1] == '"' and not scan.double_open:
-        return scan.say("inch", position, position + 1)
-    return unit_after(scan, position, many=False)
+        return scan.say("inches" if many and not THING_NEXT.match(scan.text, position + 1) else "inch", position, position + 1)
+    return unit_after(scan, position, many)
 
 
 def unit_name(unit: str, many: bool, dialect: str) -> str:

@@ -28,6 +28,7 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import Dialect
+from kokoro_ane.g2p.word_lists import word_sets
 
 TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain"))
 DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
@@ -42,7 +43,7 @@ DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?![\w/])")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
 NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
-NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,8}\d|[a-z]\d{3}|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
+NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,8}-?\d|[a-z]\d{3}|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
 SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
@@ -140,7 +141,7 @@ def abbreviation(scan: Scan, position: int) -> int:
             return finish(scan, table[match[0]], position, match.end(), match[0] not in ("e.g.", "i.e.", "eg.", "ie.", "a.k.a.", "w.r.t."))
     return (
         initials(scan, position)
-        if scan.text[position + 1 : position + 2] == "." and acronym_here(scan, position)
+        if scan.text[position + 1 : position + 2] == "." and ACRONYM.match(scan.text, position)
         else single_word(scan, position)
     )
 
@@ -152,11 +153,6 @@ def dollar_letter(scan: Scan, position: int) -> int:
     """A$AP, Ke$ha: the sign is an s."""
     match = DOLLAR.match(scan.text, position)
     return scan.word(match[0].replace("$", "s").capitalize(), position, match.end()) if match else position
-
-
-def acronym_here(scan: Scan, position: int) -> bool:
-    """Whether at least two letters with dots stand there."""
-    return ACRONYM.match(scan.text, position) is not None
 
 
 UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
@@ -178,16 +174,18 @@ def is_common(word: str) -> bool:
 
 def is_shouted(scan: Scan, text: str, end: int) -> bool:
     """Whether the neighbours are shouted words too."""
-    if not is_common(text) or text in SPELLED and text.lower() not in SHORT:
+    loud = text.lower() in LOUD  # words that are letters elsewhere: CALL ME NOW
+    if not (is_common(text) or loud) or text in SPELLED and text.lower() not in SHORT:
         return False
     before, after = scan.previous(), CAPITALS_NEXT.match(scan.text, end)
-    if before in (",", "!", ":"):
+    if before in (",", "!", ":") and not loud:
         before = scan.previous(2)
     left = len(before) > 1 and before.isupper() and before.isalpha() and before not in READ
     right = after is not None and is_common(after[1]) and after[1] not in READ | SPELLED - AMBIGUOUS_CAPITALS
     return bool(left or right)
 
 
+(LOUD,) = word_sets("words", "loud")
 AMBIGUOUS_CAPITALS = frozenset(word.upper() for word in AMBIGUOUS)
 
 

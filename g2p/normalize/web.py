@@ -46,7 +46,7 @@ HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
 IS_LATIN = re.compile(f"[{LATIN}]")
 HANDLE = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})")
 NUMBER_SIGN = re.compile(r"#(?=\d|[A-Z]{1,4}-?\d{2}|[A-Z]{1,4}\d[A-Z])")
-AFTER_WORD = re.compile(r"#(?=:?\s?[A-Z]*\d)")  # Conf# QX7T2L, Acct#: 4482
+AFTER_WORD = re.compile(r"#(?=:?\s?[A-Z]*-?\d)")  # Conf# QX7T2L, Acct#: 4482
 
 
 def word_of(text: str, scan: Scan) -> str:
