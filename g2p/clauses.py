@@ -23,7 +23,7 @@ PEOPLE_BEFORE, PERFECT_OR_PASSIVE, BARE, OTHERS, PAST_TIMES, PRESENT_TIMES, BETW
     "clauses", "people_before perfect_or_passive bare others past_times present_times between be"
 )
 BEHIND_KEPT = word_set("and from to at but while") | {""}
-CUED = word_set("axes bases bows leads rows tears")  # senses.py tells them apart
+CUED = word_set("axes bases bow bows close content contents invalid leads row rows tear tears")  # their own cues tell them apart
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
 MARKS = frozenset(".?!;:,—…“”()")
 PAST = word_set("dove wound read")  # forms of the past agree with any subject
@@ -33,8 +33,9 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
     """Behind `who`; at the end of an opening clause (if the neighbours object, ...); behind do you; wound of a road."""
     before = words[at - 1].lower() if at else ""
     after = words[at + 1].lower() if at + 1 < len(words) else ""
-    if before == "who" and after != "," and classes(words[at])[:1] not in ("I", "W"):
-        return True
+    relative = before in ("that", "which") and at > 1 and classes(words[at - 2].lower())[:1] == "N" and not has_verb(words, at + 1, classes)
+    if (before == "who" or relative) and after != "," and classes(words[at])[:1] not in ("I", "W"):
+        return True  # plants that produce oxygen
     if after in DETERMINERS and words[at].lower().endswith("s") and (at == 0 or before in ("and", "then", "which", "that", "it")):
         return True  # Records the time. It rises and increases the load.
     if before in CHAT_SUBJECTS and at > 1 and words[at - 2].lower() in ("do", "did", "does", "don't"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.g2p.clauses import PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
+from kokoro_ane.g2p.clauses import CUED, PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
 from kokoro_ane.g2p.word_lists import DATA, word_set
@@ -68,17 +68,27 @@ def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
     return words[-1] not in ".?!" or (len(said) <= LONGEST_CLOSED and not any(classes(word)[:1] in ("z", "d", "M") for word in others))
 
 
-def fragment_sense(words: Sequence[str], at: int, classes: Classes) -> str | None:
-    """The key that the cues of data/fragments.json name for words[at], or None; `^` is the first place."""
-    table = FRAGMENTS.get(words[at].lower())
-    if table is None:
+def roles(word: str, keys: Collection[str]) -> dict[str, str]:
+    """The keys of `word` as a verb and as a noun, where they tell nothing else: the cues of every such word hold for them."""
+    if word in CUED or word.endswith(("ed", "ing")):
+        return {}
+    other = next((key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))), DEFAULT)
+    return {"VERB": "VERB" if "VERB" in keys else DEFAULT, "NOUN": other} if "VERB" in keys or other != DEFAULT else {}
+
+
+def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collection[str]) -> str | None:
+    """The key that the cues of data/fragments.json name for words[at], its own before those of every word (`*`), or None; `^`: at first."""
+    own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
+    if not own and not named:
         return None
-    around = {other.lower() for other in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])}
+    around = {other.lower() for other in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])} | ({"^"} if at == 0 else set())
     placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
-    first = {"^"} if at == 0 else set()
-    points = {key: len(cues & (around | first)) + 2 * len(cues & placed) for key, cues in table.items()}
+    points = {key: (len(cues & around) + 2 * len(cues & placed),) * 2 for key, cues in own.items()}
+    for role, key in named.items():
+        most, first = points.get(key, (0, 0))
+        points[key] = (most + 2 * len(FRAGMENTS["*"][role] & placed), first)
     best = max(points, key=lambda key: points[key])
-    if not points[best] or sorted(points.values())[-2:].count(points[best]) > 1:
+    if not points[best][0] or sorted(points.values())[-2:].count(points[best]) > 1:
         return None
     return best if best in ANYWHERE or is_fragment(words, at, classes) else None
 
@@ -121,7 +131,7 @@ class Heteronyms:
         word, classes = words[index].lower(), self.tagger.classes
         if len(word) > 1 and words[index].isupper() and "NOUN" in keys and word not in self.tagger.heteronyms:
             return ("NOUN",) if is_acronym(words, index, classes) else ()
-        cued = fragment_sense(words, index, classes)
+        cued = fragment_sense(words, index, classes, keys)
         if cued is not None:
             return (cued,)
         if word in SAME_IN_PAST:
