@@ -24,18 +24,36 @@ REACH = 12
 PLACES = (-3, -2, -1, 1, 2)
 
 
+Cues = Mapping[str, str]  # words between spaces, by their place: `+1`, or nothing for anywhere
+
+
+def _cues(text: str) -> Cues:
+    found: dict[str, str] = {}
+    for cue in text.split():
+        place, _, word = cue.partition(":")
+        found[place if word else ""] = found.get(place if word else "", " ") + f"{word or place} "
+    return found
+
+
+def _count(cues: Cues, words: Sequence[str], at: int) -> int:
+    """How many of the cues stand around words[at], those in their place twice; `^` stands before all."""
+    around = {word.lower() for word in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])} | ({"^"} if at == 0 else set())
+    placed = [(cues.get(f"{place:+d}", ""), words[at + place].lower()) for place in PLACES if 0 <= at + place < len(words)]
+    return sum(f" {word} " in cues.get("", "") for word in around) + 2 * sum(f" {word} " in told for told, word in placed)
+
+
 @dataclass(frozen=True)
 class Senses:
     """Keys in order with their cues, and the tags for which they are asked (`*`: all)."""
 
     tags: frozenset[str]
-    cues: Mapping[str, frozenset[str]]
+    cues: Mapping[str, Cues]
 
 
 def _read() -> dict[str, Senses]:
     """The senses of data/cues.json by word."""
     found = json.loads((DATA / "cues.json").read_text(encoding="utf-8")).items()
-    return {word: Senses(word_set(one["tags"]), {key: word_set(cues) for key, cues in one["cues"].items()}) for word, one in found}
+    return {word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()}) for word, one in found}
 
 
 SENSES: Mapping[str, Senses] = _read()
@@ -43,18 +61,16 @@ SENSES: Mapping[str, Senses] = _read()
 
 def sense(word: str, words: Sequence[str], at: int) -> str:
     """Key of SENSES[word] with the most points. Raises KeyError for a word not in SENSES."""
-    around = {other.lower() for other in words[max(0, at - REACH) : at]} | {other.lower() for other in words[at + 1 : at + 1 + REACH]}
-    placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
-    points = {key: len(cues & around) + 2 * len(cues & placed) for key, cues in SENSES[word].cues.items()}
+    points = {key: _count(cues, words, at) for key, cues in SENSES[word].cues.items()}
     return max(points, key=lambda key: points[key])
 
 
-def _read_fragments() -> dict[str, dict[str, frozenset[str]]]:
+def _read_fragments() -> dict[str, dict[str, Cues]]:
     found = json.loads((DATA / "fragments.json").read_text(encoding="utf-8")).items()
-    return {word: {key: word_set(cues) for key, cues in keys.items()} for word, keys in found}
+    return {word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in found}
 
 
-FRAGMENTS: Mapping[str, Mapping[str, frozenset[str]]] = _read_fragments()
+FRAGMENTS: Mapping[str, Mapping[str, Cues]] = _read_fragments()
 ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
 LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
@@ -81,12 +97,10 @@ def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collec
     own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
     if not own and not named:
         return None
-    around = {other.lower() for other in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])} | ({"^"} if at == 0 else set())
-    placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
-    points = {key: (len(cues & around) + 2 * len(cues & placed),) * 2 for key, cues in own.items()}
+    points = {key: (_count(cues, words, at),) * 2 for key, cues in own.items()}
     for role, key in named.items():
         most, first = points.get(key, (0, 0))
-        points[key] = (most + 2 * len(FRAGMENTS["*"][role] & placed), first)
+        points[key] = (most + _count(FRAGMENTS["*"][role], words, at), first)
     best = max(points, key=lambda key: points[key])
     if not points[best][0] or sorted(points.values())[-2:].count(points[best]) > 1:
         return None
