@@ -38,25 +38,23 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
         return True  # plants that produce oxygen
     if after in DETERMINERS and words[at].lower().endswith("s") and (at == 0 or before in ("and", "then", "which", "that", "it")):
         return True  # Records the time. It rises and increases the load.
-    if before in CHAT_SUBJECTS and at > 1 and words[at - 2].lower() in ("do", "did", "does", "don't"):
+    first = words[at - 2].lower() if at > 1 else ""
+    if (before in CHAT_SUBJECTS and first in ("do", "did", "does", "don't")) or (before in NOT_NAMED and first == "to"):
         return True
-    if before in NOT_NAMED and at > 1 and words[at - 2].lower() == "to":
-        return True
-    if before in ANYBODY and words[at].endswith("s") and not words[at].endswith("ss"):
+    word = words[at].lower()
+    if (before in ANYBODY and word.endswith("s") and not word.endswith("ss")) or (word == "affect" and after in OBJECTS):
         return True
     if after in OBJECTS_ALONE and before and classes(words[at - 1])[:1] not in ("D", "S", "j", "n", "I", "0"):
         return True  # first increase it
-    if words[at].lower() == "live" and (at == 0 or before in MARKS or before == "or") and after in HOW_TO_LIVE:
+    if word == "live" and (at == 0 or before in MARKS or before == "or") and after in HOW_TO_LIVE:
         return not (after == "in" and words[at + 2 : at + 3] and words[at + 2].lower() in ("concert", "studio", "the", "person"))
-    if words[at].lower() in ("live", "lives"):
+    if word in ("live", "lives"):
         return dwells(words, at, classes)
-    if words[at].lower() == "affect" and after in OBJECTS:
-        return True
-    if words[at].lower() == "wound" and before in TURNED and after in PATHS - {"its", "his", "her", "their"}:
-        return True  # was wound around the post
-    if words[at].lower() == "wound" and before in ("i", "we", "they", "he", "she", "it") and after in PATHS | OWNERS:
-        return True  # we wound our way
-    if words[at].lower() == "wound":
+    if word == "wound":
+        if before in TURNED and after in PATHS - {"its", "his", "her", "their"}:
+            return True  # was wound around the post
+        if before in ("i", "we", "they", "he", "she", "it") and after in PATHS | OWNERS:
+            return True  # we wound our way
         return after in PATHS and classes(before)[:1] in ("n", "N") and not (at > 1 and classes(words[at - 2])[:1] in ("I",))
     opens = words[0].lower() in OPENERS and after == "," and classes(before)[:1] == "N"
     return opens and not any(classes(word)[:1] in ("z", "d", "M") for word in words[1:at])

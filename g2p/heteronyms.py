@@ -22,8 +22,6 @@ from kokoro_ane.g2p.word_lists import DATA, word_set
 
 REACH = 12
 PLACES = (-3, -2, -1, 1, 2)
-
-
 Cues = Mapping[str, str]  # words between spaces, by their place: `+1`, or nothing for anywhere
 
 
@@ -50,29 +48,19 @@ class Senses:
     cues: Mapping[str, Cues]
 
 
-def _read() -> dict[str, Senses]:
-    """The senses of data/cues.json by word."""
-    found = json.loads((DATA / "cues.json").read_text(encoding="utf-8")).items()
-    return {word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()}) for word, one in found}
-
-
-SENSES: Mapping[str, Senses] = _read()
+_SENSES, _FRAGMENTS = (json.loads((DATA / name).read_text(encoding="utf-8")).items() for name in ("cues.json", "fragments.json"))
+SENSES: Mapping[str, Senses] = {
+    word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()}) for word, one in _SENSES
+}
+FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS}
+ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
+LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 
 def sense(word: str, words: Sequence[str], at: int) -> str:
     """Key of SENSES[word] with the most points. Raises KeyError for a word not in SENSES."""
     points = {key: _count(cues, words, at) for key, cues in SENSES[word].cues.items()}
     return max(points, key=lambda key: points[key])
-
-
-def _read_fragments() -> dict[str, dict[str, Cues]]:
-    found = json.loads((DATA / "fragments.json").read_text(encoding="utf-8")).items()
-    return {word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in found}
-
-
-FRAGMENTS: Mapping[str, Mapping[str, Cues]] = _read_fragments()
-ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
-LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 
 def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
@@ -95,14 +83,11 @@ def roles(word: str, keys: Collection[str]) -> dict[str, str]:
 def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collection[str]) -> str | None:
     """The key that the cues of data/fragments.json name for words[at], its own before those of every word (`*`), or None; `^`: at first."""
     own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
-    if not own and not named:
-        return None
-    points = {key: (_count(cues, words, at),) * 2 for key, cues in own.items()}
-    for role, key in named.items():
-        most, first = points.get(key, (0, 0))
-        points[key] = (most + _count(FRAGMENTS["*"][role], words, at), first)
-    best = max(points, key=lambda key: points[key])
-    if not points[best][0] or sorted(points.values())[-2:].count(points[best]) > 1:
+    first = {key: _count(own.get(key, {}), words, at) for key in (*own, *named.values())}
+    every = {named[role]: _count(cues, words, at) for role, cues in FRAGMENTS["*"].items() if role in named}
+    points = {key: (count + every.get(key, 0), count) for key, count in first.items()}
+    best = max(points, key=lambda key: points[key], default="")
+    if points.get(best, (0,))[0] == 0 or sorted(points.values())[-2:].count(points[best]) > 1:
         return None
     return best if best in ANYWHERE or is_fragment(words, at, classes) else None
 
@@ -111,7 +96,6 @@ PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
 INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
-BROADCAST = word_set("from on at music coverage updates tv now")
 SAME_IN_PAST = frozenset(("read", "reread"))
 
 
@@ -149,25 +133,23 @@ class Heteronyms:
         if cued is not None:
             return (cued,)
         if word in SAME_IN_PAST:
-            return self.of_read(words, index, keys)
+            noun = "NOUN" in keys and self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn"
+            return ("NOUN",) if noun else ("VBD",) if is_past(words, index, classes) else ()
         if word == "used":
             return ("VBD",) if is_habit(words, index, classes) else ()
         if words[index] == "Polish":
             return ("VERB",) if opens_command(words, index, classes) else ()
         if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
-        if word == "minute" and index and classes(words[index - 1].rpartition("-")[2])[:1] == "0":  # a 5 minute call
-            return ()
-        if word == "live" and index == 0 and " ".join(words[1:2]).lower() in BROADCAST:
-            return ("ADJ",)  # Live from New York
+        before = words[index - 1] if index else ""
+        if (word == "minute" and classes(before.rpartition("-")[2])[:1] == "0") or (word == "learned" and before.lower() in PERFECT):
+            return ()  # a 5 minute call; has learned
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
-        if (index and words[index - 1].lower() in INTENSIFIERS) or is_adjective(words, index, classes):
+        if before.lower() in INTENSIFIERS or is_adjective(words, index, classes):
             return ("ADJ",)
         if is_noun(words, index, classes):
             return ("NOUN",)
-        if word == "learned" and index and words[index - 1].lower() in PERFECT:
-            return ()
         senses = SENSES.get(word)
         if senses is not None and "*" in senses.tags:
             return (sense(word, words, index),)
@@ -182,12 +164,6 @@ class Heteronyms:
         for tag, share in shares.items():
             points[key_of(tag, keys)] += share
         return (max(points, key=lambda key: points[key]),)
-
-    def of_read(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
-        """read and reread: a noun, a past form, or the present."""
-        if self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn" and "NOUN" in keys:
-            return ("NOUN",)
-        return ("VBD",) if is_past(words, index, self.tagger.classes) else ()
 
 
 def key_of(tag: str, keys: Collection[str]) -> str:
