@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.g2p.clauses import CUED, PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
+from kokoro_ane.g2p.clauses import COLLECTIVE, CUED, PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
 from kokoro_ane.g2p.word_lists import DATA, word_set
@@ -84,19 +84,19 @@ def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collec
     """The key that the cues of data/fragments.json name for words[at], its own before those of every word (`*`), or None; `^`: at first."""
     own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
     first = {key: _count(own.get(key, {}), words, at) for key in (*own, *named.values())}
-    every = {named[role]: _count(cues, words, at) for role, cues in FRAGMENTS["*"].items() if role in named}
+    before = words[0].lower() if at == 1 and words[1][-1:] != "s" and words[1].lower() not in PAST else ""
+    alone = 1 if classes(before) in ("n", "n'") and before not in COLLECTIVE else 0  # a city permit: no base form behind one who acts
+    every = {named[role]: _count(cues, words, at) + alone * (role == "NOUN") for role, cues in FRAGMENTS["*"].items() if role in named}
     points = {key: (count + every.get(key, 0), count) for key, count in first.items()}
     best = max(points, key=lambda key: points[key], default="")
-    if points.get(best, (0,))[0] == 0 or sorted(points.values())[-2:].count(points[best]) > 1:
-        return None
-    return best if best in ANYWHERE or is_fragment(words, at, classes) else None
+    unsure = points.get(best, (0,))[0] == 0 or sorted(points.values())[-2:].count(points[best]) > 1
+    return best if not unsure and (best in ANYWHERE or is_fragment(words, at, classes)) else None
 
 
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
 INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
-SAME_IN_PAST = frozenset(("read", "reread"))
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,12 @@ class Heteronyms:
         word, classes = words[index].lower(), self.tagger.classes
         if len(word) > 1 and words[index].isupper() and "NOUN" in keys and word not in self.tagger.heteronyms:
             return ("NOUN",) if is_acronym(words, index, classes) else ()
-        cued = fragment_sense(words, index, classes, keys)
+        before = words[index - 1] if index else ""
+        relative = before.lower() in ("that", "which", "who") and is_verb(words, index, classes)
+        cued = None if relative else fragment_sense(words, index, classes, keys)
         if cued is not None:
             return (cued,)
-        if word in SAME_IN_PAST:
+        if word in ("read", "reread"):
             noun = "NOUN" in keys and self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn"
             return ("NOUN",) if noun else ("VBD",) if is_past(words, index, classes) else ()
         if word == "used":
@@ -141,7 +143,6 @@ class Heteronyms:
             return ("VERB",) if opens_command(words, index, classes) else ()
         if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
-        before = words[index - 1] if index else ""
         if (word == "minute" and classes(before.rpartition("-")[2])[:1] == "0") or (word == "learned" and before.lower() in PERFECT):
             return ()  # a 5 minute call; has learned
         if is_verb(words, index, classes):
