@@ -23,7 +23,7 @@ PEOPLE_BEFORE, PERFECT_OR_PASSIVE, BARE, OTHERS, PAST_TIMES, PRESENT_TIMES, BETW
     "clauses", "people_before perfect_or_passive bare others past_times present_times between be"
 )
 BEHIND_KEPT = word_set("and from to at but while") | {""}
-CUED = word_set("axes bases bows leads rows tears")  # senses.py tells them apart
+CUED = word_set("axes bases bow bows close content contents invalid leads row rows tear tears")  # their own cues tell them apart
 NOT_NAMED = word_set("already never ever always also just even not still often then really")  # may part `to` from its verb
 MARKS = frozenset(".?!;:,—…“”()")
 PAST = word_set("dove wound read")  # forms of the past agree with any subject
@@ -33,29 +33,28 @@ def is_verb(words: Sequence[str], at: int, classes: Callable[[str], str]) -> boo
     """Behind `who`; at the end of an opening clause (if the neighbours object, ...); behind do you; wound of a road."""
     before = words[at - 1].lower() if at else ""
     after = words[at + 1].lower() if at + 1 < len(words) else ""
-    if before == "who" and after != "," and classes(words[at])[:1] not in ("I", "W"):
-        return True
+    relative = before in ("that", "which") and at > 1 and classes(words[at - 2].lower())[:1] == "N" and not has_verb(words, at + 1, classes)
+    if (before == "who" or relative) and after != "," and classes(words[at])[:1] not in ("I", "W"):
+        return True  # plants that produce oxygen
     if after in DETERMINERS and words[at].lower().endswith("s") and (at == 0 or before in ("and", "then", "which", "that", "it")):
         return True  # Records the time. It rises and increases the load.
-    if before in CHAT_SUBJECTS and at > 1 and words[at - 2].lower() in ("do", "did", "does", "don't"):
+    first = words[at - 2].lower() if at > 1 else ""
+    if (before in CHAT_SUBJECTS and first in ("do", "did", "does", "don't")) or (before in NOT_NAMED and first == "to"):
         return True
-    if before in NOT_NAMED and at > 1 and words[at - 2].lower() == "to":
-        return True
-    if before in ANYBODY and words[at].endswith("s") and not words[at].endswith("ss"):
+    word = words[at].lower()
+    if (before in ANYBODY and word.endswith("s") and not word.endswith("ss")) or (word == "affect" and after in OBJECTS):
         return True
     if after in OBJECTS_ALONE and before and classes(words[at - 1])[:1] not in ("D", "S", "j", "n", "I", "0"):
         return True  # first increase it
-    if words[at].lower() == "live" and (at == 0 or before in MARKS or before == "or") and after in HOW_TO_LIVE:
+    if word == "live" and (at == 0 or before in MARKS or before == "or") and after in HOW_TO_LIVE:
         return not (after == "in" and words[at + 2 : at + 3] and words[at + 2].lower() in ("concert", "studio", "the", "person"))
-    if words[at].lower() in ("live", "lives"):
+    if word in ("live", "lives"):
         return dwells(words, at, classes)
-    if words[at].lower() == "affect" and after in OBJECTS:
-        return True
-    if words[at].lower() == "wound" and before in TURNED and after in PATHS - {"its", "his", "her", "their"}:
-        return True  # was wound around the post
-    if words[at].lower() == "wound" and before in ("i", "we", "they", "he", "she", "it") and after in PATHS | OWNERS:
-        return True  # we wound our way
-    if words[at].lower() == "wound":
+    if word == "wound":
+        if before in TURNED and after in PATHS - {"its", "his", "her", "their"}:
+            return True  # was wound around the post
+        if before in ("i", "we", "they", "he", "she", "it") and after in PATHS | OWNERS:
+            return True  # we wound our way
         return after in PATHS and classes(before)[:1] in ("n", "N") and not (at > 1 and classes(words[at - 2])[:1] in ("I",))
     opens = words[0].lower() in OPENERS and after == "," and classes(before)[:1] == "N"
     return opens and not any(classes(word)[:1] in ("z", "d", "M") for word in words[1:at])

@@ -15,13 +15,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.g2p.clauses import PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
+from kokoro_ane.g2p.clauses import COLLECTIVE, CUED, PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
 from kokoro_ane.g2p.word_lists import DATA, word_set
 
 REACH = 12
 PLACES = (-3, -2, -1, 1, 2)
+Cues = Mapping[str, str]  # words between spaces, by their place: `+1`, or nothing for anywhere
+
+
+def _cues(text: str) -> Cues:
+    found: dict[str, str] = {}
+    for cue in text.split():
+        place, _, word = cue.partition(":")
+        found[place if word else ""] = found.get(place if word else "", " ") + f"{word or place} "
+    return found
+
+
+def _count(cues: Cues, words: Sequence[str], at: int) -> int:
+    """How many of the cues stand around words[at], those in their place twice; `^` stands before all."""
+    around = {word.lower() for word in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])} | ({"^"} if at == 0 else set())
+    placed = [(cues.get(f"{place:+d}", ""), words[at + place].lower()) for place in PLACES if 0 <= at + place < len(words)]
+    return sum(f" {word} " in cues.get("", "") for word in around) + 2 * sum(f" {word} " in told for told, word in placed)
 
 
 @dataclass(frozen=True)
@@ -29,34 +45,22 @@ class Senses:
     """Keys in order with their cues, and the tags for which they are asked (`*`: all)."""
 
     tags: frozenset[str]
-    cues: Mapping[str, frozenset[str]]
+    cues: Mapping[str, Cues]
 
 
-def _read() -> dict[str, Senses]:
-    """The senses of data/cues.json by word."""
-    found = json.loads((DATA / "cues.json").read_text(encoding="utf-8")).items()
-    return {word: Senses(word_set(one["tags"]), {key: word_set(cues) for key, cues in one["cues"].items()}) for word, one in found}
-
-
-SENSES: Mapping[str, Senses] = _read()
+_SENSES, _FRAGMENTS = (json.loads((DATA / name).read_text(encoding="utf-8")).items() for name in ("cues.json", "fragments.json"))
+SENSES: Mapping[str, Senses] = {
+    word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()}) for word, one in _SENSES
+}
+FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS}
+ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
+LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 
 def sense(word: str, words: Sequence[str], at: int) -> str:
     """Key of SENSES[word] with the most points. Raises KeyError for a word not in SENSES."""
-    around = {other.lower() for other in words[max(0, at - REACH) : at]} | {other.lower() for other in words[at + 1 : at + 1 + REACH]}
-    placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
-    points = {key: len(cues & around) + 2 * len(cues & placed) for key, cues in SENSES[word].cues.items()}
+    points = {key: _count(cues, words, at) for key, cues in SENSES[word].cues.items()}
     return max(points, key=lambda key: points[key])
-
-
-def _read_fragments() -> dict[str, dict[str, frozenset[str]]]:
-    found = json.loads((DATA / "fragments.json").read_text(encoding="utf-8")).items()
-    return {word: {key: word_set(cues) for key, cues in keys.items()} for word, keys in found}
-
-
-FRAGMENTS: Mapping[str, Mapping[str, frozenset[str]]] = _read_fragments()
-ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
-LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 
 def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
@@ -68,27 +72,31 @@ def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
     return words[-1] not in ".?!" or (len(said) <= LONGEST_CLOSED and not any(classes(word)[:1] in ("z", "d", "M") for word in others))
 
 
-def fragment_sense(words: Sequence[str], at: int, classes: Classes) -> str | None:
-    """The key that the cues of data/fragments.json name for words[at], or None; `^` is the first place."""
-    table = FRAGMENTS.get(words[at].lower())
-    if table is None:
-        return None
-    around = {other.lower() for other in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])}
-    placed = {f"{place:+d}:{words[at + place].lower()}" for place in PLACES if 0 <= at + place < len(words)}
-    first = {"^"} if at == 0 else set()
-    points = {key: len(cues & (around | first)) + 2 * len(cues & placed) for key, cues in table.items()}
-    best = max(points, key=lambda key: points[key])
-    if not points[best] or sorted(points.values())[-2:].count(points[best]) > 1:
-        return None
-    return best if best in ANYWHERE or is_fragment(words, at, classes) else None
+def roles(word: str, keys: Collection[str]) -> dict[str, str]:
+    """The keys of `word` as a verb and as a noun, where they tell nothing else: the cues of every such word hold for them."""
+    if word in CUED or word.endswith(("ed", "ing")):
+        return {}
+    other = next((key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))), DEFAULT)
+    return {"VERB": "VERB" if "VERB" in keys else DEFAULT, "NOUN": other} if "VERB" in keys or other != DEFAULT else {}
+
+
+def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collection[str]) -> str | None:
+    """The key that the cues of data/fragments.json name for words[at], its own before those of every word (`*`), or None; `^`: at first."""
+    own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
+    first = {key: _count(own.get(key, {}), words, at) for key in (*own, *named.values())}
+    before = words[0].lower() if at == 1 and words[1][-1:] != "s" and words[1].lower() not in PAST else ""
+    alone = 1 if classes(before) in ("n", "n'") and before not in COLLECTIVE else 0  # a city permit: no base form behind one who acts
+    every = {named[role]: _count(cues, words, at) + alone * (role == "NOUN") for role, cues in FRAGMENTS["*"].items() if role in named}
+    points = {key: (count + every.get(key, 0), count) for key, count in first.items()}
+    best = max(points, key=lambda key: points[key], default="")
+    unsure = points.get(best, (0,))[0] == 0 or sorted(points.values())[-2:].count(points[best]) > 1
+    return best if not unsure and (best in ANYWHERE or is_fragment(words, at, classes)) else None
 
 
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
 INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
-BROADCAST = word_set("from on at music coverage updates tv now")
-SAME_IN_PAST = frozenset(("read", "reread"))
 
 
 @dataclass(frozen=True)
@@ -121,29 +129,28 @@ class Heteronyms:
         word, classes = words[index].lower(), self.tagger.classes
         if len(word) > 1 and words[index].isupper() and "NOUN" in keys and word not in self.tagger.heteronyms:
             return ("NOUN",) if is_acronym(words, index, classes) else ()
-        cued = fragment_sense(words, index, classes)
+        before = words[index - 1] if index else ""
+        relative = before.lower() in ("that", "which", "who") and is_verb(words, index, classes)
+        cued = None if relative else fragment_sense(words, index, classes, keys)
         if cued is not None:
             return (cued,)
-        if word in SAME_IN_PAST:
-            return self.of_read(words, index, keys)
+        if word in ("read", "reread"):
+            noun = "NOUN" in keys and self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn"
+            return ("NOUN",) if noun else ("VBD",) if is_past(words, index, classes) else ()
         if word == "used":
             return ("VBD",) if is_habit(words, index, classes) else ()
         if words[index] == "Polish":
             return ("VERB",) if opens_command(words, index, classes) else ()
         if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
-        if word == "minute" and index and classes(words[index - 1].rpartition("-")[2])[:1] == "0":  # a 5 minute call
-            return ()
-        if word == "live" and index == 0 and " ".join(words[1:2]).lower() in BROADCAST:
-            return ("ADJ",)  # Live from New York
+        if (word == "minute" and classes(before.rpartition("-")[2])[:1] == "0") or (word == "learned" and before.lower() in PERFECT):
+            return ()  # a 5 minute call; has learned
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
-        if (index and words[index - 1].lower() in INTENSIFIERS) or is_adjective(words, index, classes):
+        if before.lower() in INTENSIFIERS or is_adjective(words, index, classes):
             return ("ADJ",)
         if is_noun(words, index, classes):
             return ("NOUN",)
-        if word == "learned" and index and words[index - 1].lower() in PERFECT:
-            return ()
         senses = SENSES.get(word)
         if senses is not None and "*" in senses.tags:
             return (sense(word, words, index),)
@@ -158,12 +165,6 @@ class Heteronyms:
         for tag, share in shares.items():
             points[key_of(tag, keys)] += share
         return (max(points, key=lambda key: points[key]),)
-
-    def of_read(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
-        """read and reread: a noun, a past form, or the present."""
-        if self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn" and "NOUN" in keys:
-            return ("NOUN",)
-        return ("VBD",) if is_past(words, index, self.tagger.classes) else ()
 
 
 def key_of(tag: str, keys: Collection[str]) -> str:

@@ -169,7 +169,7 @@ class Reader:
         return Reading(phonemes, "spelled", confidence, vowel=starts_with_vowel(phonemes), unsaid=unsaid)
 
     def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
-        """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens)."""
+        """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens), not two names."""
         spoken = [(part, reading) for part, reading in zip(parts, readings, strict=True) if reading.phonemes]
         weak: list[str | None] = [None] * len(spoken)
         if len(spoken) > 2:
@@ -203,7 +203,7 @@ def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
     stressed = [PRIMARY in sounds for sounds in phonemes]
     if len(phonemes) == 2 and len(parts[0]) == 1:
         chosen = [1]
-    elif len(phonemes) < 2 or sum(stressed) <= (len(phonemes) + 1) // 2:
+    elif len(phonemes) < 2 or sum(stressed) <= (len(phonemes) + 1) // 2 or all(len(part) > 3 and part != part.lower() for part in parts):
         chosen = []
     else:
         order = sorted(range(len(phonemes)), key=lambda place: (stressed[place], weight(phonemes[place]), place))
