@@ -83,16 +83,16 @@ def is_adjective(words: Sequence[str], at: int, classes: Callable[[str], str]) -
 def is_noun(words: Sequence[str], at: int, classes: Callable[[str], str]) -> bool:
     """Whether a base form cannot be a verb: it stands behind a singular noun with its determiner (her birthday present)."""
     after = words[at + 1] if at + 1 < len(words) else ""
-    if at == 0 and after == ":":  # Content: ...
+    word, before = words[at].lower(), words[at - 1] if at else ""
+    plural = word.endswith("s") and word not in CUED
+    if (at == 0 and after == ":") or (plural and before.lower() in OWNERS):  # Content: ..., risk their lives
         return True
-    if at and words[at].lower().endswith("s") and words[at].lower() not in CUED and words[at - 1].lower() in OWNERS:  # risk their lives
-        return True
-    if at < 2 or words[at].lower().endswith("s") or words[at].lower() in PAST:
+    if at < 2 or word.endswith("s") or word in PAST:
         return False
-    before = words[at - 1]
     if classes(before) != "n" or not before.islower() or before.endswith("s") or before in COLLECTIVE:
         return False
-    return classes(words[at - 2])[:1] in ("D", "S") and not any(word.lower() in LENDS_VERB for word in words[: at - 2])
+    inside = classes(words[at - 2])[:1] in ("D", "S") or classes(after) == "n"  # network transfer time
+    return inside and not any(word.lower() in LENDS_VERB for word in words[: at - 1])
 
 
 JOINS_CLAUSE = word_set("be not it")  # it's not that he minds

@@ -27,7 +27,7 @@ PAUSES = frozenset(".,;:!?—…")
 _ENGLISH, _SPANISH, _ITALIAN = "zero|oh|one|two|three|four|five|six|seven|eight|nine", "cero|uno|dos|tres|cuatro|cinco", "due|tre|quattro"
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
 FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
-LATER = ("last", "newest", "unseen", "final")
+LATER = ("last", "newest", "unseen", "final", "sealed")
 FILES = ("typed", *(f"typed_{later}" for later in LATER), "typed_batches")
 UNHEARD = str.maketrans("", "", "ˌ")
 
