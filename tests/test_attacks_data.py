@@ -46,7 +46,7 @@ from mlprogram.scratch import scratch
 from mlprogram.tests.test_compiled import OLD
 from tests.release_build import made_up, shortened
 from tests.sweep_calls import changed, places
-from tests.test_attacks_output import names
+from tests.builds import left_behind
 
 SHA = "0" * 64
 MANIFEST = Manifest(
@@ -366,5 +366,5 @@ def test_scratch_and_aside_of_a_living_process_stay(tmp_path: Path, monkeypatch:
         path.write_text("{}")
         with scratch(), aside(tmp_path / "y.json") as other:
             other.write_text("{}")
-        assert first.is_dir() and names(first) == ["owner.lock"]
-    assert names(tmp_path) == ["x.json", "y.json"]
+        assert first.is_dir() and left_behind(first) == ["owner.lock"]
+    assert left_behind(tmp_path) == ["x.json", "y.json"]

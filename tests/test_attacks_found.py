@@ -26,7 +26,7 @@ from kokoro_ane.vocoder.render import VocoderPackage
 from kokoro_ane.vocoder.vocoder_steps import STEPS
 from mlprogram.__main__ import main as mlprogram
 from mlprogram.errors import LONGEST_LINE, one_line
-from tests.test_attacks_output import names
+from tests.builds import left_behind
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -73,7 +73,7 @@ class TestWords:
     ) -> None:
         package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
         given = ["ane", str(package), "--chip", "m1", "--no-device", "--json", str(tmp_path / "x.json"), "--plot", str(tmp_path / "x.wav")]
-        assert mlprogram(given) == 2 and "must end in one of" in capsys.readouterr().err and not names(tmp_path)
+        assert mlprogram(given) == 2 and "must end in one of" in capsys.readouterr().err and not left_behind(tmp_path)
 
     def test_flags_that_a_bench_command_reads_are_its_flags(self) -> None:
         """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback whatever was given."""
@@ -95,7 +95,7 @@ class TestTexts:
         given = [word.format("/proc/self/mem", out=tmp_path / "x.wav") for word in given]
         assert cli.main([*given, *(["--checkpoint", str(tiny)] if given[0] == "speak" else [])]) == 2
         said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "/proc/self/mem: Input/output error" in said and not names(tmp_path)
+        assert said.count("\n") == 1 and "/proc/self/mem: Input/output error" in said and not left_behind(tmp_path)
 
     def test_a_disk_that_fails_in_the_middle_is_one_line(self, capsys: pytest.CaptureFixture) -> None:
         def main(_argv: list[str] | None) -> int:
@@ -108,7 +108,7 @@ class TestTexts:
         """It ended in a traceback: when the samples' settings were hashed, or in the middle of the subtitles."""
         given = [text, "-o", str(tmp_path / "x.wav"), "--timestamps", str(tmp_path / "x.srt"), "--runtime", "torch"]
         assert speak([*given, "--checkpoint", str(tiny)]) == 2
-        assert "the text is not UTF-8" in capsys.readouterr().err and not names(tmp_path)
+        assert "the text is not UTF-8" in capsys.readouterr().err and not left_behind(tmp_path)
 
     def test_a_function_that_is_not_utf8(self, tiny_build: Path, capsys: pytest.CaptureFixture) -> None:
         assert mlprogram(["describe", str(tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"), "--function", "\ud800"]) == 2
@@ -219,7 +219,7 @@ def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path)
     """SIGTERM came while soundfile called back for a stream of Python's: printed, ignored, exit 0, and whatever had been encoded."""
     (tmp_path / "x.json").write_text("old")
     interrupted(tmp_path, SWALLOWED + TAIL, which, str(tmp_path / "x.json"))
-    assert (tmp_path / "x.json").read_text() == "old" and names(tmp_path) == ["x.json"]
+    assert (tmp_path / "x.json").read_text() == "old" and left_behind(tmp_path) == ["x.json"]
 
 
 DESTRUCTOR = """

@@ -23,7 +23,8 @@ from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from mlprogram import scratch as temporary
 from mlprogram.files import aside
 from mlprogram.scratch import scratch
-from tests.test_attacks_output import names, of_ours, our_folder
+from tests.builds import left_behind
+from tests.test_attacks_output import of_ours, our_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -43,7 +44,7 @@ class TestStaging:
             with staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "new" and names(tmp_path) == ["p"]
+        assert (tmp_path / "p" / "data").read_text() == "new" and left_behind(tmp_path) == ["p"]
 
     def test_killed_again_while_it_recovers_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A second recovery moved the old package away that the first had put back, when new/ had gone already."""
@@ -57,7 +58,7 @@ class TestStaging:
             patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
             recover(tmp_path)
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
+        assert (tmp_path / "p" / "data").read_text() == "old" and left_behind(tmp_path) == ["p"]
 
     def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
         """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
@@ -82,8 +83,8 @@ class TestStaging:
             process.join()
             killed += process.exitcode == -signal.SIGKILL
             recover(tmp_path)
-            assert names(tmp_path) in ([], ["p"])
-        assert 4 < killed < 12 and names(tmp_path) == ["p"]
+            assert left_behind(tmp_path) in ([], ["p"])
+        assert 4 < killed < 12 and left_behind(tmp_path) == ["p"]
 
     def test_a_plan_that_was_cut_off_is_cleared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It could not be read, and its folder stayed for ever: it is renamed when it is complete, now."""
@@ -115,13 +116,13 @@ class TestStaging:
             write_json(tmp_path / "x.json", [1])
         finally:
             temporary.locked = real
-        assert gone and json.loads((tmp_path / "x.json").read_text()) == [1] and names(tmp_path) == ["x.json"]
+        assert gone and json.loads((tmp_path / "x.json").read_text()) == [1] and left_behind(tmp_path) == ["x.json"]
 
     def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
         """A package of one and the manifest of the other would be refused by every reader."""
         _at_once(_pairs, tmp_path, 3)
         seen = {(tmp_path / "p" / "data").read_text(), json.loads((tmp_path / "p.json").read_text())}
-        assert len(seen) == 1 and names(tmp_path) == ["p", "p.json"]
+        assert len(seen) == 1 and left_behind(tmp_path) == ["p", "p.json"]
 
     def test_a_folder_is_discarded_at_one_stroke(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         our_folder(tmp_path / "v")
@@ -130,7 +131,7 @@ class TestStaging:
         assert not (tmp_path / "v").exists()
         monkeypatch.undo()
         recover(tmp_path)
-        assert not names(tmp_path)
+        assert not left_behind(tmp_path)
 
     def test_scratch_of_a_killed_process_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -151,7 +152,7 @@ class TestStaging:
             path.write_text("{}")
             with aside(tmp_path / "y.json") as other:  # a living one's is left alone
                 other.write_text("{}")
-        assert names(tmp_path) == [".aside-0123456789ab.json", "x.json", "y.json"]
+        assert left_behind(tmp_path) == [".aside-0123456789ab.json", "x.json", "y.json"]
 
     def test_a_journal_is_never_without_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Killed between its folder and settings.json, it was somebody else's folder for every later run, which was refused."""
@@ -168,7 +169,7 @@ class TestStaging:
         with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
             assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {"text": "y"}
             journal.remove()
-        assert not names(tmp_path)
+        assert not left_behind(tmp_path)
 
     def test_two_onto_one_output_one_after_the_other(self, tmp_path: Path) -> None:
         """The second took the folder away under the first, or the first under the second: "cannot use a.wav.parts", exit 2."""
@@ -178,11 +179,11 @@ class TestStaging:
             assert second.stderr.readline() == f"{parts}: process {os.getpid()} writes this output: waiting until it has ended\n"
             assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
             journal.remove()
-        assert second.communicate()[1] == "spoke\n" and second.returncode == 0 and not names(tmp_path)
+        assert second.communicate()[1] == "spoke\n" and second.returncode == 0 and not left_behind(tmp_path)
 
     def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
         _at_once(_alone, tmp_path, 4)
-        assert not names(tmp_path)
+        assert not left_behind(tmp_path)
 
     def test_a_folder_that_appears_meanwhile_is_no_device(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         target, real = tmp_path / "p", Path.stat
@@ -204,7 +205,7 @@ class TestStaging:
         parts = tmp_path / "a.wav.parts"
         killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
         done = subprocess.run([sys.executable, "-c", killed, str(parts)], cwd=ROOT, check=False)
-        assert done.returncode == -signal.SIGKILL and names(parts) == ["audio.f32", "chunks.jsonl", "owner.lock", "settings.json"]
+        assert done.returncode == -signal.SIGKILL and left_behind(parts) == ["audio.f32", "chunks.jsonl", "owner.lock", "settings.json"]
         with ResumeState.open(parts, {"text": "y"}, resume=False):
             assert json.loads((parts / "settings.json").read_text()) == {"text": "y"}
 
@@ -237,7 +238,7 @@ class TestStaging:
                 our_folder(place, "new")
         assert len(moved) == 2 and not (tmp_path / "p").exists()
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "old" and names(tmp_path) == ["p"]
+        assert (tmp_path / "p" / "data").read_text() == "old" and left_behind(tmp_path) == ["p"]
 
 
 SECOND = """
@@ -284,7 +285,7 @@ class TestTemporaryFiles:
         (tmp_path / "tmp").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
         assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "build")]) == 0
-        assert not names(tmp_path / "tmp") and names(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
+        assert not left_behind(tmp_path / "tmp") and left_behind(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
 
     def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
         """They waited for clips for ever, with a gigabyte each."""
