@@ -44,9 +44,9 @@ from mlprogram.compiled import read_compiled
 from mlprogram.files import aside
 from mlprogram.scratch import scratch
 from mlprogram.tests.test_compiled import OLD
+from tests.builds import left_behind
 from tests.release_build import made_up, shortened
 from tests.sweep_calls import changed, places
-from tests.builds import left_behind
 
 SHA = "0" * 64
 MANIFEST = Manifest(
