@@ -18,7 +18,8 @@ from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES
 from training.grow_trees import frequent_words, held_out
 
 SENTENCES = Path(__file__).parent / "data" / "sentences"
-LANGUAGES = {"es": "spanish es", "it": "italian it", "fr": "french fr-fr", "pt": "portuguese pt-br"}  # name of files; espeak-ng's voice
+LANGUAGES = {"es": ("spanish", "es"), "it": ("italian", "it")}  # name of files; espeak-ng's voice
+LANGUAGES |= {code: (language.name, language.espeak) for code, language in LETTER_LANGUAGES.items()}
 
 
 def compared(texts: list[str], found: list[str], wanted: list[str]) -> dict[str, float]:
@@ -34,10 +35,10 @@ def compared(texts: list[str], found: list[str], wanted: list[str]) -> dict[str,
 
 def of_sentences(code: str, ending: str) -> dict[str, dict[str, float]]:
     """Of each file of sentences whose name ends so."""
-    (name, voice), g2p = LANGUAGES[code].split(), G2P.load(code)
+    (name, voice), g2p = LANGUAGES[code], G2P.load(code)
     files = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(SENTENCES.glob(f"{name}*{ending}.txt"))}
-    said = {file: [g2p.phonemize(text).phonemes for text in texts] for file, texts in files.items()}
-    return {file: compared(texts, said[file], [*map(espeak_of(voice), texts)]) for file, texts in files.items()}
+    ask = espeak_of(voice)
+    return {file: compared(texts, [g2p.phonemize(text).phonemes for text in texts], [*map(ask, texts)]) for file, texts in files.items()}
 
 
 def main() -> None:

@@ -126,9 +126,8 @@ def test_a_product_is_judged_named_and_bundled(
     build, asked = chain_build[1], ["--product", "--encoders", "fp16"]
     assert release(chain_build, *asked) == 3 and said(capsys)["verdict"] == "UNDECIDED"  # nobody judged the vocoder
     undecided = read_json(build / "release" / "product.json", "")["products"][0]
-    assert (
-        undecided["reasons"][0] == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it" and "clips" not in undecided
-    )
+    assert undecided["reasons"][0] == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it"
+    assert "clips" not in undecided
     flags = ["--product", "--checkpoint", str(chain_build[0].folder), "--build", str(build)]
     assert bundle(flags) == 3 and said(capsys)["bundle"] is None
     release(chain_build, "--methods", "fp16")
