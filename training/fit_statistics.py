@@ -1,10 +1,11 @@
 """Fit the predictor of the streaming layout (vocoder/streaming/norm_statistics.py) to a checkpoint, on speech of its own.
 
-    python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500      # some 3 s of one core a sentence; goes on where it was cut
+    python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500      # 10 s of one core a sentence; goes on where it was cut
 
 The teacher is the network itself: it speaks COUNT texts in all of its voices and in random blends of them, at several speeds, and every
 norm of the generator tells what it measured. The texts are prose of Python's own documentation, cut and joined anew, with words of the
-lexicon in it: none of them is in a set that tunes or judges. One sentence in eight is held out, and the error told is of those.
+lexicon in it: none of them is in a set that tunes or judges. They are longer than what the layout measures itself. One sentence in eight
+is held out, and the error told is of those. Started twice in one folder, two processes share the work.
 Exit 0: written. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
 PART, HELD_OUT = 20, 8  # sentences to a file of records; one in so many is not fitted on
-MOST_PHONEMES, MOST_WORDS = 400, 60
+FEWEST_FRAMES = 150  # the layout measures what is no longer than 180 itself (windows.MEASURED)
+WORDS = (8, 90)  # of a text: as many of 8 to 16 as of 16 to 32
 SHARES = (1.0, 0.5, 0.5, 2.0)  # how much the kernel looks at: the upsampler's moments, both source convolutions', the style
 WIDTH, RIDGE = 4.0, 1e-3  # of the bells, in median squared distances; both chosen by held-out error on 380 sentences
 HEARD = (0.25, 1.0)  # of norms in the source's blocks, whose errors nobody hears, and of the others: told exactly, MCD falls by 0 and 43 %
@@ -79,9 +81,9 @@ def _pieces(sentences: list[str], rng: random.Random) -> Iterator[str]:
 
 
 def _text(rng: random.Random, sentences: list[str], pieces: list[str], lexicon: list[str]) -> str:
+    count = round(np.exp(rng.uniform(*np.log(WORDS))))
     if rng.random() < 0.3:
-        return " ".join(rng.sample(sentences, rng.choice((1, 1, 1, 2))))
-    count = min(MOST_WORDS, max(1, int(rng.lognormvariate(2.3, 0.8))))
+        return _whole(rng, sentences, count)
     words: list[str] = []
     while len(words) < count:
         words += rng.choice(pieces).split()
@@ -90,6 +92,14 @@ def _text(rng: random.Random, sentences: list[str], pieces: list[str], lexicon: 
     chosen = [rng.choice(lexicon) if rng.random() < 0.2 else word for word in words[:count]]
     text = " ".join(chosen).rstrip(",;:- ")
     return text[:1].upper() + text[1:] + rng.choice("....?!")
+
+
+def _whole(rng: random.Random, sentences: list[str], count: int) -> str:
+    """Sentences as they are, `count` words or a few more."""
+    chosen: list[str] = []
+    while sum(map(len, chosen)) < 6 * count:
+        chosen.append(rng.choice(sentences))
+    return " ".join(chosen)
 
 
 def _voice(rng: random.Random, voices: tuple[str, ...]) -> str:
@@ -131,18 +141,21 @@ class Teacher:
 
     def __call__(self, line: Line, seed: int) -> Record | None:
         """None for a text that is too short or too long to be said."""
+        from kokoro_ane.core.contract import MAX_PHONEMES
         from kokoro_ane.g2p.alphabet import voice_language
         from kokoro_ane.pipeline.chain import BEFORE_VOCODER, Chain, begin
         from kokoro_ane.vocoder.packing import FIELDS
 
         phonemes = " ".join(read.phonemes for read in self.readers[voice_language(line.voice)].sentences(line.text))
-        if not 2 <= len(phonemes) <= MOST_PHONEMES:
+        if len(phonemes) > MAX_PHONEMES:
             return None
         steps = [step for step in BEFORE_VOCODER if step.name != "pack"]
         chain = Chain(self.checkpoint.config.vocab, np.asarray(self.checkpoint.blend(line.voice)), self.encoder, self)  # type: ignore[arg-type]
         try:
             tensors = run_steps(steps, chain, begin(phonemes, line.speed, seed))
         except UtteranceTooLong:
+            return None
+        if tensors["asr"].shape[-1] < FEWEST_FRAMES:
             return None
         return self._measured([tensors["style_decoder" if name == "style" else name] for name in FIELDS])
 
@@ -171,35 +184,56 @@ class Teacher:
 
 
 def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> Record:
-    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and what is missing spoken now."""
+    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and what is missing spoken now. A part that
+    another process speaks is waited for at the end."""
+    from filelock import FileLock, Timeout
     from rich.console import Console
     from rich.progress import track
 
-    from kokoro_ane.core.staging import staged
-
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{checkpoint.sha256[:12]}-{seed}-{number:04d}.npz" for number in range(-(-count // PART))]
-    teacher = None
-    for number, path in enumerate(track(parts, f"{checkpoint.name} speaks", console=Console(stderr=True))):
-        if path.is_file():
-            continue
-        teacher = teacher or Teacher(checkpoint)
-        own = (teacher(line, number * 1000 + place) for place, line in enumerate(lines(checkpoint.voices, seed * 100_003 + number)))
-        inputs, targets = zip(*islice((record for record in own if record), PART), strict=True)
-        with staged(path) as aside, aside.open("wb") as stream:
-            np.savez(stream, inputs=np.stack(inputs), targets=np.stack(targets))
+    teacher = Teacher(checkpoint) if not all(path.is_file() for path in parts) else None
+    for timeout in (0, -1):
+        for number, path in enumerate(track(parts, f"{checkpoint.name} speaks", console=Console(stderr=True))):
+            try:
+                with FileLock(path.with_suffix(".lock"), timeout=timeout):
+                    if teacher and not path.is_file():
+                        _speak(teacher, seed, number, path)
+            except Timeout:
+                continue
     found = [np.load(path) for path in parts]
     return np.concatenate([part["inputs"] for part in found]), np.concatenate([part["targets"] for part in found])
 
 
+def _speak(teacher: Teacher, seed: int, number: int, path: Path) -> None:
+    from kokoro_ane.core.staging import staged
+
+    texts = lines(teacher.checkpoint.voices, seed * 100_003 + number)
+    own = (teacher(line, number * 1000 + place) for place, line in enumerate(texts))
+    inputs, targets = zip(*islice((record for record in own if record), PART), strict=True)
+    with staged(path) as aside, aside.open("wb") as stream:
+        np.savez(stream, inputs=np.stack(inputs), targets=np.stack(targets))
+
+
 def fitted(
-    inputs: np.ndarray, targets: np.ndarray, sizes: tuple[int, ...], heard: np.ndarray, landmarks: int, rank: int
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    sizes: tuple[int, ...],
+    heard: np.ndarray,
+    landmarks: int,
+    rank: int,
+    earlier: "StatisticsPredictor | None" = None,
 ) -> "StatisticsPredictor":
     """The radial basis network by ridge regression, its outputs of low rank. `sizes`: of the four groups of inputs; `heard` [2R]: how much
-    a channel's error counts where rank is short."""
+    a channel's error counts where rank is short; `earlier`: what it tells at its landmarks counts as its sentences."""
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
     inputs, targets = inputs.astype(np.float64), targets.astype(np.float64)
+    counts = np.ones(len(inputs))
+    if earlier is not None:
+        known = earlier.landmarks / earlier.scale + earlier.mean
+        inputs, targets = np.concatenate([inputs, known]), np.concatenate([targets, earlier(known)])
+        counts = np.concatenate([counts, np.full(len(known), earlier.fitted["sentences"] / len(known))])
     share = np.concatenate([np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)])
     mean, scale = inputs.mean(0), share / (inputs.std(0) + 1e-6)
     scaled = (inputs - mean) * scale
@@ -209,7 +243,8 @@ def fitted(
     width = WIDTH * float(np.median(distance))
     near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
     wanted = (targets - usual) / units
-    solved = np.linalg.solve(near.T @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(places)), near.T @ wanted)  # [m, 2R]
+    weighed = near.T * counts  # [m, n]
+    solved = np.linalg.solve(weighed @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(places)), weighed @ wanted)  # [m, 2R]
     *_, axes = np.linalg.svd(near @ (solved * heard), full_matrices=False)
     axes = axes[:rank]  # [r, 2R]
     arrays = {"mean": mean, "scale": scale, "landmarks": places, "width": np.asarray(width), "hidden": axes @ (solved * heard).T}
@@ -230,8 +265,9 @@ def main(argv: list[str] | None = None) -> int:
     checkpoint_argument(parser)
     parser.add_argument("--count", type=int, default=1500, help="sentences to speak (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)")
-    parser.add_argument("--landmarks", type=int, default=384, help="bells of the network (default: %(default)s)")
-    parser.add_argument("--rank", type=int, default=128, help="of its outputs (default: %(default)s)")
+    parser.add_argument("--earlier", type=Path, help="a predictor of these weights, whose sentences count too")
+    parser.add_argument("--landmarks", type=int, default=1000, help="bells of the network (default: %(default)s)")
+    parser.add_argument("--rank", type=int, default=192, help="of its outputs (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=Path("build/statistics"), help="where what was spoken is kept (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="the predictor, .npz (default: in the user's cache, where the streaming layout looks)")
     arguments = parser.parse_args(argv)
@@ -241,23 +277,27 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output
     from kokoro_ane.vocoder.decoder import Vocoder
-    from kokoro_ane.vocoder.streaming.norm_statistics import predictor_path, save_predictor
+    from kokoro_ane.vocoder.streaming.norm_statistics import load_predictor, predictor_path, save_predictor
     from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     out = check_output(arguments.out or predictor_path(checkpoint), suffixes=(".npz",), given=arguments)
+    earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
     inputs, targets = recorded(checkpoint, arguments.count, arguments.seed, arguments.data)
     norms = generator_norms(Vocoder.of(checkpoint).generator)
     widths = [next(norm.channels for norm in norms if norm.path == f"noise_res.{stage}.adain1.0") for stage in (0, 1)]
     sizes = (2 * widths[0], 2 * widths[0], 2 * widths[1], inputs.shape[1] - 4 * widths[0] - 2 * widths[1])
     held = np.arange(len(inputs)) % HELD_OUT == 0
     heard = np.concatenate([np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2)
-    predictor = fitted(inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank)
+    predictor = fitted(inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier)
     error = (predictor(inputs[held].astype(np.float64)) - targets[held]) / deviations(targets)
     average = (targets[~held].mean(0) - targets[held]) / deviations(targets)
     error, average = error[:, heard == max(HEARD)], average[:, heard == max(HEARD)]
-    told = {"sentences": int((~held).sum()), "held_out": int(held.sum()), "seed": arguments.seed, "python": sys.version.split()[0]}
+    spoken = int((~held).sum())
+    told = {"sentences": spoken + (earlier.fitted["sentences"] if earlier else 0), "spoken": spoken, "held_out": int(held.sum())}
     told |= {
+        "seed": arguments.seed,
+        "python": sys.version.split()[0],
         "error": round(float(np.sqrt(np.square(error).mean())), 4),
         "error_of_the_average": round(float(np.sqrt(np.square(average).mean())), 4),
     }

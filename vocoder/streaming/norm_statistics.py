@@ -124,7 +124,7 @@ def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
     own, bundled = predictor_path(checkpoint), DATA / f"statistics-{checkpoint.sha256[:16]}.npz"
     found = next((path for path in (own, bundled) if path.is_file()), None)
     if found is None:
-        told = f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them, some 3 s of one core a sentence"
+        told = f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them, some 10 s of one core a sentence"
         raise InputError(f"{told}; or take another layout")
     return load_predictor(found, checkpoint)
 
