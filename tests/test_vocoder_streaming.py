@@ -215,4 +215,8 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, "--out", str(out)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["error"] < report["error_of_the_average"] and load_predictor(out, open_checkpoint("demo")).voices
+    more = ["--earlier", str(out), "--seed", "2", "--out", str(tmp_path / "more.npz")]
+    assert fit(["--checkpoint", "demo", *sizes, "--data", data, *more]) == 0
+    both = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert both["sentences"] == report["sentences"] + both["spoken"] and both["error"] < both["error_of_the_average"]
     assert fit(["--checkpoint", "demo", "--count", "3"]) == 2
