@@ -35,14 +35,14 @@ LEVELS = (
     {"pipeline": 5_072},
     {"eval": 6_420},
     {"kokoro_ane": 300},
-    {"training": 1_971},
+    {"training": 2_011},
     {"bench": 1_937},
 )
 ROOM_LINES = {room: lines for level in LEVELS for room, lines in level.items()}
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 APART = ("training", "bench", "tests")  # imported by their own commands and by tests only
-HOUSE_LINES, HOUSE_FILES, SHORT_FILES = 38_868, 292, 15  # source without mlprogram; files with it; files of SHORT lines or fewer
-TEST_LINES, DOC_WORDS = 19_276, 27_120
+HOUSE_LINES, HOUSE_FILES, SHORT_FILES = 38_908, 292, 15  # source without mlprogram; files with it; files of SHORT lines or fewer
+TEST_LINES, DOC_WORDS = 19_280, 27_120
 LONGEST_FILE, LONGEST_FUNCTION, SHORT = 400, 80, 40
 # Basenames that a reader would have to tell apart by their folder: allowed once in the house, and once in mlprogram.
 ANYWHERE = ("__init__.py", "__main__.py")

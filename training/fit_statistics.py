@@ -294,7 +294,11 @@ def main(argv: list[str] | None = None) -> int:
     average = (targets[~held].mean(0) - targets[held]) / deviations(targets)
     error, average = error[:, heard == max(HEARD)], average[:, heard == max(HEARD)]
     spoken = int((~held).sum())
-    told = {"sentences": spoken + (earlier.fitted["sentences"] if earlier else 0), "spoken": spoken, "held_out": int(held.sum())}
+    told: dict[str, Any] = {
+        "sentences": spoken + (earlier.fitted["sentences"] if earlier else 0),
+        "spoken": spoken,
+        "held_out": int(held.sum()),
+    }
     told |= {
         "seed": arguments.seed,
         "python": sys.version.split()[0],
