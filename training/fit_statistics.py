@@ -293,14 +293,9 @@ def main(argv: list[str] | None = None) -> int:
     error = (predictor(inputs[held].astype(np.float64)) - targets[held]) / deviations(targets)
     average = (targets[~held].mean(0) - targets[held]) / deviations(targets)
     error, average = error[:, heard == max(HEARD)], average[:, heard == max(HEARD)]
-    spoken = int((~held).sum())
-    told: dict[str, Any] = {
-        "sentences": spoken + (earlier.fitted["sentences"] if earlier else 0),
-        "spoken": spoken,
-        "held_out": int(held.sum()),
-    }
+    spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
+    told: dict[str, Any] = {"sentences": spoken + before, "spoken": spoken, "held_out": int(held.sum()), "seed": arguments.seed}
     told |= {
-        "seed": arguments.seed,
         "python": sys.version.split()[0],
         "error": round(float(np.sqrt(np.square(error).mean())), 4),
         "error_of_the_average": round(float(np.sqrt(np.square(average).mean())), 4),
