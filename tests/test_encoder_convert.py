@@ -128,10 +128,6 @@ def encoder() -> Encoder:
     return encoder
 
 
-def inside_of(length: int, width: int) -> torch.Tensor:
-    return (torch.arange(width) < length).float()[None, :, None]  # [1, T, 1]
-
-
 def pack_frames(en: torch.Tensor, bucket: int) -> torch.Tensor:
     return torch.from_numpy(packed_frames(en.numpy(), bucket))
 
@@ -151,7 +147,8 @@ class TestPadding:
         x = torch.cat([torch.randn(1, length, 12), junk(1, extra, 12, seed=seed)], dim=1)
         packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([length]), batch_first=True)
         wanted, _ = torch.nn.utils.rnn.pad_packed_sequence(stock(packed)[0], batch_first=True, total_length=length + extra)
-        assert torch.allclose(ours(x, inside_of(length, length + extra)), wanted, atol=1e-6)
+        inside = (torch.arange(length + extra) < length).float()[None, :, None]  # [1, T, 1]
+        assert torch.allclose(ours(x, inside), wanted, atol=1e-6)
 
     @torch.no_grad()
     def test_lstm_padding_is_exactly_harmless_in_fp16_weights_too(self) -> None:

@@ -16,7 +16,6 @@ from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_fits, stage_levels
-from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.methods import STAGE_METHODS, BlockWeights, LinearWeights, OwnGrid, PaletteWeights
 from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored import Integers, Table, stored_as
@@ -77,10 +76,6 @@ def own(tiny_build: Path, folder: Path) -> Path:
     return folder
 
 
-def style_of(checkpoint: Checkpoint, one: Utterance) -> torch.Tensor:
-    return style_row(checkpoint.blend(one.voice), len(one.phonemes))[:, checkpoint.config.style_dim :]
-
-
 def test_moments_are_of_what_a_constant_multiplies(tiny_build: Path, tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Padding left out, an LSTM's recurrent weights by its outputs a step before; none for what reads the style and for embeddings."""
     short = [one for one in own_speech(tiny_checkpoint, "tuning") if len(one.input_ids) < 192 and one.frames < 640][:2]
@@ -97,7 +92,8 @@ def test_moments_are_of_what_a_constant_multiplies(tiny_build: Path, tiny_checkp
     for one in short:
         count = len(one.input_ids)
         padded = np.pad(one.input_ids, (0, package.backend.token_width(count) - count), constant_values=-1)[None].astype(np.int32)
-        given = {"input_ids": padded, "style": style_of(tiny_checkpoint, one), "speed": np.array([one.speed], np.float32)}
+        style = style_row(tiny_checkpoint.blend(one.voice), len(one.phonemes))[:, tiny_checkpoint.config.style_dim :]
+        given = {"input_ids": padded, "style": style, "speed": np.array([one.speed], np.float32)}
         program(given, hook=lambda name, _, value: seen.__setitem__(name, value))
         inputs.append(seen[lstm.inputs["x"][0]][:count, 0])
         later.append(seen[lstm.outputs[0].name][1:count, 0].chunk(2, dim=1)[1])

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance
 from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
+from training import fit_statistics
 from training.fit_statistics import main as fit
 
 TEXT = "Hello from a stream. It is said in windows."
@@ -75,10 +77,6 @@ def measured(vocoder: Vocoder, speech: VocoderInputs) -> tuple[np.ndarray, np.nd
     return samples, torch.cat([seen[id(norm.norm)][part] for part in (0, 1) for norm in norms]).numpy()
 
 
-def samples_with(vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs, predictor: StatisticsPredictor) -> np.ndarray:
-    return StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0).render(speech)
-
-
 def told(predictor: StatisticsPredictor, statistics: np.ndarray) -> StatisticsPredictor:
     """One that says this whatever it is asked."""
     return replace(predictor, outer=np.zeros_like(predictor.outer), bias=statistics.astype(np.float32))
@@ -90,7 +88,7 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
     """And the nearer it is told, the nearer it is: exactly, as predicted, the average of all speech."""
     reference, statistics = measured
     exact, predicted, average = (
-        snr_db(reference, samples_with(vocoder, checkpoint, speech, one))
+        snr_db(reference, StreamingBackend(vocoder, one, checkpoint.config.hidden_dim, measured=0).render(speech))
         for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
     )
     assert exact > 100 and exact > predicted + 50 and predicted > average + 2
@@ -209,13 +207,22 @@ def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None
     assert not played
 
 
+def test_what_another_process_speaks_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, other = list[int](), FileLock(tmp_path / "0.lock")
+    spoken = lambda _, __, number, path: (order.append(number), path.touch(), other.release())  # noqa: E731
+    monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
+    other.acquire()
+    fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
+    assert order == [1, 0]
+
+
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "s.npz"
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, "--out", str(out)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["error"] < report["error_of_the_average"] and load_predictor(out, open_checkpoint("demo")).voices
-    more = ["--earlier", str(out), "--seed", "2", "--out", str(tmp_path / "more.npz")]
+    more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]  # what was spoken serves again
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, *more]) == 0
     both = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert both["sentences"] == report["sentences"] + both["spoken"] and both["error"] < both["error_of_the_average"]

@@ -4,8 +4,8 @@
 
 The teacher is the network itself: it speaks COUNT texts in all of its voices and in random blends of them, at several speeds, and every
 norm of the generator tells what it measured. The texts are prose of Python's own documentation, cut and joined anew, with words of the
-lexicon in it: none of them is in a set that tunes or judges. They are longer than what the layout measures itself. One sentence in eight
-is held out, and the error told is of those. Started twice in one folder, two processes share the work.
+lexicon in it: none of them is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures itself, is left
+out. One sentence in eight is held out, and the error told is of those. Started twice in one folder, two processes share the work.
 Exit 0: written. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
@@ -15,6 +15,7 @@ import random
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,14 +25,16 @@ import numpy as np
 
 from kokoro_ane.core.commands import checkpoint_argument, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, command
+from kokoro_ane.core.staging import check_output, staged
 from kokoro_ane.core.steps import run_steps
+from kokoro_ane.vocoder.streaming.windows import MEASURED
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
 PART, HELD_OUT = 20, 8  # sentences to a file of records; one in so many is not fitted on
-FEWEST_FRAMES = 150  # the layout measures what is no longer than 180 itself (windows.MEASURED)
+FEWEST_FRAMES = MEASURED - 30  # what is longer than MEASURED is told its statistics: some below that edge belong to it
 WORDS = (8, 90)  # of a text: as many of 8 to 16 as of 16 to 32
 SHARES = (1.0, 0.5, 0.5, 2.0)  # how much the kernel looks at: the upsampler's moments, both source convolutions', the style
 WIDTH, RIDGE = 4.0, 1e-3  # of the bells, in median squared distances; both chosen by held-out error on 380 sentences
@@ -95,7 +98,7 @@ def _text(rng: random.Random, sentences: list[str], pieces: list[str], lexicon: 
 
 
 def _whole(rng: random.Random, sentences: list[str], count: int) -> str:
-    """Sentences as they are, `count` words or a few more."""
+    """Sentences as they are, some `count` words, of six characters each."""
     chosen: list[str] = []
     while sum(map(len, chosen)) < 6 * count:
         chosen.append(rng.choice(sentences))
@@ -184,32 +187,31 @@ class Teacher:
 
 
 def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> Record:
-    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and what is missing spoken now. A part that
-    another process speaks is waited for at the end."""
-    from filelock import FileLock, Timeout
-    from rich.console import Console
-    from rich.progress import track
-
+    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and what is missing spoken now."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{checkpoint.sha256[:12]}-{seed}-{number:04d}.npz" for number in range(-(-count // PART))]
-    teacher = Teacher(checkpoint) if not all(path.is_file() for path in parts) else None
-    for timeout in (0, -1):
-        for number, path in enumerate(track(parts, f"{checkpoint.name} speaks", console=Console(stderr=True))):
-            try:
-                with FileLock(path.with_suffix(".lock"), timeout=timeout):
-                    if teacher and not path.is_file():
-                        _speak(teacher, seed, number, path)
-            except Timeout:
-                continue
+    if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
+        _speak(Teacher(checkpoint), seed, missing)
     found = [np.load(path) for path in parts]
     return np.concatenate([part["inputs"] for part in found]), np.concatenate([part["targets"] for part in found])
 
 
-def _speak(teacher: Teacher, seed: int, number: int, path: Path) -> None:
-    from kokoro_ane.core.staging import staged
+def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
+    """Every part that nobody speaks, then those that another process was speaking, if it was ended before they were there."""
+    from filelock import FileLock, Timeout
+    from rich.console import Console
+    from rich.progress import track
 
-    texts = lines(teacher.checkpoint.voices, seed * 100_003 + number)
-    own = (teacher(line, number * 1000 + place) for place, line in enumerate(texts))
+    for timeout, doing in ((0, "spoken here"), (-1, "all there")):
+        for number, path in track(missing.items(), doing, console=Console(stderr=True)):
+            with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=timeout):
+                if not path.is_file():
+                    _speak_part(teacher, seed, number, path)
+
+
+def _speak_part(teacher: Teacher, seed: int, number: int, path: Path) -> None:
+    texts = enumerate(lines(teacher.checkpoint.voices, seed * 100_003 + number))
+    own = (teacher(line, number * 1000 + place) for place, line in texts)
     inputs, targets = zip(*islice((record for record in own if record), PART), strict=True)
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez(stream, inputs=np.stack(inputs), targets=np.stack(targets))
@@ -275,7 +277,6 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"--count must be {2 * HELD_OUT} or more, --landmarks and --rank 1 or more")
 
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import check_output
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import load_predictor, predictor_path, save_predictor
     from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
@@ -290,9 +291,8 @@ def main(argv: list[str] | None = None) -> int:
     held = np.arange(len(inputs)) % HELD_OUT == 0
     heard = np.concatenate([np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2)
     predictor = fitted(inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier)
-    error = (predictor(inputs[held].astype(np.float64)) - targets[held]) / deviations(targets)
-    average = (targets[~held].mean(0) - targets[held]) / deviations(targets)
-    error, average = error[:, heard == max(HEARD)], average[:, heard == max(HEARD)]
+    found = predictor(inputs[held].astype(np.float64)), targets[~held].mean(0)
+    error, average = (((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in found)
     spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
     told: dict[str, Any] = {"sentences": spoken + before, "spoken": spoken, "held_out": int(held.sum()), "seed": arguments.seed}
     told |= {
